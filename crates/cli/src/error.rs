@@ -1,6 +1,3 @@
-use crate::daemon::mount_table;
-use crate::mount::is_mounted;
-use disks::DiskOpenError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -46,22 +43,6 @@ impl CliError {
     }
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
-    }
-}
-
-impl From<DiskOpenError> for CliError {
-    /// Names the mount that is in the way, where it is one of ours.
-    fn from(error: DiskOpenError) -> CliError {
-        let told = CliError::new(error.to_string());
-        match error {
-            DiskOpenError::Mounted { path, .. }
-            | DiskOpenError::Busy { path, .. }
-            | DiskOpenError::Locked { path }
-            | DiskOpenError::Attached { path, .. } => {
-                mount_table::mount_of(&path).map_or(told, |mount| is_mounted(&mount, &path))
-            }
-            _ => told,
-        }
     }
 }
 

@@ -84,7 +84,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         return Err(CliError::new("scattered logs need the journal inside the volume")
             .with_remedy("Leave out --journal-device or --scattered-logs."));
     }
-    crate::mount::refuse_if_its_daemon_died(target)?;
+    crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
     let zones = ZonePlan::new(
         arguments.flush_zone.as_deref().map(|profile| (profile, target)),

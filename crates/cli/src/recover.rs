@@ -65,7 +65,7 @@ struct Recovered {
 }
 
 pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
-    crate::mount::refuse_if_its_daemon_died(&arguments.source)?;
+    crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.source)?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let (for_run, json) = (world.clone(), arguments.json);
     let recovered = world.run(async move { recover(&for_run, &arguments).await });

@@ -1,6 +1,6 @@
 //! What a running figure may use: a seed, processors, progress.
 
-use crate::FigureError;
+use crate::error::FigureError;
 use crate::jobs::Jobs;
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! What a figure is, and what comes out of it.
 
+use crate::error::FigureError;
 use crate::{Claim, Context};
 use serde::{Deserialize, Serialize};
 
@@ -19,19 +20,6 @@ pub struct Figure {
     /// Needs root, loop devices and real time: left out of `all` unless named.
     pub real_time: bool,
     pub run: fn(&Context) -> Result<Results, FigureError>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum FigureError {
-    #[error("{0}")]
-    Stage(#[from] stages::StageError),
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-    #[error("interrupted")]
-    Interrupted,
-    /// A program, trace or device did not do what it was asked.
-    #[error("{0}")]
-    Other(String),
 }
 
 /// What a figure found.

@@ -7,6 +7,7 @@
 mod chart;
 mod context;
 mod csv;
+mod error;
 mod figure;
 mod figures;
 mod finished;
@@ -21,7 +22,8 @@ mod statement;
 
 pub use chart::{Form, sheet};
 pub use context::{Context, Varied};
-pub use figure::{Axis, Figure, FigureError, Picture, Results, Scale, Series};
+pub use error::FigureError;
+pub use figure::{Axis, Figure, Picture, Results, Scale, Series};
 pub use figures::{all, find};
 pub use finished::Finished;
 pub use jobs::Jobs;

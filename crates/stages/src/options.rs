@@ -1,6 +1,6 @@
 //! What a stage is made of.
 
-use crate::stage::StageError;
+use crate::error::StageError;
 use disks::HostScheduler;
 use emulated::{CacheMode, Lies, Model};
 use engine::{BarrierKind, DataMode, EngineOptions, LogKind, RecordFormat};

@@ -2,8 +2,8 @@
 //!
 //! There is one client, so what it has written it need not ask for: reads of that are answered from its memory.
 
+use crate::error::StageError;
 use crate::options::{DiskChoice, StageOptions};
-use crate::stage::StageError;
 use crate::virtual_files::run_tasks;
 use device::{Disk, Operation, World};
 use disks::{Raid0, Watch, Watched};

@@ -1,8 +1,8 @@
 //! A volume's files in virtual time.
 
 use crate::StageOptions;
-use crate::beside::StartLine;
 use crate::read_ahead::ReadAhead;
+use crate::start_line::StartLine;
 use device::World;
 use engine::EngineError;
 use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags};

@@ -1,6 +1,7 @@
 //! Fresh volumes, made by the real mke2fs; flush zones, made as `okeanos mkfs --flush-zone` makes them.
 
-use super::{LogSizes, StageError, StageOptions, VolumeLayout};
+use crate::error::StageError;
+use crate::options::{LogSizes, StageOptions, VolumeLayout};
 use disks::{Image, MemoryDisk};
 use eviction::{EvictionWorkload, FlushZone};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};

@@ -57,7 +57,7 @@ pub struct StreamsArguments {
 
 pub fn run(arguments: StreamsArguments) -> Result<(), CliError> {
     check(&arguments)?;
-    crate::mount::refuse_if_its_daemon_died(&arguments.directory)?;
+    crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.directory)?;
     let progress = Progress::new();
     let mut reports = Vec::new();
     for &writers in &arguments.writers {

@@ -68,7 +68,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
     let looked_at = match target.is_dir() {
         true => find_mount(target).and_then(|mount| mounted::check(&mount, &progress, &mut findings)),
         false => {
-            crate::mount::refuse_if_its_daemon_died(target).map_err(not_checked)?;
+            crate::daemon::mounted::refuse_if_its_daemon_died(target).map_err(not_checked)?;
             image::check(target, &progress, &mut findings)
         }
     };

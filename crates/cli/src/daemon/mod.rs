@@ -3,6 +3,7 @@
 pub mod control;
 pub mod control_server;
 pub mod mount_table;
+pub mod mounted;
 mod own_namespace;
 pub mod porter;
 pub mod reporter;

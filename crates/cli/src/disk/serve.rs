@@ -69,7 +69,7 @@ enum Lie {
 pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
     let model = find(&arguments.drives.model)?;
     let options = options(&arguments, &model)?;
-    crate::mount::refuse_if_its_daemon_died(&arguments.directory)?;
+    crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = mount_table::resolve(&arguments.directory)
         .map_err(|error| CliError::system(arguments.directory.display(), error))?;
     if !directory.is_dir() {

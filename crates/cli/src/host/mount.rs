@@ -35,7 +35,7 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     let settings = HostSettings::parse(&arguments.options)?;
     let store = StoreName::parse(&arguments.place.store)?;
     arguments.place.journal = absolute(&arguments.place.journal)?;
-    crate::mount::refuse_if_its_daemon_died(&arguments.directory)?;
+    crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = absolute(&arguments.directory)?;
     if store.lies_below(&directory) || arguments.place.journal.starts_with(&directory) {
         return Err(CliError::new(format!(

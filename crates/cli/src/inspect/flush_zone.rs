@@ -1,11 +1,11 @@
 //! Where evictions of `barrier=coerce` write, and what; on a volume, and on a journal device.
 
 use super::reader::Reader;
-use super::superblock::uuid;
 use crate::error::CliError;
 use eviction::EvictionWorkload;
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};
+use format::uuid_text;
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -99,7 +99,7 @@ impl JournalDeviceStory {
             && FlushZoneSuperblock::parse(&zone) != Err(FlushZoneError::NoZone);
         let flush_zone = is_there.then(|| FlushZoneStory::of(&zone, blocks));
         Ok(Some(JournalDeviceStory {
-            uuid: uuid(&of_device),
+            uuid: uuid_text(&of_device),
             block_size: block_size.bytes(),
             blocks,
             flush_zone,

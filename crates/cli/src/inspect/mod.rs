@@ -9,6 +9,7 @@ mod log_reader;
 mod logs;
 mod packed;
 pub mod reader;
+mod record;
 mod superblock;
 
 use crate::error::CliError;

@@ -1,7 +1,7 @@
 //! The records of a log of packed transactions.
 
-use super::journal::Record;
 use super::log_reader::LogReader;
+use super::record::Record;
 use crate::error::CliError;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use journal::{LogRing, LogWalk};

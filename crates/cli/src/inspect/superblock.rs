@@ -2,6 +2,7 @@ use super::flush_zone::FlushZoneStory;
 use super::reader::Reader;
 use format::ext4::features::FEATURES;
 use format::ext4::superblock::state;
+use format::uuid_text;
 use std::fmt;
 
 #[derive(serde::Serialize)]
@@ -36,7 +37,7 @@ pub fn tell(reader: &Reader) -> SuperblockStory {
     let features = &superblock.features;
     let on: Vec<&str> = FEATURES.iter().filter(|row| features.has(row.feature)).map(|row| row.name).collect();
     SuperblockStory {
-        uuid: uuid(&superblock.uuid),
+        uuid: uuid_text(&superblock.uuid),
         label: text(&superblock.volume_name),
         last_mounted: text(&superblock.last_mounted),
         block_size: superblock.block_size.bytes(),
@@ -54,7 +55,7 @@ pub fn tell(reader: &Reader) -> SuperblockStory {
         needs_recovery: on.contains(&"needs_recovery"),
         first_orphan: superblock.last_orphan,
         journal_inode: superblock.journal_inode,
-        journal_uuid: (superblock.journal_uuid != [0; 16]).then(|| uuid(&superblock.journal_uuid)),
+        journal_uuid: (superblock.journal_uuid != [0; 16]).then(|| uuid_text(&superblock.journal_uuid)),
         refused: features.refused(),
         read_only: features.read_only(),
         flush_zone: FlushZoneStory::of_volume(reader),
@@ -115,11 +116,6 @@ impl SuperblockStory {
             _ => "clean",
         }
     }
-}
-
-pub fn uuid(bytes: &[u8; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 /// Text that ends in zeros.

@@ -11,8 +11,8 @@ pub mod umount;
 mod users;
 mod words;
 
-use crate::daemon::control;
 use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::mounted::{is_mounted, refuse_dead};
 use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
@@ -281,33 +281,9 @@ fn no_directory(directory: &Path, error: io::Error) -> CliError {
     if is_missing { error.with_remedy(format!("Make it: mkdir -p {}.", directory.display())) } else { error }
 }
 
-/// A dead mount would hide the new one's directory, or be what a second mount of its device attaches to.
-fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
-    match mount {
-        Some(mount) if mount.is_okeanos() && mount.is_dead() => Err(control::died(mount)),
-        _ => Ok(()),
-    }
-}
-
-/// For commands that need a volume to themselves: `path` is one whose daemon has died, or its mount's directory.
-pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {
-    refuse_dead(mount_table::mount_of(path).as_ref())
-}
-
 fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result<(), CliError> {
     let mount = mounts.iter().find(|mount| mount.device == device);
     mount.map_or(Ok(()), |mount| Err(is_mounted(mount, source)))
-}
-
-/// What keeps `source` from being used: a mount, alive or dead.
-pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
-    if let Err(died) = refuse_dead(Some(mount)) {
-        return died;
-    }
-    let at = mount.directory.display();
-    let program = if mount.is_okeanos() { "okeanos umount" } else { "umount" };
-    CliError::new(format!("{} is in use: it is mounted on {at}", source.display()))
-        .with_remedy(format!("Unmount it first: {program} {at}."))
 }
 
 /// A loop device that stands on the image: mounted, or left behind.

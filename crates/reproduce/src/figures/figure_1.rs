@@ -3,7 +3,8 @@
 use super::shared::{at_least, axis, of_paper, ours, picture, ratio};
 use super::streams::{Cell, Played, play};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale};
 use crate::statement::{Expected, ORDERS};
 use engine::DataMode;
 use stages::VolumeLayout;

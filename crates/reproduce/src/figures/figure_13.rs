@@ -2,7 +2,8 @@
 
 use super::shared::{FIVE_MODES, axis, ours, picture, ratio, rig};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Results, Scale, Series};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale, Series};
 use crate::statement::{Expected, ORDER};
 use engine::{DataMode, RecoveryReport};
 use stages::Stage;

@@ -3,7 +3,8 @@
 use super::shared::{FIVE_MODES, axis, claim, of_paper, ours, picture, ratio};
 use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Picture, Results, Scale, Series};
+use crate::error::FigureError;
+use crate::figure::{Figure, Picture, Results, Scale, Series};
 use crate::number::short;
 use crate::statement::{Expected, FACTORS, NEAR, ORDER_OR_TWO, SAME};
 use engine::DataMode;

@@ -6,7 +6,8 @@ use super::figure_7::{
 use super::shared::{FIVE_MODES, axis, drive_alone, ours, picture, ratio};
 use super::streams::{FAST, Played, Runs, SLOW};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Picture, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Picture, Results, Scale};
 use crate::statement::{Expected, FACTORS, NEAR, ORDERS, SAME};
 use engine::DataMode;
 use runtime::VirtualWorld;

@@ -3,7 +3,8 @@
 use super::shared::{axis, ours, picture, ratio};
 use super::streams::{Cell, Played, Runs, SLOW, play};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale};
 use crate::number::short;
 use crate::statement::{Expected, ORDERS};
 use engine::DataMode;

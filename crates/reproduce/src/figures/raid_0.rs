@@ -3,7 +3,8 @@
 use super::shared::{axis, ours, picture, ratio};
 use super::streams::{Cell, FAST, Played, Rig, Runs, SLOW, play};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale};
 use crate::statement::{Expected, ORDER, ORDER_OR_TWO, SAME};
 use engine::DataMode;
 

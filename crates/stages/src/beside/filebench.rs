@@ -1,6 +1,6 @@
 //! Instances of Filebench, each with a directory of its own and held to a rate.
 
-use super::start_line::Started;
+use super::started::Started;
 use super::{Waits, line_up};
 use crate::StageError;
 use device::LocalFuture;

@@ -1,6 +1,6 @@
 //! Databases' logs played again, each in a directory of its own.
 
-use super::start_line::Started;
+use super::started::Started;
 use super::{Waits, line_up};
 use crate::StageError;
 use device::LocalFuture;

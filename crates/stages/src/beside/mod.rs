@@ -3,21 +3,21 @@
 mod filebench;
 mod large;
 mod logs;
-mod start_line;
+mod started;
 mod updates;
 
 pub use filebench::FilebenchBeside;
 pub use large::Large;
 pub use logs::LogsBeside;
-pub(crate) use start_line::StartLine;
 pub use updates::{HomeOrder, Updates};
 
+use crate::start_line::StartLine;
 use crate::virtual_files::VirtualFiles;
 use crate::{Stage, StageError};
 use device::{LocalFuture, World};
 use ext4::{Caller, Inode, Volume};
 use runtime::VirtualWorld;
-use start_line::Started;
+use started::Started;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;

@@ -28,7 +28,7 @@ pub struct Subject {
 
 /// Refuses what is in use, and block devices whose content nobody gave up.
 pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) -> Result<Subject, CliError> {
-    crate::mount::refuse_if_its_daemon_died(path)?;
+    crate::daemon::mounted::refuse_if_its_daemon_died(path)?;
     let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
     let is_device = metadata.file_type().is_block_device();
     if is_device && !arguments.destroy {

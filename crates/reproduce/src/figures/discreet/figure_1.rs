@@ -2,7 +2,8 @@
 
 use super::super::shared::{axis, ours, picture, ratio};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale};
 use crate::statement::{Expected, HIGHER};
 use device::{Buffer, Disk, Durability, World};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk};

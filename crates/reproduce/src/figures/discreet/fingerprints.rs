@@ -1,7 +1,7 @@
 //! The paper's nine drives, and their fingerprints, which three tables show.
 
 use crate::Context;
-use crate::figure::FigureError;
+use crate::error::FigureError;
 use device::{Disk, World};
 use emulated::{DriveOptions, EmulatedDisk, Lies, SegmentReplacement};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, Threshold};

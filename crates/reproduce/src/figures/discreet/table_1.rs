@@ -3,7 +3,8 @@
 use super::super::shared::{axis, claim, of_paper, ours, picture};
 use super::fingerprints::{DRIVES, Drive};
 use crate::Context;
-use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale};
 use emulated::Model;
 
 pub fn figure() -> Figure {

@@ -2,7 +2,8 @@
 
 use super::super::shared::{axis, claim, of_paper, ours, picture};
 use super::fingerprints::{HITACHI, SAMSUNG, SEAGATE, Taken, take_all};
-use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale};
 use crate::{Claim, Context, Picture};
 use eviction::Pattern;
 use eviction::fingerprint::Cell;

@@ -3,7 +3,8 @@
 use super::super::shared::{axis, claim, of_paper, ours, picture};
 use super::fingerprints::{DRIVES, HITACHI, Taken, take_again, take_all};
 use super::table_1::{names, numbered};
-use crate::figure::{Figure, FigureError, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Results, Scale};
 use crate::{Claim, Context};
 
 pub fn figure() -> Figure {

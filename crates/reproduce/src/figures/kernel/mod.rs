@@ -4,7 +4,8 @@
 mod cells;
 
 use super::shared::{axis, claim, ours, ratio};
-use crate::figure::{Figure, FigureError, Picture, Results, Scale};
+use crate::error::FigureError;
+use crate::figure::{Figure, Picture, Results, Scale};
 use crate::number::short;
 use crate::statement::{Expected, ORDERS};
 use crate::{Claim, Context};

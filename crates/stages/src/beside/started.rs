@@ -2,39 +2,11 @@
 
 use super::Waits;
 use crate::StageError;
+use crate::start_line::StartLine;
 use device::LocalFuture;
-use runtime::sync::Event;
 use runtime::{Receiver, VirtualWorld, spawn_with_result};
-use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
-
-/// Whoever is ready waits here.
-#[derive(Default)]
-pub(crate) struct StartLine {
-    ready: Cell<usize>,
-    open: Cell<bool>,
-    changed: Event,
-}
-
-impl StartLine {
-    /// Ready, until the others are, too.
-    pub async fn wait(&self) {
-        self.arrive();
-        self.changed.until(|| self.open.get().then_some(())).await;
-    }
-    fn arrive(&self) {
-        self.ready.set(self.ready.get() + 1);
-        self.changed.notify();
-    }
-    async fn until_ready(&self, count: usize) {
-        self.changed.until(|| (self.ready.get() >= count).then_some(())).await;
-    }
-    fn go(&self) {
-        self.open.set(true);
-        self.changed.notify();
-    }
-}
 
 /// Workloads that stand at the line.
 pub(super) struct Started {
