@@ -204,3 +204,29 @@ fn the_engine_flushes_for_the_barriers_of_plans_alone() {
     let of_host = lines_with(any_of(&[".flush()"]), &[host]);
     assert_eq!(of_host.into_iter().filter(|line| line.starts_with("host/")).collect::<Vec<_>>(), [""; 0]);
 }
+
+/// Each block is durable by itself. A volume has its superblock, the block of multiple-mount protection, and the head of a
+/// flush zone. A host has the ledger of its recovery, and an empty journal.
+#[test]
+fn these_files_write_durably_without_a_plan() {
+    let mut found: Vec<_> = below()
+        .into_iter()
+        .filter(|(path, text)| {
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            let rooms = ["engine/src", "ext4/src", "host/src", "journal/src"];
+            code.contains("Durability::Durable") && rooms.iter().any(|room| path.starts_with(room))
+        })
+        .map(|(path, _)| path)
+        .collect();
+    found.sort();
+    let expected = [
+        "engine/src/run_plan.rs",
+        "ext4/src/volume/flush_zone.rs",
+        "ext4/src/volume/mmp.rs",
+        "ext4/src/volume/superblock.rs",
+        "host/src/ledger.rs",
+        "host/src/run_plan.rs",
+        "host/src/superblock.rs",
+    ];
+    assert_eq!(found, expected.map(PathBuf::from));
+}

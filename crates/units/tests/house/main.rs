@@ -2,6 +2,7 @@
 
 mod below;
 mod choices;
+mod circles;
 mod faults;
 mod floors;
 mod names;
