@@ -171,12 +171,19 @@ pub fn at_mount(report: &RecoveryReport) -> Option<String> {
         }
         (logs, _) => format!(" in {logs} scattered logs, {} blocks stay there,", report.blocks_kept),
     };
-    let refused = match &report.table_refused {
-        Some(why) => format!("; the table of mtl= was not believed: {why}"),
-        None => String::new(),
+    let told = match report.snapshot_transactions {
+        0 => String::new(),
+        told => format!(" {told} of them told by a snapshot,"),
     };
+    let refused = |teller: &str, why: &Option<String>| {
+        why.as_ref().map_or(String::new(), |why| format!("; {teller} was not believed: {why}"))
+    };
+    let refused = refused("the table of mtl=", &report.table_refused)
+        + &refused("the snapshot", &report.snapshot_refused);
     let text = || {
-        format!("recovered in {time}: {transactions} transactions,{logs} {home} blocks went home{refused}")
+        format!(
+            "recovered in {time}: {transactions} transactions,{told}{logs} {home} blocks went home{refused}"
+        )
     };
     (!report.clean).then(text)
 }
@@ -234,6 +241,13 @@ mod tests {
         let refused = RecoveryReport { table_pages_read: 3, table_refused: why, ..scattered.clone() };
         let behind = "; the table of mtl= was not believed: it does not tell of transaction 7";
         assert_eq!(at_mount(&refused).unwrap(), told.to_owned() + behind);
+        let snapshot = RecoveryReport { snapshot_transactions: 7, ..scattered.clone() };
+        let told = "recovered in 3.10 s: 9 transactions, 7 of them told by a snapshot, in 32 scattered logs, 1800 blocks stay there, 4 blocks went home";
+        assert_eq!(at_mount(&snapshot).unwrap(), told);
+        let why = Some("its piece 4 is lost, damaged or another's".to_owned());
+        let refused = at_mount(&RecoveryReport { snapshot_refused: why, ..scattered.clone() }).unwrap();
+        let behind = "; the snapshot was not believed: its piece 4 is lost, damaged or another's";
+        assert!(refused.ends_with(behind), "{refused}");
         let believed = RecoveryReport { logs_read: 0, table_pages_read: 3, ..scattered };
         let told = "recovered in 3.10 s: 9 transactions, told by 3 pages of the table, 1800 blocks stay in the logs, 4 blocks went home";
         assert_eq!(at_mount(&believed).unwrap(), told);

@@ -237,6 +237,19 @@ impl CachedBlock {
     pub fn moved(&self, run: &SwappedRun) {
         self.images.moved(run);
     }
+    /// What the log holds of it by `by`, if that is its latest committed image and not home. Where, if it is whole, and its
+    /// bytes.
+    pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
+        self.images.committed_by(by)
+    }
+    /// The latest committed transaction that has it, if that is not home.
+    pub fn latest_by(&self) -> Option<TransactionId> {
+        self.images.latest_by()
+    }
+    /// Whether the log holds whole what of it is not home.
+    pub fn is_whole_in_log(&self) -> bool {
+        self.images.is_whole_in_log()
+    }
     /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that
     /// image whole. This says whose it is, where it lies, and its bytes.
     pub fn let_go(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {

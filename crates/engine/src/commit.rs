@@ -237,7 +237,8 @@ impl Engine {
         self.pipeline.finish(committed.id, self.world.now());
         drop((commit.logged, commit.home, commit.plan));
         self.cache.borrow_mut().drop_made(commit.made);
-        if self.log_is_short() || self.pinned_images() > self.cache.borrow().limit() / 2 {
+        let is_much = self.pinned_images() > self.cache.borrow().limit() / 2;
+        if self.log_is_short() || is_much || self.snapshot_is_due() {
             self.queue.kick();
         }
     }

@@ -256,7 +256,9 @@ impl Durability {
         let mut flush: [bool; 2] =
             std::array::from_fn(|disk| of_disk[disk] > usize::from(self.disks.forced_unit_access[disk]));
         let before = match barrier {
-            Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply => self.written.get(),
+            Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply | Barrier::SnapshotBeforeSuperblock => {
+                self.written.get()
+            }
             Barrier::DataBeforeCommit => self.early.get(),
             _ => HomeWrites::default(),
         };

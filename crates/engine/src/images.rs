@@ -58,6 +58,12 @@ struct Committed {
     in_log: Option<WholePlace>,
 }
 
+impl Committed {
+    fn place(&self) -> Option<WholePlace> {
+        self.in_log.filter(|_| self.image.is_whole())
+    }
+}
+
 impl Drop for Images {
     fn drop(&mut self) {
         let Usage { blocks, frozen, .. } = &*self.usage;
@@ -108,6 +114,22 @@ impl Images {
     /// Whose the latest committed image is, if home does not have it.
     pub fn committed(&self) -> Option<(TransactionId, Image)> {
         self.kept.borrow().committed.as_ref().map(|committed| (committed.by, committed.image.clone()))
+    }
+
+    /// Where the log holds the latest committed image, and its bytes, if it is of `by` and not home. `None` for the place: the
+    /// log does not hold it whole.
+    pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
+        let kept = self.kept.borrow();
+        let committed = kept.committed.as_ref().filter(|committed| committed.by == by)?;
+        Some((committed.place(), committed.image.bytes().clone()))
+    }
+    /// By which transaction the latest committed image is, if it is not home.
+    pub fn latest_by(&self) -> Option<TransactionId> {
+        self.kept.borrow().committed.as_ref().map(|committed| committed.by)
+    }
+    /// Whether the log holds the latest committed image whole.
+    pub fn is_whole_in_log(&self) -> bool {
+        self.kept.borrow().committed.as_ref().is_some_and(|committed| committed.place().is_some())
     }
 
     /// Changes what is known of the current image.

@@ -16,17 +16,21 @@ use crate::log_format::records_wanted;
 use crate::log_superblock::{LogSuperblock, SuperblockChange};
 use crate::mapping::{LogCopy, Mapping};
 use crate::options::{EngineParts, LogArea};
+use crate::snapshot::Snapshot;
 use crate::stats::LogUse;
 use crate::tail::{Occasion, Tail, TailDecision};
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
+use format::scattered::NamedSnapshot;
+use format::snapshot::SnapshotItem;
 use journal::records::{self, Images, Records};
 use journal::{
     Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Holdings,
-    LockedTransaction, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SuperblockImage, SwappedRun,
-    TablePage, WholePlace, begin_log, plan_commit,
+    LockedTransaction, LogKind, LogRun, LogSpace, LogSwap, NewPiece, Plan, ScatteredLog, SnapshotRing,
+    SuperblockImage, SwappedRun, TablePage, WholePlace, begin_log, plan_commit,
 };
 use runtime::sync::Event;
+use std::ops::Range;
 use std::rc::Rc;
 use units::{HomeBlock, Instant, LogBlock, TransactionId};
 
@@ -40,6 +44,8 @@ pub(crate) struct LogState {
     /// Whether memory may let go of what the log holds.
     redirects: bool,
     mapping: Mapping,
+    /// Of scattered logs.
+    snapshot: Option<Snapshot>,
 }
 
 impl LogState {
@@ -61,6 +67,7 @@ impl LogState {
                 Box::new(with_table(ScatteredLog::new(&superblock, area.logs(each)?), parts))
             }
         };
+        let snapshot = is_scattered.then(|| snapshot_of(&superblock, parts));
         Ok(LogState {
             checkpoint: Checkpoint::new(next),
             records: records::of(&superblock),
@@ -70,6 +77,7 @@ impl LogState {
             live: LiveRecords::default(),
             redirects: is_scattered,
             mapping: Mapping::default(),
+            snapshot,
         })
     }
 
@@ -77,8 +85,9 @@ impl LogState {
     pub fn keeping(kept: KeptLog, parts: &EngineParts, area: &LogArea) -> Result<LogState, EngineError> {
         let (first, last) = (kept.superblock.sequence, kept.next().previous());
         let each = kept.superblock.log_blocks_per_block();
-        let KeptLog { superblock, runs, transactions, copies, at_home } = kept;
+        let KeptLog { superblock, runs, transactions, copies, at_home, told } = kept;
         let mut log = LogState {
+            snapshot: Some(snapshot_of(&superblock, parts).behind(told)),
             checkpoint: Checkpoint::new(first),
             records: records::of(&superblock),
             space: {
@@ -97,6 +106,7 @@ impl LogState {
             log.committed(transaction);
         }
         at_home.into_iter().for_each(|block| log.home_written(block, last));
+        log.note_told(last);
         let now = parts.world.now();
         copies.into_iter().for_each(|(block, copy)| log.mapping.insert(block, copy, now));
         Ok(log)
@@ -201,6 +211,7 @@ impl LogState {
     /// Everything up to `last` is home, and the superblock on disk says that the log is empty.
     pub fn emptied(&mut self, last: TransactionId) {
         let next = last.next();
+        self.snapshot.iter_mut().for_each(Snapshot::emptied);
         // On a damaged volume, where a block has two owners, it may still wait for one that is gone.
         self.checkpoint = Checkpoint::new(next);
         self.superblock.end(last);
@@ -213,6 +224,9 @@ impl LogState {
     pub fn committed(&mut self, transaction: &CommittedTransaction) {
         self.checkpoint.committed(transaction);
         self.live.revoked(transaction.id, &transaction.revoked);
+        if let (Some(snapshot), Some(run)) = (&mut self.snapshot, self.space.run_of(transaction.id)) {
+            snapshot.committed(transaction, run);
+        }
         if !self.mapping.is_empty() {
             let whole = transaction.records.iter().filter(|(_, coverage)| *coverage == Coverage::Whole);
             let superseded = whole.map(|(block, _)| block).chain(&transaction.revoked);
@@ -321,6 +335,7 @@ impl LogState {
         let at = self.space.start_of(tail).expect("the tail is in the log, or the next transaction");
         superblock.set_tail(tail, at);
         self.space.announce(&mut superblock, Some(tail));
+        self.leave_out_foreign(&mut superblock);
         TailMove { tail, change: self.superblock.change(superblock) }
     }
     /// The superblock is on disk with its new tail, which this returns.
@@ -329,6 +344,7 @@ impl LogState {
         self.tail.moved(tail);
         self.space.release_before(tail);
         self.live.release_before(tail);
+        self.snapshot.iter_mut().for_each(|snapshot| snapshot.tail_moved(tail));
         self.superblock.arrived(change);
         tail
     }
@@ -346,6 +362,7 @@ impl LogState {
         let may_shrink = self.superblock.on_disk().scattered.is_some();
         let mut superblock = self.superblock.on_disk().clone();
         let is_more = self.space.announce(&mut superblock, None);
+        let is_more = self.leave_out_foreign(&mut superblock) || is_more;
         if !is_more && (is_free || !may_shrink) {
             return Announcement::Needless;
         }
@@ -359,6 +376,7 @@ impl LogState {
     pub fn announced(&mut self, change: SuperblockChange) {
         self.tail.move_ends();
         self.superblock.arrived(change);
+        self.note_width();
     }
     /// The superblock is on its way to the disk.
     pub fn is_moving(&self) -> bool {
@@ -366,6 +384,110 @@ impl LogState {
     }
     pub fn superblock(&self) -> &LogSuperblock {
         &self.superblock
+    }
+
+    // How a snapshot comes to tell of it.
+
+    /// A snapshot that this mount does not go on with counts no more. Whether it did.
+    fn leave_out_foreign(&self, superblock: &mut JournalSuperblock) -> bool {
+        let goes_on = self.snapshot.as_ref().is_some_and(|snapshot| !snapshot.ring().is_empty());
+        let is_foreign = !goes_on && superblock.named_snapshot().is_some();
+        if is_foreign {
+            superblock.name_snapshot(None);
+        }
+        is_foreign
+    }
+    /// A restart would have to read more than it should.
+    pub fn snapshot_is_due(&self) -> bool {
+        let tail = self.tail.on_disk();
+        self.superblock.has_begun() && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_due(tail))
+    }
+    /// Whether a snapshot tells where runs lie.
+    pub fn tells_of_runs(&self) -> bool {
+        self.superblock.on_disk().named_snapshot().is_some()
+    }
+    /// The first transaction that is not told, and most items of what is told together.
+    pub fn untold(&self) -> (TransactionId, usize) {
+        let tail = self.tail.on_disk();
+        self.snapshot.as_ref().map_or((tail, 0), |snapshot| {
+            let ring = snapshot.ring();
+            (ring.end(tail), ring.items_max())
+        })
+    }
+    pub fn run_of(&self, transaction: TransactionId) -> Option<LogRun> {
+        self.space.run_of(transaction)
+    }
+    /// Blocks that `transaction`, which is not told yet, has revoked.
+    pub fn revoked_by(&self, transaction: TransactionId) -> &[HomeBlock] {
+        self.snapshot.as_ref().map_or(&[], |snapshot| snapshot.revoked_by(transaction))
+    }
+    /// The oldest transaction that replay of `block` begins with, if home lacks anything of it.
+    pub fn oldest_needed(&self, block: HomeBlock) -> Option<TransactionId> {
+        self.checkpoint.oldest(block)
+    }
+    /// Nothing more is told while the tail is where it is.
+    pub fn cannot_tell(&mut self) {
+        let tail = self.tail.on_disk();
+        self.snapshot.iter_mut().for_each(|snapshot| snapshot.is_stuck(tail));
+    }
+    /// Whether the superblock names pieces that tell of nothing behind the tail.
+    pub fn may_give_up_pieces(&self) -> bool {
+        let tail = self.tail.on_disk();
+        self.snapshot.as_ref().is_some_and(|snapshot| snapshot.ring().has_passed_pieces(tail))
+    }
+    /// [`SnapshotRing::begin_piece`].
+    pub fn begin_piece(&self, told: Range<TransactionId>, items: &[SnapshotItem]) -> Option<NewPiece> {
+        self.snapshot.as_ref()?.ring().begin_piece(told, items)
+    }
+    /// The superblock is to name `piece`, or none that tells of nothing. `read_from`: from which transaction on a restart reads
+    /// the log; `None`: no snapshot is to count.
+    pub fn begin_naming(&mut self, piece: Option<&NewPiece>, read_from: Option<TransactionId>) -> Naming {
+        if self.tail.is_moving() {
+            return Naming::Waits(self.superblock.arrival());
+        }
+        let (tail, mut superblock) = (self.tail.on_disk(), self.superblock.on_disk().clone());
+        let named = self.snapshot.as_ref().zip(read_from).and_then(|(snapshot, read_from)| {
+            let ring = snapshot.ring();
+            let said = superblock.scattered.as_ref()?;
+            let said = said.snapshot.as_ref().map_or(&said.active, |named| &named.since);
+            let named = ring.name(tail, piece, read_from)?;
+            let since = self.space.since(named.end, said);
+            // As long as those that are told now: later ones, which are not longer, need not be announced.
+            let longest = self.space.longest_from(ring.end(tail));
+            Some(NamedSnapshot { since, longest, ..named })
+        });
+        superblock.name_snapshot(named.clone());
+        self.tail.move_begins();
+        Naming::Begins(Box::new(SnapshotChange { named, change: self.superblock.change(superblock) }))
+    }
+    /// The superblock is on disk. All up to `committed` was committed when it set out.
+    pub fn named(&mut self, done: SnapshotChange, piece: Option<NewPiece>, committed: TransactionId) {
+        let SnapshotChange { named, change } = done;
+        self.tail.move_ends();
+        self.superblock.arrived(change);
+        let Some(snapshot) = &mut self.snapshot else { return };
+        match &named {
+            Some(named) => snapshot.ring_mut().counts(named, piece),
+            None => snapshot.ring_mut().forget(),
+        }
+        self.note_width();
+        self.note_told(committed);
+    }
+    fn note_width(&mut self) {
+        let since = self.superblock.on_disk().named_snapshot().map(|named| &named.since);
+        let is_wide = since.is_some_and(|since| self.space.are_many(since));
+        self.snapshot.iter_mut().for_each(|snapshot| snapshot.set_wide(is_wide));
+    }
+    /// What is told is so no more to be told, of all up to `committed`.
+    fn note_told(&mut self, committed: TransactionId) {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        let end = snapshot.ring().end(self.tail.on_disk());
+        let (mut left, mut at) = (Vec::new(), end);
+        while let Some(run) = self.space.run_of(at).filter(|_| committed.is_at_or_after(at)) {
+            left.push(run);
+            at = at.next();
+        }
+        snapshot.told(end, left.into_iter());
     }
 
     // How runs move to another log.
@@ -412,6 +534,30 @@ fn with_table(log: ScatteredLog, parts: &EngineParts) -> ScatteredLog {
         Some(_) => log.with_table((parts.world.random() as u32).max(1)),
         None => log,
     }
+}
+
+fn snapshot_of(superblock: &JournalSuperblock, parts: &EngineParts) -> Snapshot {
+    let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+    Snapshot::new(SnapshotRing::new(superblock), unit, parts.options.snapshot_after)
+}
+
+/// A superblock that names another snapshot on its way to the disk.
+pub(crate) struct SnapshotChange {
+    named: Option<NamedSnapshot>,
+    change: SuperblockChange,
+}
+
+impl SnapshotChange {
+    pub fn image(&self) -> SuperblockImage {
+        self.change.image()
+    }
+}
+
+/// Whether the superblock can go to the disk to name a snapshot.
+pub(crate) enum Naming {
+    Begins(Box<SnapshotChange>),
+    /// It is on its way with something else: ask again when it has arrived.
+    Waits(Rc<Event>),
 }
 
 /// A superblock with a new tail on its way to the disk.

@@ -61,6 +61,7 @@ impl LogSuperblock {
     pub fn end(&mut self, last: TransactionId) {
         self.has_begun = false;
         self.on_disk.set_tail(last, LogBlock(0));
+        self.on_disk.name_snapshot(None);
     }
     pub fn change(&self, superblock: JournalSuperblock) -> SuperblockChange {
         SuperblockChange { at: self.at, superblock: Box::new(superblock) }

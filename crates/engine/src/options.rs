@@ -213,6 +213,9 @@ pub struct EngineOptions {
     pub swap_above: Option<u32>,
     /// Scattered logs: where the table of their runs lies (`mtl=`).
     pub run_table: Option<DurableMemory>,
+    /// Scattered logs: a snapshot of the mapping table is written when a restart would have to read so many bytes of them besides.
+    /// A seek counts as what could be read in its time. `None`: never.
+    pub snapshot_after: Option<u64>,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -254,6 +257,7 @@ impl Default for EngineOptions {
             checkpoint: CheckpointTimes::ByAge,
             swap_above: Some(80),
             run_table: None,
+            snapshot_after: Some(64 << 20),
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,

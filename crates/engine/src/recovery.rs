@@ -16,9 +16,9 @@ use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
 use journal::records;
 use journal::{
-    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, LogWalk, Logs, Pass, ReadTable,
-    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable, ScanPass,
-    Scanned, SuperblockImage, plan_empty_log,
+    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, LogWalk, Logs, Pass, ReadSnapshot,
+    ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable,
+    ScanPass, Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -65,7 +65,7 @@ pub(crate) struct Recovery<'a> {
 /// What the first two passes found.
 pub(crate) struct ReadLog {
     pub scanned: Scanned,
-    revokes: RevokeTable,
+    pub revokes: RevokeTable,
     /// Of scattered logs.
     pub found: Option<FoundRuns>,
 }
@@ -123,8 +123,46 @@ impl<'a> Recovery<'a> {
         self.read_runs(Some(found)).await
     }
 
+    /// What a snapshot tells of the log, of at most so many blocks, and where all runs lie. Whatever is wrong with it, the log
+    /// tells for itself.
+    pub async fn read_told(&mut self, most: usize) -> Result<(ToldLog, FoundRuns), String> {
+        let begun = self.parts.world.now();
+        let logs =
+            self.area.logs(self.superblock.log_blocks_per_block()).map_err(|error| error.to_string())?;
+        let logs = Rc::new(logs);
+        let told = self.read_pieces(logs.clone(), most).await?;
+        self.report.snapshot_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
+        let found = match self.ask_table().await.map_err(|error| error.to_string())? {
+            Some(found) => found,
+            None => self.find_behind(&told, logs).await.map_err(|error| error.to_string())?,
+        };
+        told.check_found(found.count()).map_err(|refused| refused.to_string())?;
+        Ok((told, found))
+    }
+
+    async fn read_pieces(&mut self, logs: Rc<Logs>, most: usize) -> Result<ToldLog, String> {
+        let refused = |refused: SnapshotRefused| refused.to_string();
+        let mut pieces = ReadSnapshot::new(&self.superblock, logs, most).map_err(refused)?;
+        self.reader.follow(Rc::new(LogRing::of(&self.superblock)), READ_BYTES);
+        while let Some(at) = pieces.wants() {
+            let block = self.reader.read(at).await.map_err(|error| error.to_string())?;
+            self.report.snapshot_blocks_read += 1;
+            pieces.give(block).map_err(refused)?;
+        }
+        pieces.finish(&self.bounds()).map_err(refused)
+    }
+
+    /// Runs that no snapshot tells of lie in few logs.
+    async fn find_behind(&mut self, told: &ToldLog, logs: Rc<Logs>) -> Result<FoundRuns, EngineError> {
+        let find = FindRuns::behind(&self.superblock, logs.clone(), told);
+        // Most have none: as far as is looked ahead is read with one request.
+        let ahead = find.look_ahead() as usize * records::of(&self.superblock).block_bytes();
+        let bytes = (ahead + self.parts.block_size.bytes()).clamp(FIND_BYTES, READ_BYTES);
+        self.search(find, logs, bytes).await
+    }
+
     /// `found`: in scattered logs.
-    async fn read_runs(&mut self, found: Option<FoundRuns>) -> Result<ReadLog, EngineError> {
+    pub async fn read_runs(&mut self, found: Option<FoundRuns>) -> Result<ReadLog, EngineError> {
         let scan = match &found {
             Some(found) => {
                 self.reader.follow(found.walk(), READ_BYTES);
@@ -157,11 +195,27 @@ impl<'a> Recovery<'a> {
     pub async fn replay(
         &mut self,
         read: &ReadLog,
+        take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
+    ) -> Result<PassReport, EngineError> {
+        self.replay_over(Vec::new(), read, take).await
+    }
+
+    /// The same over the content of blocks that is in `bases`.
+    pub async fn replay_over(
+        &mut self,
+        bases: Vec<ReplayAction>,
+        read: &ReadLog,
         mut take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
     ) -> Result<PassReport, EngineError> {
         let mut replay = ReplayPass::new(&read.scanned, read.revokes.clone(), self.bounds());
         let begun = self.parts.world.now();
         let mut images = ReplayImages::new(self.parts.block_size);
+        for base in bases {
+            images.apply(base);
+            if images.len() >= IMAGES_MAX {
+                self.write_images(images.take()).await?;
+            }
+        }
         while let Some(at) = replay.wants() {
             replay.give(self.reader.read(at).await?)?;
             replay.take_records().into_iter().filter_map(&mut take).for_each(|action| images.apply(action));
@@ -176,10 +230,20 @@ impl<'a> Recovery<'a> {
 
     /// Finds the transactions of scattered logs; the scan then reads them in their order.
     async fn find_runs(&mut self) -> Result<FoundRuns, EngineError> {
-        let begun = self.parts.world.now();
         let logs = Rc::new(self.area.logs(self.superblock.log_blocks_per_block())?);
-        self.reader.follow(logs.clone(), FIND_BYTES);
-        let mut find = FindRuns::new(&self.superblock, logs);
+        let find = FindRuns::new(&self.superblock, logs.clone());
+        self.search(find, logs, FIND_BYTES).await
+    }
+
+    /// In requests of so many bytes.
+    async fn search(
+        &mut self,
+        mut find: FindRuns,
+        logs: Rc<Logs>,
+        bytes: usize,
+    ) -> Result<FoundRuns, EngineError> {
+        let begun = self.parts.world.now();
+        self.reader.follow(logs, bytes);
         while let Some(at) = find.wants() {
             find.give(self.reader.read(at).await?);
         }

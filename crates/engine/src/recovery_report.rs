@@ -55,6 +55,12 @@ pub struct RecoveryReport {
     pub table_pages_read: u64,
     pub table_nanoseconds: u64,
     pub table_refused: Option<String>,
+    /// Of the snapshot of the mapping table: log blocks of it that were read, and how long that took. The transactions that were
+    /// not read because it tells of them. Why it was not believed, and all of the log was read.
+    pub snapshot_blocks_read: u64,
+    pub snapshot_nanoseconds: u64,
+    pub snapshot_transactions: u64,
+    pub snapshot_refused: Option<String>,
     pub scan: PassReport,
     /// The last part of the scan: where the log seemed to end it looked ahead for what would prove damage.
     pub look_ahead_nanoseconds: u64,

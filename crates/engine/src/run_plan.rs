@@ -75,6 +75,10 @@ impl Runner {
         }
     }
 
+    /// An error if a write has failed.
+    pub fn check(&self) -> Result<(), EngineError> {
+        self.durability.check()
+    }
     /// Plans count the log in blocks of so many bytes, which need not be those of home.
     pub fn count_log_in(&self, bytes: usize) {
         self.log_unit.set(bytes);

@@ -17,7 +17,7 @@ const CLASS_DECADES: u32 = 8;
 /// Classes of write requests: up to each power of two.
 const REQUEST_CLASSES: usize = 33;
 
-const KINDS: [(BlockKind, &str); 11] = [
+const KINDS: [(BlockKind, &str); 12] = [
     (BlockKind::Descriptor, "descriptor"),
     (BlockKind::Multiwrite, "multiwrite"),
     (BlockKind::Regular, "regular"),
@@ -26,6 +26,7 @@ const KINDS: [(BlockKind, &str); 11] = [
     (BlockKind::Packed, "packed"),
     (BlockKind::RunHeader, "run_header"),
     (BlockKind::Swapped, "swapped"),
+    (BlockKind::Snapshot, "snapshot"),
     (BlockKind::JournalSuperblock, "journal_superblock"),
     (BlockKind::HomeData, "data"),
     (BlockKind::HomeMetadata, "metadata"),
@@ -323,7 +324,7 @@ mod tests {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
             assert_eq!(of[name], WrittenCount { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
         }
-        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 66 * 1024);
+        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 78 * 1024);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
 //! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of it.
 //! 4. Whatever knows where a run lies learns of its new place in one stretch, once it is durable there. These
-//!    are the log, the mapping table, and blocks in memory.
+//!    are the log, the mapping table, and blocks in memory. A snapshot of the table learns of it before ([`crate::tell`]).
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -77,6 +77,7 @@ impl Engine {
         }
         let headers = log.borrow().headers_of_swap(swap, self.pipeline.committed());
         self.runner.run(plan_run_headers(headers)).await?;
+        self.tell_moved(swap).await?;
         self.pipeline.check()?;
         self.runs_moved(swap);
         self.counters.borrow_mut().swapped();

@@ -69,6 +69,7 @@ impl Engine {
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;
+        self.tell_if_due().await?;
         let now = self.world.now();
         if *round_at <= now {
             *round_at = now.plus(pause);

@@ -9,6 +9,7 @@ pub mod packed;
 pub mod run_table;
 pub mod scattered;
 mod seed;
+pub mod snapshot;
 mod uuid;
 
 pub use uuid::uuid_text;

@@ -35,6 +35,26 @@ pub struct ScatteredLogs {
     /// Which table of runs tells of all that was written since (`mtl=`); 0: none does.
     pub table_mark: u32,
     pub active: ActiveLogs,
+    /// The snapshot of the mapping table, if one counts.
+    pub snapshot: Option<NamedSnapshot>,
+}
+
+/// What the journal superblock says of the snapshot that counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedSnapshot {
+    /// The number of the first piece, and the block of the journal that it begins in.
+    pub first: u32,
+    pub first_at: LogBlock,
+    /// The number of the last piece.
+    pub last: u32,
+    /// The first transaction that no piece tells of.
+    pub end: TransactionId,
+    /// From this transaction on the log is read all the same: home lacks what it holds of some block in part.
+    pub read_from: TransactionId,
+    /// No run from `end` on takes more log blocks, its header included, but for those that are short anyway.
+    pub longest: u32,
+    /// Logs that may hold runs from `end` on.
+    pub since: ActiveLogs,
 }
 
 /// One bit for each few logs: recovery looks at those alone.

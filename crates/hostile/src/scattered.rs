@@ -1,11 +1,16 @@
 //! Scattered logs: the superblock of their file, and headers of runs. Logs and tables of runs hold any such headers, and runs are
-//! looked for there.
+//! looked for there. Snapshots of the mapping table tell anything.
 
 use format::ext4::checksum::crc32c;
 use format::jbd2::JournalSuperblock;
 use format::run_table::{self, TABLE_PAGE};
+use format::scattered::NamedSnapshot;
 use format::scattered::{ActiveLogs, LOGS_SUPERBLOCK_SIZE, LogsSuperblock, RunHeader};
-use journal::{FindRuns, FoundRuns, LogPlaces, Logs, ReadTable};
+use format::snapshot::{ITEM_BYTES, SnapshotItem};
+use journal::{
+    Address, FindRuns, FoundRuns, HomeBounds, LogPlaces, Logs, ReadSnapshot, ReadTable, SnapshotRing, Step,
+    ToldLog, plan_piece,
+};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
@@ -25,6 +30,7 @@ pub fn run(bytes: &[u8]) {
     run_header(rest);
     search(choice, rest);
     table(choice, rest);
+    snapshot(choice, rest);
 }
 
 fn logs_superblock(bytes: &[u8]) {
@@ -151,6 +157,128 @@ fn table(choice: u8, bytes: &[u8]) {
     }
     if let Ok(found) = table.finish() {
         is_walked_once(&found);
+    }
+}
+
+/// Most items of a piece, and blocks that there is room for.
+const PIECE_ITEMS: usize = 40;
+const TOLD_MAX: usize = 50;
+
+/// The same bytes as what a snapshot tells, with right checksums. Behind it the logs are searched.
+fn snapshot(choice: u8, bytes: &[u8]) {
+    let (items, _) = bytes.as_chunks::<ITEM_BYTES>();
+    items.iter().for_each(|bytes| {
+        if let Some(item) = SnapshotItem::parse(bytes) {
+            assert_eq!(item.serialize(), *bytes, "what was put is found");
+        }
+    });
+    let mut superblock = superblock();
+    superblock.sequence = TransactionId(u32::MAX - 3);
+    let active = ActiveLogs::parse(&[choice | 1; ActiveLogs::BYTES]);
+    if let Some(scattered) = &mut superblock.scattered {
+        scattered.active = active.clone();
+    }
+    let (mut ring, mut next) = (SnapshotRing::new(&superblock), superblock.sequence);
+    let items: Vec<_> = bytes.chunks_exact(10).map(|word| item_of(word, &mut next, choice)).collect();
+    let mut blocks = vec![vec![0; BLOCK]; FIRST as usize];
+    let mut from = superblock.sequence;
+    for (items, word) in items.chunks(PIECE_ITEMS).zip(bytes.chunks(10 * PIECE_ITEMS)) {
+        let runs = items.iter().filter(|item| matches!(item, SnapshotItem::Run { .. })).count() as u32;
+        let off = if word[0] == 0 { u32::from(word[1 % word.len()]) } else { 0 };
+        let end = TransactionId(from.0.wrapping_add(runs).wrapping_add(off));
+        let Some(piece) = ring.begin_piece(from..end, items) else { break };
+        from = end;
+        for step in plan_piece(Some(&piece)).steps {
+            if let Step::Write(write) = step
+                && let Address::Log(at) = write.at
+            {
+                let bytes =
+                    write.blocks.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect::<Vec<_>>();
+                let blocks = blocks.iter_mut().skip(at.get() as usize);
+                blocks.zip(bytes.chunks(BLOCK)).for_each(|(block, bytes)| block.copy_from_slice(bytes));
+            }
+        }
+        let read_from = TransactionId(from.0.wrapping_sub(u32::from(word[0]) % 8));
+        let Some(named) = ring.name(superblock.sequence, Some(&piece), read_from) else { break };
+        let longest = u32::from(word[0]) << (choice % 32);
+        let named = NamedSnapshot { since: active.clone(), longest, ..named };
+        ring.counts(&named, Some(piece));
+        superblock.name_snapshot(Some(named));
+    }
+    if choice & 0x40 != 0
+        && let Some(mut named) = superblock.named_snapshot().cloned()
+    {
+        named.last = named.last.wrapping_sub(3);
+        named.end = TransactionId(named.end.0.wrapping_add(u32::from(choice)));
+        superblock.name_snapshot(Some(named));
+    }
+    if let Some(told) = read_snapshot(&superblock, &blocks) {
+        search_behind(&superblock, &told, bytes);
+    }
+}
+
+/// Of ten bytes. Runs mostly follow each other.
+fn item_of(word: &[u8], next: &mut TransactionId, choice: u8) -> SnapshotItem {
+    let number = |from: usize| u32::from(word[from]) << 8 | u32::from(word[from + 1]);
+    let home = HomeBlock(u64::from(number(0)) % if choice & 4 == 0 { 1000 } else { 5000 });
+    let start = LogBlock(FIRST + number(2) % (ALL + 8));
+    match word[8] % 8 {
+        0..=2 => {
+            let transaction = *next;
+            if word[9] != 0 {
+                *next = next.next();
+            }
+            SnapshotItem::Run {
+                transaction,
+                start,
+                blocks: number(4) % 12 + u32::from(word[9] == 1) * (u32::MAX - 20),
+            }
+        }
+        3 | 4 => SnapshotItem::Whole { home, stays: word[8] & 16 == 0, offset: number(4), sum: number(6) },
+        5 => SnapshotItem::Other { home },
+        6 => SnapshotItem::Revoke { home },
+        _ => SnapshotItem::Moved { transaction: TransactionId(next.0.wrapping_sub(number(4) % 8)), start },
+    }
+}
+
+fn read_snapshot(superblock: &JournalSuperblock, blocks: &[Vec<u8>]) -> Option<ToldLog> {
+    let mut pieces = ReadSnapshot::new(superblock, logs(), TOLD_MAX).ok()?;
+    let mut turns = 0;
+    while let Some(at) = pieces.wants() {
+        turns += 1;
+        assert!(turns <= 2 * FIRST, "a block of the ring is read again and again");
+        assert!((1..FIRST).contains(&at.get()), "{at} lies in no ring");
+        pieces.give(&blocks[at.get() as usize]).ok()?;
+    }
+    let told = pieces
+        .finish(&HomeBounds { blocks: 4000, forbidden: [(10, 20)].map(|(from, end)| from..end).to_vec() })
+        .ok()?;
+    assert!(told.blocks().len() <= TOLD_MAX, "more than there is room for");
+    assert!(
+        told.blocks().keys().all(|home| home.get() < 4000 && !(10..20).contains(&home.get())),
+        "{told:?}"
+    );
+    Some(told)
+}
+
+fn search_behind(superblock: &JournalSuperblock, told: &ToldLog, bytes: &[u8]) {
+    let seed = superblock.scattered_seed();
+    let mut blocks = vec![vec![0; BLOCK]; (FIRST + ALL) as usize];
+    for word in bytes.chunks_exact(10) {
+        let header = header_of(word, superblock.sequence);
+        header.serialize(seed, &mut blocks[header.at.get() as usize]);
+    }
+    let mut find = FindRuns::behind(superblock, logs(), told);
+    let mut turns = 0;
+    while let Some(at) = find.wants() {
+        turns += 1;
+        assert!(turns <= ALL, "a block of the logs is read twice");
+        find.give(&blocks[at.get() as usize]);
+    }
+    if let Ok(found) = find.finish(false) {
+        is_walked_once(&found);
+        is_walked_once(&found.from(told.read_from()));
+        let _ = told.check_found(found.count());
     }
 }
 

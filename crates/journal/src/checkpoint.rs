@@ -144,6 +144,11 @@ impl Checkpoint {
         blocks
     }
 
+    /// The oldest transaction that replay of `block` must begin with, if home lacks anything of it.
+    pub fn oldest(&self, block: HomeBlock) -> Option<TransactionId> {
+        self.needs.get(&block).map(|need| need.oldest)
+    }
+
     /// The newest transaction that holds a record of `block` which is not known to be home.
     pub fn newest(&self, block: HomeBlock) -> Option<TransactionId> {
         self.needs.get(&block).map(|need| need.newest)

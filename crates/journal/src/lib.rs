@@ -11,6 +11,7 @@ mod ranges;
 pub mod records;
 pub mod recover;
 pub mod revoke;
+mod snapshot;
 mod swap;
 mod tail;
 mod told;
@@ -30,11 +31,12 @@ pub use policy::{
 pub use ranges::RangeSet;
 pub use records::{CommitMoment, Records, WholePlace};
 pub use recover::{
-    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, ReadTable, ReplayAction,
-    ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass, Scanned, TableRefused,
-    look_ahead,
+    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, ReadSnapshot, ReadTable,
+    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass, Scanned,
+    SnapshotRefused, TableRefused, ToldBlock, ToldLog, look_ahead,
 };
 pub use revoke::RevokeTable;
+pub use snapshot::{NewPiece, SnapshotRing, ToldPiece, plan_naming, plan_piece};
 pub use swap::{plan_copies, plan_run_headers, plan_table_forgotten};
 pub use tail::{
     SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_kept_log,

@@ -28,6 +28,8 @@ pub enum Barrier {
     TableBeforeRun,
     /// Copies of runs that move, before headers say that they lie there.
     CopyBeforeHeader,
+    /// A piece of a snapshot, and what it says that home has, before the superblock names it.
+    SnapshotBeforeSuperblock,
 }
 
 /// What a written block is, for `stats`.
@@ -42,6 +44,8 @@ pub enum BlockKind {
     RunHeader,
     /// Blocks of runs that move to another log.
     Swapped,
+    /// Pieces of a snapshot.
+    Snapshot,
     JournalSuperblock,
     HomeData,
     HomeMetadata,
@@ -167,7 +171,7 @@ impl BlockKind {
     /// How many blocks a buffer of this kind holds; log blocks have `unit` bytes.
     pub fn blocks_in(self, buffer: &Buffer, unit: usize) -> u64 {
         match self {
-            BlockKind::Packed | BlockKind::Swapped => (buffer.len() / unit) as u64,
+            BlockKind::Packed | BlockKind::Swapped | BlockKind::Snapshot => (buffer.len() / unit) as u64,
             _ => 1,
         }
     }

@@ -24,6 +24,10 @@ impl RevokeTable {
     pub fn hides(&self, block: HomeBlock, logged: TransactionId) -> bool {
         self.latest.get(&block).is_some_and(|latest| latest.is_at_or_after(logged))
     }
+    /// Each revoked block, and the latest transaction that revoked it.
+    pub fn iter(&self) -> impl Iterator<Item = (HomeBlock, TransactionId)> {
+        self.latest.iter().map(|(block, by)| (*block, *by))
+    }
     pub fn len(&self) -> usize {
         self.latest.len()
     }

@@ -21,7 +21,7 @@ pub struct SuperblockImage {
 }
 
 impl SuperblockImage {
-    fn write(self) -> Step {
+    pub(crate) fn write(self) -> Step {
         let blocks = vec![(BlockKind::JournalSuperblock, self.image)];
         Step::Write(Write { at: Address::Log(self.at), blocks })
     }

@@ -186,6 +186,11 @@ impl Case {
         self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
     }
 
+    /// Scattered logs: a snapshot of the mapping table is written after each few runs, after each many, or never.
+    pub(crate) fn snapshot_after(&self) -> Option<u64> {
+        [Some(1), Some(3 << 20), None][(self.seed / 2 % 3) as usize]
+    }
+
     /// Seeds take all worlds in turn; on each kind of volume another one first.
     fn turn(&self) -> u64 {
         let name = self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
@@ -269,6 +274,9 @@ pub struct CaseReport {
     /// Mounts that believed a table of runs, and those that had one and did not.
     pub told: u64,
     pub untold: u64,
+    /// Mounts that believed a snapshot of the mapping table, and those to which one was named that they did not believe.
+    pub by_snapshot: u64,
+    pub not_by_snapshot: u64,
     /// Cuts that lost something, where that is counted: on disks for which evictions are no certainty.
     pub lost: u64,
 }
@@ -292,6 +300,8 @@ impl CaseReport {
         self.kept += other.kept;
         self.told += other.told;
         self.untold += other.untold;
+        self.by_snapshot += other.by_snapshot;
+        self.not_by_snapshot += other.not_by_snapshot;
         self.lost += other.lost;
     }
 }

@@ -7,7 +7,8 @@ use crate::liar::{Liar, with_zones};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Outcome;
 use crate::run_table::{self, spoiled};
-use crate::setup::Disks;
+use crate::setup::{Disks, first_journal_block};
+use crate::snapshot;
 use crate::writer::{Progress, Writers, check_memory};
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy, Image};
@@ -50,6 +51,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         true => Some(earlier::live(case, fresh).map_err(|error| unexpected(error, 0))?),
         false => None,
     };
+    let journal_at = case.setup.logs.and_then(|_| first_journal_block(fresh).ok());
     let world = VirtualWorld::new(case.seed);
     let begun = run_table::with_memory(case, lived.as_ref().unwrap_or(fresh));
     let disks = MemoryDisks::of(&world, &with_zones(case, &begun), case);
@@ -66,7 +68,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
                 &disks,
                 &volume,
                 &case,
-                Watched { older_table: begun.table, only_cut, snapshots, progress, cuts },
+                Watched { older_table: begun.table, journal_at, only_cut, snapshots, progress, cuts },
             );
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
@@ -91,6 +93,8 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
 struct Watched {
     /// The table of runs that the mount before has left.
     older_table: Option<Image>,
+    /// The block in which the journal of scattered logs begins.
+    journal_at: Option<u64>,
     /// The one cut that is wanted; `None`: all.
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
@@ -101,8 +105,8 @@ struct Watched {
 /// From now on takes crash images whenever something starts on either disk, but only at some of the writes of
 /// evictions. Also checks the memory that is held then.
 fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched) {
-    let Watched { older_table, only_cut, snapshots, progress, cuts } = watched;
-    let (all, volume, seed) = (disks.clone(), volume.clone(), case.seed);
+    let Watched { older_table, journal_at, only_cut, snapshots, progress, cuts } = watched;
+    let (all, volume, seed, setup) = (disks.clone(), volume.clone(), case.seed, case.setup);
     let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
     let (evicting, changes, changes_a_cut) = (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());
     disks.on_change(move |disk, logged| {
@@ -123,7 +127,9 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
         }
         let mut snapshots = snapshots.borrow_mut();
         for (left, disks) in images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut)) {
-            let (left, disks) = spoiled(left, disks, older_table.as_ref(), snapshots.len() as u64);
+            let turn = snapshots.len() as u64;
+            let (left, disks) = spoiled(left, disks, older_table.as_ref(), turn);
+            let (left, disks) = snapshot::spoiled(left, disks, setup, journal_at, turn);
             snapshots.push(Snapshot { cut, left, disks, progress: progress.borrow().clone() });
         }
     });

@@ -82,6 +82,8 @@ fn judge_once(
     })?;
     report.kept += u64::from(recovery.blocks_kept > 0);
     report.untold += u64::from(recovery.table_refused.is_some());
+    report.by_snapshot += u64::from(recovery.snapshot_transactions > 0);
+    report.not_by_snapshot += u64::from(recovery.snapshot_refused.is_some());
     report.told += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
     world.end();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {

@@ -17,6 +17,7 @@ mod run_table;
 pub mod script;
 pub mod script_text;
 pub mod setup;
+mod snapshot;
 mod tree;
 mod writer;
 

@@ -64,6 +64,7 @@ impl MemoryDisks {
             durable_only: case.durable_only().is_some(),
             // Whatever there is: scripts leave the disk alone for a moment only.
             swap_above: Some(1),
+            snapshot_after: case.snapshot_after(),
             run_table: self.table.clone().map(|table| DurableMemory(Rc::new(table))),
             ..EngineOptions::default()
         };

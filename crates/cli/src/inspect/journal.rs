@@ -81,6 +81,7 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
         (Incompatible::MULTIWRITE, "multiwrite"),
         (Incompatible::PACKED, "packed"),
         (Incompatible::SCATTERED, "scattered"),
+        (Incompatible::SNAPSHOT, "snapshot"),
     ];
     names.extend(bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name));
     names

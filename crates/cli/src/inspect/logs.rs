@@ -21,8 +21,21 @@ pub struct LogsStory {
     live: bool,
     /// The first transaction that recovery needs.
     tail: u32,
+    /// What a restart reads instead of the oldest runs.
+    snapshot: Option<SnapshotStory>,
     /// Those that recovery would look at, and every one with `--all`.
     told: Vec<LogStory>,
+}
+
+/// The snapshot of the mapping table that counts.
+#[derive(serde::Serialize)]
+struct SnapshotStory {
+    pieces: u32,
+    /// The first transaction that it does not tell of, and the first that a restart reads all the same.
+    end: u32,
+    read_from: u32,
+    /// Logs into which a restart looks for later ones.
+    logs: u32,
 }
 
 #[derive(serde::Serialize)]
@@ -63,6 +76,16 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         let bit = log / ActiveLogs::logs_a_bit(superblock.logs);
         live && journal.scattered.as_ref().is_some_and(|scattered| scattered.active.contains(bit))
     };
+    let snapshot = journal.named_snapshot().filter(|_| live).map(|named| {
+        let shared = ActiveLogs::logs_a_bit(superblock.logs);
+        let looked_into = (0..superblock.logs).filter(|log| named.since.contains(log / shared));
+        SnapshotStory {
+            pieces: named.last.wrapping_sub(named.first).wrapping_add(1),
+            end: named.end.0,
+            read_from: named.read_from.0,
+            logs: looked_into.count() as u32,
+        }
+    });
     let look_ahead = journal::look_ahead(&journal);
     let mut newest = journal.sequence;
     let mut told: Vec<LogStory> = Vec::new();
@@ -131,6 +154,7 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         bytes_between: u64::from(superblock.group_blocks) * block,
         live,
         tail: journal.sequence.0,
+        snapshot,
         told,
     })
 }
@@ -168,6 +192,13 @@ impl fmt::Display for LogsStory {
         match self.live {
             true => writeln!(f, "the log begins with transaction {}; recovery looks at:", self.tail)?,
             false => writeln!(f, "all are empty")?,
+        }
+        if let Some(SnapshotStory { pieces, end, read_from, logs }) = &self.snapshot {
+            writeln!(
+                f,
+                "a snapshot in {pieces} pieces tells of all before transaction {end}; a restart reads from {read_from} on, and \
+                 looks for later ones in {logs} logs"
+            )?;
         }
         if self.told.is_empty() {
             return Ok(());

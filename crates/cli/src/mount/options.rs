@@ -280,6 +280,7 @@ impl MountSettings {
             swap_above: self.swap_above,
             // Whoever mounts opens it.
             run_table: None,
+            snapshot_after: own.snapshot_after,
             durable_only: self.durable_only.is_some(),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,

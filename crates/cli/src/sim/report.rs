@@ -70,7 +70,7 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
 }
 
 /// Every count, and what it is called.
-fn columns(report: &CaseReport) -> [(&'static str, u64); 18] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 20] {
     // All of them: a new one is not to be forgotten here.
     let CaseReport {
         scripts,
@@ -90,6 +90,8 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 18] {
         kept,
         told,
         untold,
+        by_snapshot,
+        not_by_snapshot,
         lost,
     } = *report;
     [
@@ -110,6 +112,8 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 18] {
         ("went on with logs", kept),
         ("tables believed", told),
         ("tables refused", untold),
+        ("snapshots believed", by_snapshot),
+        ("snapshots refused", not_by_snapshot),
         ("cuts that lost", lost),
     ]
 }

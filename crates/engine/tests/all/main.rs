@@ -17,6 +17,7 @@ mod owners;
 mod past_cache;
 mod restart;
 mod run_table;
+mod snapshot;
 mod space;
 mod swap;
 mod time;

@@ -55,8 +55,8 @@ pub async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
-/// One request that fills a block of a file.
-async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[u8], request: u64) {
+/// A write of a file's block, or of a part of it, by a request of so many bytes.
+pub async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[u8], request: u64) {
     write(engine, block, range, bytes, request, false).await;
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{Layout, Rig, Setup};
 use device::Operation;
 use disks::{Fault, Image};
-use engine::{CheckpointTimes, Credits, DurableMemory, Engine, LogKind};
+use engine::{CheckpointTimes, Credits, DurableMemory, Engine, LogKind, RecoveryReport};
 use format::run_table::TABLE_BYTES;
 use journal::DataMode;
 use journal::records::RecordFormat;
@@ -21,7 +21,7 @@ const BLOCKS: u64 = 256;
 const TOGETHER: u64 = 9;
 /// To more than 80 %.
 const FILLS_A_LOG: u64 = 5 * TOGETHER;
-const FILLS_THREE_LOGS: u64 = 3 * FILLS_A_LOG;
+pub const FILLS_THREE_LOGS: u64 = 3 * FILLS_A_LOG;
 
 fn setup(records: RecordFormat, fua: bool) -> Setup {
     let mut setup = Setup::new(DataMode::Journal, Layout::Internal, 4096);
@@ -34,19 +34,19 @@ fn setup(records: RecordFormat, fua: bool) -> Setup {
     setup
 }
 
-fn all() -> [Setup; 4] {
+pub fn all() -> [Setup; 4] {
     let kinds = [RecordFormat::Blocks, RecordFormat::Packed];
     let [blocks, packed] = kinds.map(|records| [true, false].map(|fua| setup(records, fua)));
     [blocks, packed].concat().try_into().expect("four")
 }
 
 /// Where disks have no FUA, memory has a table of the runs.
-fn images(setup: &Setup) -> Vec<Image> {
+pub fn images(setup: &Setup) -> Vec<Image> {
     let table = (!setup.forced_unit_access).then(|| Image::new(TABLE_BYTES));
     setup.images().into_iter().chain(table).collect()
 }
 
-fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
+pub fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
     let mut rig = Rig::new(setup, 1, images);
     let home = |log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS));
     rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(home).collect());
@@ -60,9 +60,9 @@ fn content(block: u64, version: u8) -> Vec<u8> {
 }
 
 /// Of each block the version that was acknowledged, and the one that was begun last.
-type Versions = Rc<RefCell<BTreeMap<u64, (u8, u8)>>>;
+pub type Versions = Rc<RefCell<BTreeMap<u64, (u8, u8)>>>;
 
-async fn log_all(engine: &Rc<Engine>, blocks: std::ops::Range<u64>, version: u8, seen: &Versions) {
+pub async fn log_all(engine: &Rc<Engine>, blocks: std::ops::Range<u64>, version: u8, seen: &Versions) {
     log_parts(engine, blocks, TOGETHER, version, seen).await;
 }
 
@@ -89,7 +89,7 @@ async fn log_parts(
     }
 }
 
-async fn rest(engine: &Engine) {
+pub async fn rest(engine: &Engine) {
     let world = engine.world().clone();
     world.sleep_until(world.now().plus(Duration::from_millis(60))).await;
 }
@@ -318,6 +318,16 @@ fn a_swap_behind_older_runs_of_a_cold_log_survives_every_cut() {
             }
         }
         assert!(swapped, "{setup:?}: nothing was swapped");
+    }
+}
+
+/// The same, as a mount reads it.
+pub async fn are_as_acknowledged(engine: &Engine, seen: &Versions, what: &str, report: &RecoveryReport) {
+    let seen = seen.borrow().clone();
+    for (block, (acknowledged, begun)) in seen {
+        let found = read(engine, block).await;
+        let fits = (acknowledged..=begun).any(|version| version > 0 && found == content(block, version));
+        assert!(fits || acknowledged == 0, "{what}: {block} of version {acknowledged}: {report:?}");
     }
 }
 

@@ -94,6 +94,25 @@ fn superblock(text: &mut String) {
             "CRC-32C of the superblock with this field 0, under checksum v2 and v3",
         ),
         (at::USERS, "`s_users`", "48 UUIDs of volumes that share an external journal"),
+        (at::SNAPSHOT_FIRST, "ours", "with the feature snapshot: the number of its first piece"),
+        (at::SNAPSHOT_FIRST_AT, "ours", "likewise: the block of the journal in which that begins"),
+        (at::SNAPSHOT_LAST, "ours", "likewise: the number of its last piece"),
+        (at::SNAPSHOT_END, "ours", "likewise: the first transaction that it does not tell of"),
+        (
+            at::SNAPSHOT_READ_FROM,
+            "ours",
+            "likewise: the first transaction that is read from the log all the same",
+        ),
+        (
+            at::SNAPSHOT_LONGEST,
+            "ours",
+            "likewise: no later run has more log blocks, its header included, or they have less than 64 KiB",
+        ),
+        (
+            at::SNAPSHOT_SINCE,
+            "ours",
+            "likewise, 128 bytes: which logs may hold runs that it does not tell of",
+        ),
     ];
     for (at, name, meaning) in fields {
         row(text, &[&format!("{at:#05x}"), &name, &meaning]);
@@ -139,6 +158,7 @@ fn features(text: &mut String) {
             Incompatible::MULTIWRITE | Incompatible::PACKED | Incompatible::SCATTERED => {
                 "written and read; set only while such records may be live"
             }
+            Incompatible::SNAPSHOT => "written and read; set only while a snapshot counts",
             _ => "written and read",
         };
         row(text, &[&"incompatible", &format!("{bit:#x}"), &name, &ours]);

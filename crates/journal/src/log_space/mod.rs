@@ -29,6 +29,7 @@ pub use swap::{LogSwap, SwappedRun};
 
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
+use format::scattered::ActiveLogs;
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -167,6 +168,22 @@ pub trait LogSpace {
     /// from `tail` on, or, without one, of the place that was chosen. It also tells how long transactions are. Whether
     /// that is more than the superblock said before.
     fn announce(&self, _superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
+        false
+    }
+    /// Where the blocks of `transaction` lie, which is bound, if they are one run behind a header.
+    fn run_of(&self, _transaction: TransactionId) -> Option<LogRun> {
+        None
+    }
+    /// In which logs a restart is to look for runs from `end` on, where it knows all others. `said`: where it would look else.
+    fn since(&self, _end: TransactionId, _said: &ActiveLogs) -> ActiveLogs {
+        ActiveLogs::none()
+    }
+    /// How many log blocks the longest run from `first` on takes, its header included, as a restart must know it; 0 if it need not.
+    fn longest_from(&self, _first: TransactionId) -> u32 {
+        0
+    }
+    /// Whether those are more logs than a restart should look into.
+    fn are_many(&self, _since: &ActiveLogs) -> bool {
         false
     }
     /// Where recovery begins to read so that it finds `transaction`, if that is bound; for the next one, if the log knows

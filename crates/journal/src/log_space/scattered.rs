@@ -7,6 +7,8 @@
 //! 3. How long the longest run is, is said there likewise, before it is written. So far recovery looks for a run
 //!    behind one whose header has rotted.
 //! 4. What fits when it is admitted fits when it is bound (`rooms`).
+//! 5. While a snapshot counts, the superblock also names each log that may get a run behind it, durably, before the run is
+//!    written. So a restart need not look into the others.
 
 use super::held::HeldInOrder;
 use super::places::Logs;
@@ -20,6 +22,8 @@ use format::scattered::{ActiveLogs, RunHeader};
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
+/// A restart is to look into no more logs than these, if it knows what is in the others: a seek each.
+const LOOKED_INTO_MAX: usize = 512;
 /// Recovery looks so many bytes ahead whatever the superblock says: shorter runs need not be announced.
 pub(crate) const LENGTH_UNSAID: usize = 64 << 10;
 
@@ -100,6 +104,16 @@ impl ScatteredLog {
         is_longer
     }
 
+    /// What is said with the logs that get runs next.
+    fn about_to_be_filled(&self) -> ActiveLogs {
+        let mut wanted = ActiveLogs::none();
+        let chosen = self.chosen.unwrap_or(self.last);
+        for log in [Some(chosen), self.swapping].into_iter().flatten() {
+            self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
+        }
+        wanted
+    }
+
     /// The log with room for `blocks` in which the next run would lie nearest to `head`.
     fn nearest(&self, blocks: u32, head: HomeBlock) -> Option<u32> {
         let distance =
@@ -175,10 +189,13 @@ impl LogSpace for ScatteredLog {
         let Some(scattered) = &mut superblock.scattered else { return is_longer };
         let mark = self.table.as_ref().map_or(0, |table| table.mark);
         let is_marked = std::mem::replace(&mut scattered.table_mark, mark) == mark;
-        let chosen = self.chosen.unwrap_or(self.last);
-        let mut wanted = ActiveLogs::none();
-        for log in [Some(chosen), self.swapping].into_iter().flatten() {
-            self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
+        let mut wanted = self.about_to_be_filled();
+        let mut is_known = true;
+        if let Some(snapshot) = &mut scattered.snapshot {
+            let longest = self.longest_from(snapshot.end).max(snapshot.longest);
+            is_known = snapshot.since.includes(&wanted) && snapshot.longest == longest;
+            snapshot.since.add(&wanted);
+            snapshot.longest = longest;
         }
         let said = match tail {
             Some(tail) => {
@@ -195,13 +212,38 @@ impl LogSpace for ScatteredLog {
                 said
             }
         };
-        is_longer || !is_marked || !said.includes(&scattered.active)
+        is_longer || !is_marked || !is_known || !said.includes(&scattered.active)
     }
     fn table_pages(&mut self, transaction: TransactionId) -> Vec<TablePage> {
         self.pages_for(transaction)
     }
     fn forget_table(&mut self) -> Vec<TablePage> {
         self.pages_without()
+    }
+    fn run_of(&self, transaction: TransactionId) -> Option<LogRun> {
+        let held = self.held.get(transaction)?;
+        let (log, first) = held.bound?;
+        let start = self.logs.start(log).plus(first + HEADER);
+        Some(LogRun { start, count: held.blocks - HEADER })
+    }
+    /// Those that it looked into before are looked into again while they are few: they need not be announced anew.
+    fn since(&self, end: TransactionId, said: &ActiveLogs) -> ActiveLogs {
+        let mut needed = self.about_to_be_filled();
+        let later = self.held.iter().rev().take_while(|(transaction, _)| transaction.is_at_or_after(end));
+        for (log, _) in later.filter_map(|(_, held)| held.bound) {
+            self.logs.announced_with(log).for_each(|bit| needed.set(bit));
+        }
+        let mut all = said.clone();
+        all.add(&needed);
+        if self.are_many(&all) { needed } else { all }
+    }
+    fn longest_from(&self, first: TransactionId) -> u32 {
+        let later = self.held.iter().rev().take_while(|(transaction, _)| transaction.is_at_or_after(first));
+        let longest = later.map(|(_, held)| held.blocks).max().unwrap_or(0);
+        if longest as usize * self.unit < LENGTH_UNSAID { 0 } else { longest.next_power_of_two() }
+    }
+    fn are_many(&self, since: &ActiveLogs) -> bool {
+        self.logs.active(since).count() > LOOKED_INTO_MAX
     }
     /// Recovery begins with the logs that are announced, wherever a transaction starts.
     fn start_of(&self, _transaction: TransactionId) -> Option<LogBlock> {
@@ -239,6 +281,7 @@ impl LogSpace for ScatteredLog {
 mod tests {
     use super::super::LogPlaces;
     use super::*;
+    use format::scattered::NamedSnapshot;
     use std::collections::VecDeque;
     use units::{BlockSize, SplitMix};
 
@@ -331,6 +374,57 @@ mod tests {
             live.push_back(run);
         }
         assert!(next > 500, "only {next} runs");
+    }
+
+    #[test]
+    fn a_restart_looks_into_few_logs_and_into_all_that_may_have_later_runs() {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
+        superblock.set_scattered(5);
+        let homes = (0..3000).map(|log| HomeBlock(90 + 100 * log)).collect();
+        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
+        for number in 0..40 {
+            put(&mut log, number, 2, u64::from(number) * 7000);
+        }
+        let looked_into = |since: &ActiveLogs| log.logs.active(since).collect::<Vec<_>>();
+        let mut all = ActiveLogs::none();
+        (0..ActiveLogs::BITS).for_each(|bit| all.set(bit));
+        // Three logs share a bit, and sixteen bits are said together.
+        assert!(log.are_many(&all));
+        let few = looked_into(&log.since(id(38), &all));
+        assert!(few.len() <= 2 * 3 * 16 && few.len() < LOOKED_INTO_MAX, "{} logs", few.len());
+        for number in 38..40 {
+            let run = log.run_of(id(number)).unwrap();
+            assert!(few.contains(&log.logs.holding(run.start).unwrap()), "{number}");
+        }
+        let mut said = ActiveLogs::none();
+        said.set(500);
+        let kept = log.since(id(40), &said);
+        assert!(kept.includes(&said), "few are looked into again");
+        // A later run in any other log is announced before it is written.
+        let named = NamedSnapshot {
+            first: 1,
+            first_at: LogBlock(1),
+            last: 1,
+            end: id(40),
+            read_from: id(40),
+            longest: 0,
+            since: kept.clone(),
+        };
+        superblock.scattered.as_mut().unwrap().active = all;
+        superblock.name_snapshot(Some(named));
+        log.reserve(id(40), 2).unwrap();
+        log.choose(id(40), HomeBlock(150_000));
+        assert!(log.announce(&mut superblock, None));
+        let bound = log.bind(id(40)).0[0].start;
+        let since = &superblock.named_snapshot().unwrap().since;
+        let log_of = log.logs.holding(bound).unwrap();
+        assert!(log.logs.active(since).any(|looked_into| looked_into == log_of), "{log_of}");
+        assert!(!log.announce(&mut superblock, None), "it is said once");
+        // Like a run that is longer than those before it.
+        log.unit = 32 << 10;
+        assert!(log.announce(&mut superblock, None));
+        assert_eq!((superblock.named_snapshot().unwrap().longest, log.longest_from(id(41))), (4, 0));
     }
 
     #[test]

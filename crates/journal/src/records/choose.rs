@@ -101,6 +101,7 @@ pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> b
     begin(&mut new, wanted, || superblock.packed.map_or(0, |packed| packed.nonce));
     if superblock.scattered.is_some() {
         new.set_scattered(0);
+        new.name_snapshot(superblock.named_snapshot().cloned());
     }
     let format = |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);
     format(&new) == format(superblock)

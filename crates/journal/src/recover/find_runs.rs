@@ -5,7 +5,7 @@
 //!    log, or lies before the tail, is passed over.
 //! 2. A run behind a gap shows by its durable floor whether what is missing was committed once: then the log is damaged.
 
-use super::RecoverError;
+use super::{RecoverError, ToldLog};
 use crate::log_space::{LogRun, LogWalk, Logs};
 use format::jbd2::{JournalSuperblock, Seed};
 use format::scattered::RunHeader;
@@ -19,9 +19,12 @@ const LOOK_AHEAD: usize = crate::log_space::LENGTH_UNSAID;
 
 /// So many log blocks behind the last run of a log are looked at for another.
 pub fn look_ahead(superblock: &JournalSuperblock) -> u32 {
+    look_ahead_of(superblock, superblock.transaction_bound.unwrap_or(0))
+}
+
+fn look_ahead_of(superblock: &JournalSuperblock, longest: u32) -> u32 {
     let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
     // Of a run whose header has rotted, that block and those behind it; and the next one's header.
-    let longest = superblock.transaction_bound.unwrap_or(0);
     ((LOOK_AHEAD / unit) as u32).max(longest.saturating_add(1))
 }
 
@@ -36,6 +39,8 @@ pub struct FindRuns {
     at: LogBlock,
     /// The last run of this log.
     last: Option<TransactionId>,
+    /// Of logs that a snapshot tells of, the end of the last run, and its transaction.
+    told: BTreeMap<u32, (LogBlock, TransactionId)>,
     /// Blocks that may still be looked at without a header.
     left: u32,
     look_ahead: u32,
@@ -82,6 +87,22 @@ impl FoundRuns {
         let is_later = move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
         self.headers.iter().filter(is_later).map(|(at, _)| *at)
     }
+    /// The same from a later transaction on.
+    #[must_use]
+    pub fn from(&self, first: TransactionId) -> FoundRuns {
+        let skipped = (first.0.wrapping_sub(self.tail.0) as usize).min(self.walk.runs.len());
+        FoundRuns {
+            walk: Rc::new(RunsInOrder::new(self.walk.runs[skipped..].to_vec(), self.walk.blocks)),
+            tail: first,
+            latest: if first.is_after(self.latest) { first } else { self.latest },
+            headers: Vec::new(),
+            ..*self
+        }
+    }
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.walk.runs.len()
+    }
     /// The runs, in order.
     pub fn walk(&self) -> Rc<dyn LogWalk> {
         self.walk.clone()
@@ -99,6 +120,7 @@ impl FindRuns {
             tail: superblock.sequence,
             at: LogBlock(0),
             last: None,
+            told: BTreeMap::new(),
             left: look_ahead,
             look_ahead,
             found: BTreeMap::new(),
@@ -112,10 +134,40 @@ impl FindRuns {
         find
     }
 
+    /// Behind what a snapshot tells of: in the logs alone that may have got runs since.
+    pub fn behind(superblock: &JournalSuperblock, logs: Rc<Logs>, told: &ToldLog) -> FindRuns {
+        let mut find = FindRuns::new(superblock, logs);
+        let longest = superblock.named_snapshot().map_or(0, |named| named.longest);
+        find.look_ahead = look_ahead_of(superblock, longest);
+        for run in told.runs_from(find.tail) {
+            let distance = run.transaction.0.wrapping_sub(find.tail.0);
+            find.found.insert(distance, FoundRun { run: run.run, durable: run.durable });
+            if let Some(log) = find.logs.holding(run.run.start) {
+                find.told.insert(log, (run.run.start.plus(run.run.count), run.transaction));
+            }
+        }
+        let (logs, told) = (&find.logs, &find.told);
+        let has_more = |log: &u32| told.get(log).is_none_or(|(end, _)| *end < logs.end(*log));
+        find.queue = superblock
+            .named_snapshot()
+            .map_or(VecDeque::new(), |named| logs.active(&named.since).filter(has_more).collect());
+        find.logs_read = find.queue.len() as u32;
+        find.begin_log();
+        find
+    }
+
+    /// So many log blocks of most logs are read.
+    pub fn look_ahead(&self) -> u32 {
+        self.look_ahead
+    }
+
     fn begin_log(&mut self) {
         if let Some(log) = self.queue.front() {
-            self.at = self.logs.start(*log);
-            (self.last, self.left) = (None, self.look_ahead);
+            self.left = self.look_ahead;
+            (self.at, self.last) = match self.told.get(log) {
+                Some((end, last)) => (*end, Some(*last)),
+                None => (self.logs.start(*log), None),
+            };
         }
     }
 

@@ -15,6 +15,7 @@
 mod again;
 mod find_runs;
 mod images;
+mod read_snapshot;
 mod read_table;
 mod replay;
 mod revoke_pass;
@@ -22,6 +23,7 @@ mod scan;
 
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};
 pub use images::{ReplayImage, ReplayImages};
+pub use read_snapshot::{ReadSnapshot, SnapshotRefused, ToldBlock, ToldLog};
 pub use read_table::{ReadTable, TableRefused};
 pub use replay::{ReplayAction, ReplayPass, ReplayedRecord};
 pub use revoke_pass::RevokePass;

@@ -293,3 +293,16 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
     assert_eq!(words_of(2)[..3], told);
     assert_eq!(words(&plan_table_forgotten(log.forget_table())), ["table 1", "table 2", "TableBeforeRun"]);
 }
+
+#[test]
+fn a_piece_and_home_are_durable_before_the_superblock_names_it() {
+    let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
+    superblock.set_scattered(5);
+    let ring = SnapshotRing::new(&superblock);
+    let items = [format::snapshot::SnapshotItem::Other { home: HomeBlock(1) }];
+    let piece = ring.begin_piece(TransactionId(1)..TransactionId(2), &items).unwrap();
+    assert_eq!(words(&plan_piece(Some(&piece))), ["log 1+1", "SnapshotBeforeSuperblock"]);
+    assert_eq!(words(&plan_piece(None)), ["SnapshotBeforeSuperblock"]);
+    let image = SuperblockImage { at: LogBlock(0), image: std::rc::Rc::new(device::Buffer::zeroed(1024)) };
+    assert_eq!(words(&plan_naming(image)), ["log 0+1", "TailBeforeReuse"]);
+}

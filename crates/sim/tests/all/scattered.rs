@@ -30,6 +30,8 @@ fn explore(mode: DataMode) {
         "{}: hardly a mount went on with the logs: {total:?}",
         mode.name()
     );
+    let [by, not_by] = [total.by_snapshot, total.not_by_snapshot].map(|mounts| mounts * 24 > total.images);
+    assert!(by && not_by, "{}: snapshots were hardly believed, or hardly refused: {total:?}", mode.name());
     let [told, untold] = [total.told, total.untold].map(|mounts| mounts * 8 > total.images);
     assert!(
         told && untold,

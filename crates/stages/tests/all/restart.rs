@@ -14,11 +14,14 @@ const FILE: u64 = 1 << 30;
 /// Then comes a sync.
 const TOGETHER: u64 = 20;
 
-/// Of the runs.
+/// What tells a restart of the runs, beside their headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Table {
-    Nowhere,
-    OnMemory,
+enum Teller {
+    Nobody,
+    /// The table of runs on memory.
+    Table,
+    /// The snapshot of the mapping table.
+    Snapshot,
 }
 
 /// Blocks all over the disk, so many of them, each updated by so many bytes and logged once; then the power is cut.
@@ -27,14 +30,38 @@ fn restart_after(
     updates: u64,
     bytes: usize,
     elevator: Option<HostScheduler>,
-    table: Table,
+    teller: Teller,
 ) -> RecoveryReport {
+    play(data, updates, bytes, elevator, teller, Arm::Rests)
+}
+
+/// What the arm does between two updates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arm {
+    /// Nothing: runs lie one behind the other.
+    Rests,
+    /// It reads somewhere in three quarters of the volume: each run lies in another log.
+    Wanders,
+}
+
+fn play(
+    data: DataMode,
+    updates: u64,
+    bytes: usize,
+    elevator: Option<HostScheduler>,
+    teller: Teller,
+    arm: Arm,
+) -> RecoveryReport {
+    let length = if arm == Arm::Wanders { 3 * FILE } else { FILE };
     let mut options = StageOptions { seed: 5, ..StageOptions::of_manylogs(data, LogKind::Scattered) };
     options.home.options.size = Some(64 << 30);
     options.home.elevator = elevator;
     options.journal_size = 64 << 20;
+    if teller != Teller::Snapshot {
+        options.engine.snapshot_after = None;
+    }
     let world = VirtualWorld::new(options.seed);
-    if table == Table::OnMemory {
+    if teller == Teller::Table {
         let memory = MemoryDisk::new(Rc::new(world.clone()), TABLE_BYTES);
         options.engine.run_table = Some(DurableMemory(Rc::new(memory)));
     }
@@ -43,29 +70,37 @@ fn restart_after(
     world.run(async move {
         let mut files = Vec::new();
         for number in 0..FILES {
-            files.push(mapped_file(&volume, &format!("tenant-{number}"), FILE).await);
+            files.push(mapped_file(&volume, &format!("tenant-{number}"), length).await);
         }
         volume.sync().await.unwrap();
         volume.engine().checkpoint().await.unwrap();
         let dice = SplitMix::new(5);
         for update in 0..updates {
             let file = &files[(update % FILES) as usize];
-            let at = dice.below(FILE >> 12) << 12;
+            let at = dice.below(length >> 12) << 12;
             volume.write(file, &Caller::ROOT, at, &vec![7; bytes], WriteFlags::default()).await.unwrap();
             if (update + 1) % TOGETHER == 0 {
+                if arm == Arm::Wanders {
+                    let elsewhere = dice.below(length >> 12) << 12;
+                    volume.read(&files[dice.below(FILES) as usize], elsewhere, 4096).await.unwrap();
+                }
                 volume.sync().await.unwrap();
             }
         }
     });
     let report = stage.crash_and_recover().unwrap();
     println!(
-        "{updates} updates of {bytes} bytes: {} logs and {} pages of a table read, {:.2} s in all: {:.2} to find the runs, {:.2} to \
-         scan them, {:.2} to read them again; {} blocks home, {} kept",
+        "{updates} updates of {bytes} bytes: {} logs, {} pages of a table and {} blocks of a snapshot read, {:.2} s in all: {:.2} to \
+         read the snapshot, {:.2} to find the runs, {:.2} to scan {} of {} of them, {:.2} to read them again; {} blocks home, {} kept",
         report.logs_read,
         report.table_pages_read,
+        report.snapshot_blocks_read,
         seconds(report.nanoseconds),
+        seconds(report.snapshot_nanoseconds),
         seconds(report.find_nanoseconds),
         seconds(report.scan.nanoseconds),
+        report.scan.transactions,
+        report.transactions,
         seconds(report.replay.nanoseconds),
         report.home_blocks_written,
         report.blocks_kept
@@ -82,8 +117,9 @@ fn seconds(nanoseconds: u64) -> f64 {
 #[test]
 fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     for (updates, longest) in [(2_000, 3.0), (20_000, 8.0)] {
-        let [searched, told] = [Table::Nowhere, Table::OnMemory]
-            .map(|table| restart_after(DataMode::Adaptive, updates, 4096, Some(HostScheduler::NOOP), table));
+        let [searched, told] = [Teller::Nobody, Teller::Table].map(|teller| {
+            restart_after(DataMode::Adaptive, updates, 4096, Some(HostScheduler::NOOP), teller)
+        });
         assert!(searched.logs_read > 0 && searched.find_nanoseconds > 0);
         for report in [&searched, &told] {
             assert!(report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1, "{report:?}");
@@ -95,11 +131,36 @@ fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     }
 }
 
+/// Of 100 GB of logs, 10 MB in each group of 100 MB, all of them full of blocks. It is more than logs ever hold: write-back keeps
+/// three eighths of them free.
+const LOGGED_BLOCKS: u64 = 100_000_000_000 / 4096;
+
+/// What a restart reads besides the snapshot does not grow with what the logs hold. At worst each run lies in another log, and
+/// it looks into as many logs as it ever does. How long reading a snapshot takes for each block in it, tells the rest.
+#[test]
+fn a_snapshot_bounds_what_a_restart_reads() {
+    let noop = Some(HostScheduler::NOOP);
+    let mut a_block = 0.0;
+    for updates in [20_000, 40_000, 120_000] {
+        let report = restart_after(DataMode::Adaptive, updates, 4096, noop, Teller::Snapshot);
+        assert!(report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1, "{report:?}");
+        assert!(report.snapshot_refused.is_none() && report.snapshot_transactions > 0, "{report:?}");
+        assert!(seconds(report.nanoseconds) < 3.0, "{report:?}");
+        a_block = seconds(report.snapshot_nanoseconds) / report.blocks_kept as f64;
+    }
+    let worst = play(DataMode::Adaptive, 12_000, 4096, noop, Teller::Snapshot, Arm::Wanders);
+    assert!(worst.snapshot_refused.is_none() && worst.snapshot_transactions > 0, "{worst:?}");
+    assert!(worst.logs_read > 256, "{worst:?}");
+    let full = seconds(worst.nanoseconds) + a_block * LOGGED_BLOCKS as f64;
+    println!("{:.3} us for a block in the snapshot; {full:.2} s with {LOGGED_BLOCKS} of them", a_block * 1e6);
+    assert!(full < 10.0, "{full:.2} s: {worst:?}");
+}
+
 /// Parts of blocks go home.
 #[test]
 fn replay_leaves_a_drive_that_sorts_something_to_choose_from() {
     let [alone, sorted] = [Some(HostScheduler::NOOP), None]
-        .map(|elevator| restart_after(DataMode::Wasteless, 2_000, 512, elevator, Table::Nowhere));
+        .map(|elevator| restart_after(DataMode::Wasteless, 2_000, 512, elevator, Teller::Nobody));
     assert_eq!(alone.home_blocks_written, sorted.home_blocks_written);
     assert!(alone.home_blocks_written >= 1_900);
     assert!(sorted.nanoseconds * 3 < alone.nanoseconds * 2, "{alone:?}, {sorted:?}");

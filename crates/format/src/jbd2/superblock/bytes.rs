@@ -7,7 +7,7 @@ use crate::jbd2::error::{JournalFormatError, wrong_superblock as wrong};
 use crate::jbd2::header::{BlockHeader, BlockType};
 use crate::jbd2::layout::TagFormat;
 use crate::packed::PackedLog;
-use crate::scattered::{ActiveLogs, ScatteredLogs};
+use crate::scattered::{ActiveLogs, NamedSnapshot, ScatteredLogs};
 use crate::seed::Seed;
 use units::{BlockSize, LogBlock, TransactionId};
 
@@ -44,6 +44,16 @@ pub(in crate::jbd2) mod at {
     pub const KEPT_START: usize = 0xf8;
     pub const CHECKSUM: usize = 0xfc;
     pub const USERS: usize = 0x100;
+    /// Ours, in the place of some users: of the snapshot. A journal inside a volume has no users, and scattered logs need one. Like
+    /// all that changes while the log is live it lies in the first sector, with the checksum: a torn write changes nothing.
+    pub const SNAPSHOT_FIRST: usize = 0x160;
+    pub const SNAPSHOT_FIRST_AT: usize = 0x164;
+    pub const SNAPSHOT_LAST: usize = 0x168;
+    pub const SNAPSHOT_END: usize = 0x16c;
+    pub const SNAPSHOT_READ_FROM: usize = 0x170;
+    pub const SNAPSHOT_LONGEST: usize = 0x174;
+    pub const SNAPSHOT_SINCE: usize = 0x180;
+    pub const SNAPSHOT_BEHIND: usize = 0x200;
 }
 /// Bytes of the superblock; the rest of its block is zero.
 pub(in crate::jbd2) const SIZE: usize = 1024;
@@ -105,12 +115,19 @@ impl JournalSuperblock {
             nonce: be64(bytes, at::SCATTERED_NONCE),
             table_mark: be32(bytes, at::SCATTERED_TABLE_MARK),
             active: ActiveLogs::parse(&bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES]),
+            snapshot: self.has_incompatible(Incompatible::SNAPSHOT).then(|| named_snapshot(bytes)),
         });
         let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
         let says_otherwise = self.is_clean() || kept != (self.sequence, self.start);
         let keeps = self.has_incompatible(Incompatible::OURS);
         self.kept = (keeps && says_otherwise).then_some(kept);
-        self.users = (0..USERS).map(|user| uuid(bytes, at::USERS + 16 * user)).collect();
+        let is_user = |at: usize| {
+            !self.has_incompatible(Incompatible::SNAPSHOT)
+                || !(at::SNAPSHOT_FIRST..at::SNAPSHOT_BEHIND).contains(&at)
+        };
+        let users = (0..USERS).map(|user| at::USERS + 16 * user);
+        let users = users.map(|at| if is_user(at) { uuid(bytes, at) } else { [0; 16] });
+        self.users = users.collect();
     }
 
     /// A whole block, the superblock at its start, zeros behind it. Checksum set where the features ask for it.
@@ -165,10 +182,39 @@ impl JournalSuperblock {
         for (user, uuid) in self.users.iter().take(USERS).enumerate() {
             bytes[at::USERS + 16 * user..][..16].copy_from_slice(uuid);
         }
+        if let Some(snapshot) = self.scattered.as_ref().and_then(|scattered| scattered.snapshot.as_ref()) {
+            put_named_snapshot(snapshot, bytes);
+        }
         if self.tag_format() != TagFormat::Plain {
             let sum = checksum(bytes);
             put32(bytes, at::CHECKSUM, sum);
         }
+    }
+}
+
+fn named_snapshot(bytes: &[u8]) -> NamedSnapshot {
+    NamedSnapshot {
+        first: be32(bytes, at::SNAPSHOT_FIRST),
+        first_at: LogBlock(be32(bytes, at::SNAPSHOT_FIRST_AT)),
+        last: be32(bytes, at::SNAPSHOT_LAST),
+        end: TransactionId(be32(bytes, at::SNAPSHOT_END)),
+        read_from: TransactionId(be32(bytes, at::SNAPSHOT_READ_FROM)),
+        longest: be32(bytes, at::SNAPSHOT_LONGEST),
+        since: ActiveLogs::parse(&bytes[at::SNAPSHOT_SINCE..][..ActiveLogs::BYTES]),
+    }
+}
+fn put_named_snapshot(snapshot: &NamedSnapshot, bytes: &mut [u8]) {
+    bytes[at::SNAPSHOT_FIRST..at::SNAPSHOT_BEHIND].fill(0);
+    bytes[at::SNAPSHOT_SINCE..][..ActiveLogs::BYTES].copy_from_slice(snapshot.since.bytes());
+    for (at, word) in [
+        (at::SNAPSHOT_FIRST, snapshot.first),
+        (at::SNAPSHOT_FIRST_AT, snapshot.first_at.get()),
+        (at::SNAPSHOT_LAST, snapshot.last),
+        (at::SNAPSHOT_END, snapshot.end.0),
+        (at::SNAPSHOT_READ_FROM, snapshot.read_from.0),
+        (at::SNAPSHOT_LONGEST, snapshot.longest),
+    ] {
+        put32(bytes, at, word);
     }
 }
 

@@ -28,6 +28,9 @@ impl JournalSuperblock {
             self.has_incompatible(Incompatible::CHECKSUM_V2),
             self.has_incompatible(Incompatible::CHECKSUM_V3),
         ];
+        if self.has_incompatible(Incompatible::SNAPSHOT) && !self.has_incompatible(Incompatible::SCATTERED) {
+            return Err(wrong("it names a snapshot of logs that it does not have".to_owned()));
+        }
         if checksums.into_iter().filter(|set| *set).count() > 1 {
             return Err(wrong("more than one of the checksum features v1, v2, v3 is set".to_owned()));
         }

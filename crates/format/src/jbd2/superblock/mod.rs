@@ -9,7 +9,7 @@ pub(super) use bytes::{SIZE, at};
 
 use super::layout::{LogLayout, TagFormat};
 use crate::packed::{PackedLog, UNIT_MIN};
-use crate::scattered::{ActiveLogs, ScatteredLogs};
+use crate::scattered::{ActiveLogs, NamedSnapshot, ScatteredLogs};
 use crate::seed::Seed;
 use bytes::{CRC32C, USERS};
 use check::LENGTH_MAX;
@@ -43,10 +43,12 @@ impl Incompatible {
     pub const PACKED: u32 = 0x2000_0000;
     /// Ours: the log lies in the scattered logs. Set only while they may hold records.
     pub const SCATTERED: u32 = 0x1000_0000;
+    /// Ours: a snapshot of the mapping table counts, which must not once somebody who does not know it writes to the logs.
+    pub const SNAPSHOT: u32 = 0x0800_0000;
     /// Those that are ours.
-    const OURS: u32 = Self::MULTIWRITE | Self::PACKED | Self::SCATTERED;
+    const OURS: u32 = Self::MULTIWRITE | Self::PACKED | Self::SCATTERED | Self::SNAPSHOT;
 
-    pub const NAMES: [(u32, &'static str); 9] = [
+    pub const NAMES: [(u32, &'static str); 10] = [
         (Self::REVOKE, "revoke"),
         (Self::WIDE, "64bit"),
         (Self::ASYNC_COMMIT, "async_commit"),
@@ -56,8 +58,9 @@ impl Incompatible {
         (Self::MULTIWRITE, "multiwrite (okeanos)"),
         (Self::PACKED, "packed (okeanos)"),
         (Self::SCATTERED, "scattered (okeanos)"),
+        (Self::SNAPSHOT, "snapshot (okeanos)"),
     ];
-    pub const KNOWN: u32 = 0x7000_003f;
+    pub const KNOWN: u32 = 0x7800_003f;
 }
 
 /// V1 has no features, UUID or users.
@@ -276,6 +279,21 @@ impl JournalSuperblock {
     pub fn set_scattered(&mut self, nonce: u64) {
         assert!(self.is_clean(), "the place of a log that holds records cannot change");
         self.incompatible |= Incompatible::SCATTERED;
-        self.scattered = Some(ScatteredLogs { nonce, table_mark: 0, active: ActiveLogs::none() });
+        self.scattered =
+            Some(ScatteredLogs { nonce, table_mark: 0, active: ActiveLogs::none(), snapshot: None });
+    }
+    /// Which snapshot counts from now on. Without scattered logs none does.
+    pub fn name_snapshot(&mut self, snapshot: Option<NamedSnapshot>) {
+        self.incompatible &= !Incompatible::SNAPSHOT;
+        if let Some(scattered) = &mut self.scattered {
+            if snapshot.is_some() {
+                self.incompatible |= Incompatible::SNAPSHOT;
+            }
+            scattered.snapshot = snapshot;
+        }
+    }
+    /// The snapshot that counts.
+    pub fn named_snapshot(&self) -> Option<&NamedSnapshot> {
+        self.scattered.as_ref()?.snapshot.as_ref()
     }
 }

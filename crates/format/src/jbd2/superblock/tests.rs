@@ -59,6 +59,32 @@ fn scattered_logs_are_named_while_they_hold_records() {
 }
 
 #[test]
+fn a_snapshot_is_named_until_the_log_is_clean_and_only_with_scattered_logs() {
+    let mut live = superblock();
+    live.users[47] = [0; 16];
+    live.start = LogBlock(0);
+    live.set_scattered(5);
+    live.set_tail(TransactionId(7), live.log_blocks().start);
+    let mut since = ActiveLogs::none();
+    since.set(1023);
+    let (end, read_from) = (TransactionId(u32::MAX), TransactionId(u32::MAX - 1));
+    let (first_at, longest) = (LogBlock(4), 128);
+    let named = NamedSnapshot { first: 3, first_at, last: 9, end, read_from, longest, since };
+    live.name_snapshot(Some(named.clone()));
+    let read = parse(&live).unwrap();
+    assert_eq!((read.named_snapshot(), &read), (Some(&named), &live));
+    // A write may be torn between sectors.
+    let mut without = live.clone();
+    without.name_snapshot(None);
+    assert_eq!(live.serialize()[512..], without.serialize()[512..]);
+    let mut lost = live.clone();
+    lost.incompatible &= !Incompatible::SCATTERED;
+    assert!(parse(&lost).unwrap_err().to_string().contains("names a snapshot"));
+    live.set_clean(TransactionId(8));
+    assert!(!parse(&live).unwrap().has_incompatible(Incompatible::SNAPSHOT));
+}
+
+#[test]
 fn a_bound_of_transactions_counts_until_somebody_else_moves_the_log_on() {
     for mut live in [superblock(), packed(512)] {
         live.set_tail(TransactionId(u32::MAX), live.log_blocks().start);

@@ -95,7 +95,10 @@ impl Drive {
 
     fn keep(&mut self, reason: Barrier, dice: &SplitMix, mut check: impl FnMut(Disk)) {
         let of_home = match reason {
-            Barrier::DataBeforeCommit | Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply => true,
+            Barrier::DataBeforeCommit
+            | Barrier::HomeBeforeLogTail
+            | Barrier::HomeBeforeReply
+            | Barrier::SnapshotBeforeSuperblock => true,
             Barrier::LogBeforeCommit
             | Barrier::CommitBeforeReply
             | Barrier::TailBeforeReuse

@@ -1,0 +1,325 @@
+//! The snapshot of the mapping table: a restart reads it instead of the log, and believes nothing that does not fit.
+
+use crate::common::{Rig, Setup};
+use crate::restart::{BLOCKS, LOGS, all, content, live, log_home, overwrite, put, read, restart, rig, setup};
+use crate::swap;
+use disks::Image;
+use engine::{Contents, Credits, DataMode, Engine, LogKind, RecordFormat, RecoveryReport};
+use format::jbd2::JournalSuperblock;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockRange, BlockSize, HomeBlock};
+
+const BYTES: u64 = 4096;
+const FREED: u64 = 7;
+
+/// With a snapshot after each commit.
+fn often(mut setup: Setup) -> Setup {
+    setup.options.snapshot_after = Some(1);
+    setup
+}
+fn never(mut setup: Setup) -> Setup {
+    setup.options.snapshot_after = None;
+    setup
+}
+
+/// Time for write-back to tell what was committed.
+async fn rest(engine: &Engine) {
+    let world = engine.world().clone();
+    world.sleep_until(world.now().plus(Duration::from_millis(2))).await;
+}
+
+async fn put_all(engine: &Rc<Engine>, version: u8) {
+    for block in 0..BLOCKS {
+        // The arm is now here and now there.
+        read(engine, log_home(block % LOGS).get() - 1).await;
+        put(engine, block, version).await;
+    }
+    rest(engine).await;
+}
+
+async fn free(engine: &Rc<Engine>, block: u64) {
+    let mut handle = engine.start(Credits(1)).await.unwrap();
+    handle.forget(HomeBlock(block), 1, Contents::Metadata);
+    engine.commit(handle.stop()).await.unwrap();
+}
+
+fn is_told(report: &RecoveryReport) {
+    assert!(report.snapshot_refused.is_none() && report.snapshot_transactions > 0, "{report:?}");
+    assert!(report.blocks_kept > 0, "{report:?}");
+}
+fn is_read(report: &RecoveryReport) {
+    assert!(report.snapshot_refused.is_some() && report.snapshot_transactions == 0, "{report:?}");
+    assert!(report.blocks_kept > 0 && report.logs_read > 0, "{report:?}");
+}
+
+/// What the journal superblock says, which is in the first block of the journal's extent.
+fn superblock(setup: &Setup, images: &[Image]) -> JournalSuperblock {
+    let mut bytes = vec![0; BYTES as usize];
+    images[0].read(journal_at(setup) * BYTES, &mut bytes);
+    let size = BlockSize::new(BYTES as u32).unwrap();
+    JournalSuperblock::parse(&bytes, size, setup.log_blocks.into()).unwrap()
+}
+/// The block of home in which the journal begins.
+fn journal_at(setup: &Setup) -> u64 {
+    rig(setup, setup.images()).parts.log.clone().unwrap().extents[0].disk_block
+}
+
+#[test]
+fn a_restart_reads_of_the_log_what_no_snapshot_tells() {
+    for setup in all() {
+        let name = format!("{} {:?}", setup.mode, setup.options.records);
+        let setup = often(setup);
+        let mut images = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
+        for version in 2..=4 {
+            let failed = name.clone();
+            images = live(&setup, images, async move |report, engine| {
+                is_told(&report);
+                assert!(report.scan.transactions < BLOCKS / 2, "{failed}: {report:?}");
+                for block in 0..BLOCKS {
+                    let last = if block % 3 == 0 { version - 1 } else { 1 };
+                    assert_eq!(read(&engine, block).await, content(block, last), "{failed}: {block}");
+                }
+                for block in (0..BLOCKS).step_by(3) {
+                    put(&engine, block, version).await;
+                }
+            });
+        }
+        let rig = rig(&setup, images);
+        let parts = rig.parts.clone();
+        rig.run(async move { restart(parts).await.1.shutdown().await.unwrap() }).unwrap();
+        for block in 0..BLOCKS {
+            let last = if block % 3 == 0 { 4 } else { 1 };
+            assert_eq!(rig.home_block(block)[..], content(block, last), "{name}: {block} at home");
+        }
+    }
+}
+
+/// Whether it is told, or only read from the log, or told by the next mount: what was freed does not come back.
+#[test]
+fn a_block_freed_after_it_was_told_never_comes_back() {
+    for plain in all() {
+        let name = format!("{} {:?}", plain.mode, plain.options.records);
+        let setup = often(plain.clone());
+        let told = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
+        for frees in [often(plain.clone()), never(plain.clone())] {
+            let mut images = live(&frees, told.clone(), async |report, engine| {
+                is_told(&report);
+                assert_eq!(read(&engine, FREED).await, content(FREED, 1));
+                free(&engine, FREED).await;
+                rest(&engine).await;
+            });
+            for _ in 0..2 {
+                let failed = name.clone();
+                images = live(&setup, images, async move |report, engine| {
+                    is_told(&report);
+                    assert_ne!(read(&engine, FREED).await, content(FREED, 1), "{failed}");
+                    put(&engine, FREED + 1, 2).await;
+                    rest(&engine).await;
+                });
+            }
+            let whole = never(plain.clone());
+            let failed = name.clone();
+            live(&whole, images, async move |_, engine| {
+                assert_ne!(read(&engine, FREED).await, content(FREED, 1), "{failed}");
+                assert_eq!(read(&engine, FREED + 1).await, content(FREED + 1, 2), "{failed}");
+            });
+        }
+    }
+}
+
+/// A part that no snapshot tells of needs the block that one tells to be whole.
+#[test]
+fn parts_of_blocks_are_put_over_what_a_snapshot_tells() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let plain = setup(DataMode::Wasteless, records);
+        let told = often(plain.clone());
+        let images = live(&told, told.images(), async |_, engine| {
+            for block in 0..8 {
+                put(&engine, block, 1).await;
+            }
+            overwrite(&engine, 0, BlockRange::new(50, 54), b"told", 4).await;
+            engine.checkpoint().await.unwrap();
+            for block in 0..6 {
+                put(&engine, block, 2).await;
+            }
+            // Told, and not home: a restart reads it.
+            overwrite(&engine, 3, BlockRange::new(200, 204), b"more", 4).await;
+            put(&engine, 6, 2).await;
+            rest(&engine).await;
+        });
+        let images = live(&never(plain.clone()), images, async |report, engine| {
+            is_told(&report);
+            overwrite(&engine, 1, BlockRange::new(100, 104), b"part", 4).await;
+            overwrite(&engine, 2, BlockRange::new(100, 104), b"part", 4).await;
+            put(&engine, 2, 3).await;
+        });
+        live(&told, images, async move |report, engine| {
+            is_told(&report);
+            for block in 0..8 {
+                let version = [2, 2, 3, 2, 2, 2, 2, 1][block as usize];
+                let mut expected = content(block, version);
+                if block == 1 {
+                    expected[100..104].copy_from_slice(b"part");
+                }
+                if block == 3 {
+                    expected[200..204].copy_from_slice(b"more");
+                }
+                assert_eq!(read(&engine, block).await, expected, "{records:?}: {block}: {report:?}");
+            }
+        });
+    }
+}
+
+/// Each sector of all pieces that count, lost or garbage, and each piece in the place of the next.
+#[test]
+fn no_damage_of_a_snapshot_loses_anything() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let setup = often(setup(DataMode::Journal, records));
+        let images = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
+        let named = superblock(&setup, &images).named_snapshot().cloned().unwrap();
+        let begin = journal_at(&setup) + u64::from(named.first_at.get());
+        let pieces = u64::from(named.last - named.first) + 1;
+        assert!(pieces > 3, "{pieces} pieces");
+        let block = |at: u64| {
+            let mut bytes = vec![0; BYTES as usize];
+            images[0].read(at * BYTES, &mut bytes);
+            bytes
+        };
+        let damages = (0..3).flat_map(|piece| {
+            let mut lost = block(begin + piece);
+            lost[..512].fill(0);
+            let mut garbage = block(begin + piece);
+            garbage[40] ^= 1;
+            [lost, garbage, block(begin + piece + 1)].map(|bytes| (begin + piece, bytes))
+        });
+        for (at, bytes) in damages {
+            let mut spoiled = images.clone();
+            spoiled[0].write(at * BYTES, &bytes);
+            let images = live(&setup, spoiled, async |report, engine| {
+                is_read(&report);
+                for block in 0..BLOCKS {
+                    assert_eq!(read(&engine, block).await, content(block, 1), "{report:?}");
+                }
+                put_all(&engine, 2).await;
+            });
+            // The next one tells of all.
+            live(&setup, images, async |report, engine| {
+                is_told(&report);
+                for block in 0..BLOCKS {
+                    assert_eq!(read(&engine, block).await, content(block, 2), "{report:?}");
+                }
+            });
+        }
+    }
+}
+
+/// The first piece was lost, and an older one of the same life of the log is in its place.
+#[test]
+fn a_piece_counts_only_under_the_number_that_the_superblock_names() {
+    let setup = often(setup(DataMode::Journal, RecordFormat::Blocks));
+    let older = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
+    let named = superblock(&setup, &older).named_snapshot().cloned().unwrap();
+    let at = (journal_at(&setup) + u64::from(named.first_at.get())) * BYTES;
+    let mut piece = vec![0; BYTES as usize];
+    older[0].read(at, &mut piece);
+    // What is refused is told anew, from the ring's start on.
+    let mut spoiled = older;
+    spoiled[0].write(at, &[0; 512]);
+    let mut later = live(&setup, spoiled, async |report, engine| {
+        is_read(&report);
+        put_all(&engine, 2).await;
+    });
+    let again = superblock(&setup, &later).named_snapshot().cloned().unwrap();
+    assert_eq!((again.first, again.first_at), (named.last + 1, named.first_at));
+    later[0].write(at, &piece);
+    live(&setup, later, async |report, engine| {
+        is_read(&report);
+        for block in 0..BLOCKS {
+            assert_eq!(read(&engine, block).await, content(block, 2), "{report:?}");
+        }
+    });
+}
+
+/// Another program may bring all home, or go on without a snapshot: what an older one told counts no more.
+#[test]
+fn recovery_brings_all_home_whatever_a_snapshot_tells() {
+    for setup in all().map(often) {
+        let images = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
+        let mut circular = setup.clone();
+        circular.options.log = LogKind::Circular;
+        let images = live(&circular, images, async |report, engine| {
+            assert_eq!((report.blocks_kept, report.home_blocks_written), (0, BLOCKS), "{report:?}");
+            put(&engine, 1, 2).await;
+        });
+        live(&setup, images, async |report, engine| {
+            assert_eq!(report.snapshot_transactions, 0);
+            for block in 0..BLOCKS {
+                let version = if block == 1 { 2 } else { 1 };
+                assert_eq!(read(&engine, block).await, content(block, version), "{report:?}");
+            }
+        });
+    }
+}
+
+/// Of what is logged a snapshot takes sixteen bytes for a block, and a block for each piece.
+#[test]
+fn what_a_snapshot_takes_is_a_small_part_of_what_is_logged() {
+    let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    setup.options.snapshot_after = Some(1 << 20);
+    live(&setup, setup.images(), async |_, engine| {
+        for version in 1..4 {
+            put_all(&engine, version).await;
+        }
+        let told = engine.statistics();
+        let logged: u64 = ["descriptor", "regular", "commit", "run_header"]
+            .iter()
+            .map(|kind| told.log_written[kind].bytes)
+            .sum();
+        let [snapshot, named] = ["snapshot", "journal_superblock"].map(|kind| told.log_written[kind].bytes);
+        assert!(snapshot > 0 && (snapshot + named) * 4 < logged, "{snapshot} and {named} of {logged}");
+    });
+}
+
+/// Cuts in commits, while a snapshot is written, while logs are swapped, and while the emptied ones are filled again.
+#[test]
+fn a_restart_with_a_snapshot_keeps_what_was_acknowledged_at_every_cut() {
+    let mut counts = (0, 0);
+    for mut setup in swap::all() {
+        setup.options.snapshot_after = Some(1);
+        for cut in 15.. {
+            let first = swap::rig(&setup, swap::images(&setup));
+            let (parts, seen) = (first.parts.clone(), swap::Versions::default());
+            first.cut_at(cut);
+            let ended = first.run({
+                let seen = seen.clone();
+                async move {
+                    let engine = Rig::open(parts).await;
+                    swap::log_all(&engine, 0..swap::FILLS_THREE_LOGS, 1, &seen).await;
+                    swap::rest(&engine).await;
+                    swap::log_all(&engine, 64..64 + swap::FILLS_THREE_LOGS, 2, &seen).await;
+                    swap::rest(&engine).await;
+                    assert!(engine.statistics().swaps > 3);
+                }
+            });
+            for tear in cut * 4..cut * 4 + 3 {
+                let again = swap::rig(&setup, first.crash(tear));
+                let (parts, what) = (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
+                let versions = seen.clone();
+                let report = again.run(async move {
+                    let (report, engine) = restart(parts).await;
+                    swap::are_as_acknowledged(&engine, &versions, &what, &report).await;
+                    report
+                });
+                let report = report.unwrap();
+                counts.0 += u32::from(report.snapshot_transactions > 0);
+                counts.1 += u32::from(report.snapshot_refused.is_some());
+            }
+            if ended.is_some() {
+                break;
+            }
+        }
+    }
+    println!("{} restarts with a snapshot, {} refused one", counts.0, counts.1);
+    assert!(counts.0 > 100 && counts.1 == 0, "{counts:?}");
+}

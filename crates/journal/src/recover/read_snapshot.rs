@@ -1,0 +1,464 @@
+//! Reads what a snapshot of the mapping table tells of the log ([`format::snapshot`]), instead of the log itself.
+//!
+//! 1. All pieces that the superblock names are whole, and tell of transactions without a gap, or none of them counts.
+//! 2. What is told could have been found: runs in logs that are announced, one behind the other; blocks that records may name.
+//! 3. Of each block the newest record counts that no later revoke hides, as in a replay.
+//! 4. No more blocks are kept than whoever asks has room for.
+
+use super::Bounds;
+use crate::log_space::{LogRun, Logs};
+use crate::snapshot::{SnapshotPlaces, ToldPiece};
+use format::jbd2::JournalSuperblock;
+use format::scattered::{ActiveLogs, NamedSnapshot};
+use format::snapshot::{PieceHeader, SnapshotItem};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::{HomeBlock, LogBlock, TransactionId};
+
+/// Why a snapshot is not believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SnapshotRefused {
+    #[error("none counts")]
+    NoneCounts,
+    #[error("its piece {0} is lost, damaged or another's")]
+    Piece(u32),
+    #[error("it does not tell of {0}")]
+    Missing(TransactionId),
+    #[error("it tells of {0} what cannot be")]
+    Impossible(TransactionId),
+    #[error("it tells of more blocks than there is room for")]
+    TooMany,
+}
+
+/// A run that was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ToldRun {
+    pub transaction: TransactionId,
+    pub run: LogRun,
+    /// A copy with a later durable floor was made when this had been told.
+    pub durable: TransactionId,
+}
+
+/// The newest record of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToldBlock {
+    pub by: TransactionId,
+    /// Where its run holds the block whole; `None`: home has it.
+    pub whole: Option<ToldWhole>,
+}
+
+/// A block that lies whole in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToldWhole {
+    /// Bytes from the run's start.
+    pub offset: u32,
+    pub sum: u32,
+    pub stays: bool,
+}
+
+/// What a snapshot tells of the log from the tail on.
+#[derive(Clone, Debug)]
+pub struct ToldLog {
+    tail: TransactionId,
+    /// From the tail on, without a gap.
+    runs: Vec<ToldRun>,
+    blocks: BTreeMap<HomeBlock, ToldBlock>,
+    pieces: Vec<ToldPiece>,
+    /// The first transaction that it does not tell of, and the first that is read from the log.
+    end: TransactionId,
+    read_from: TransactionId,
+}
+
+impl ToldLog {
+    pub(super) fn runs_from(&self, first: TransactionId) -> impl Iterator<Item = &ToldRun> {
+        self.runs.iter().filter(move |run| run.transaction.is_at_or_after(first))
+    }
+    /// Whether so many runs were found from the tail on as were told.
+    pub fn check_found(&self, count: usize) -> Result<(), SnapshotRefused> {
+        match count < self.end.0.wrapping_sub(self.tail.0) as usize {
+            true => Err(SnapshotRefused::Missing(self.end)),
+            false => Ok(()),
+        }
+    }
+    /// What earlier transactions than [`ToldLog::read_from`] hold and home may lack.
+    pub fn blocks(&self) -> &BTreeMap<HomeBlock, ToldBlock> {
+        &self.blocks
+    }
+    pub fn pieces(&self) -> &[ToldPiece] {
+        &self.pieces
+    }
+    pub fn end(&self) -> TransactionId {
+        self.end
+    }
+    pub fn read_from(&self) -> TransactionId {
+        self.read_from
+    }
+}
+
+#[derive(Debug)]
+pub struct ReadSnapshot {
+    places: SnapshotPlaces,
+    logs: Rc<Logs>,
+    active: ActiveLogs,
+    named: NamedSnapshot,
+    /// Most blocks that are kept.
+    most: usize,
+    /// The piece under way: its number, where it begins, and what was read of it.
+    number: u32,
+    begin: LogBlock,
+    bytes: Vec<u8>,
+    /// Its blocks, once its header is read.
+    blocks: Option<u32>,
+    is_over: bool,
+    /// The transaction that the next piece, or the next run of this one, must be of.
+    next: Option<TransactionId>,
+    told: ToldLog,
+}
+
+impl ReadSnapshot {
+    /// `most`: blocks that there is room for.
+    pub fn new(
+        superblock: &JournalSuperblock,
+        logs: Rc<Logs>,
+        most: usize,
+    ) -> Result<ReadSnapshot, SnapshotRefused> {
+        let (Some(named), Some(scattered)) = (superblock.named_snapshot(), &superblock.scattered) else {
+            return Err(SnapshotRefused::NoneCounts);
+        };
+        let (tail, named) = (superblock.sequence, named.clone());
+        let is_later = |later: TransactionId, earlier: TransactionId| later.is_at_or_after(earlier);
+        if !is_later(named.end, named.read_from) {
+            return Err(SnapshotRefused::Impossible(named.read_from));
+        }
+        let clamp = |transaction: TransactionId| if is_later(transaction, tail) { transaction } else { tail };
+        Ok(ReadSnapshot {
+            places: SnapshotPlaces::of(superblock),
+            logs,
+            active: scattered.active.clone(),
+            most,
+            number: named.first,
+            begin: named.first_at,
+            bytes: Vec::new(),
+            blocks: None,
+            is_over: false,
+            next: None,
+            told: ToldLog {
+                tail,
+                runs: Vec::new(),
+                blocks: BTreeMap::new(),
+                pieces: Vec::new(),
+                end: clamp(named.end),
+                read_from: clamp(named.read_from),
+            },
+            named,
+        })
+    }
+
+    /// The log block to read next.
+    pub fn wants(&self) -> Option<LogBlock> {
+        let read = (self.bytes.len() / (self.places.block_bytes / self.places.each as usize)) as u32;
+        let at = || LogBlock(self.begin.get() * self.places.each + read);
+        let is_inside = || self.places.holds(self.begin, self.blocks.unwrap_or(1));
+        (!self.is_over && is_inside()).then(at)
+    }
+
+    /// `block`: the bytes of the wanted log block.
+    pub fn give(&mut self, block: &[u8]) -> Result<(), SnapshotRefused> {
+        self.bytes.extend_from_slice(block);
+        let refused = SnapshotRefused::Piece(self.number);
+        let Some(blocks) = self.blocks else {
+            let header = PieceHeader::parse(&self.bytes, self.number, self.places.seed).ok_or(refused)?;
+            let blocks = self.places.blocks_of(usize::try_from(header.items).map_err(|_| refused)?);
+            if blocks > self.places.piece_blocks_max() || !self.places.holds(self.begin, blocks) {
+                return Err(refused);
+            }
+            self.blocks = Some(blocks);
+            return self.end_piece(blocks);
+        };
+        self.end_piece(blocks)
+    }
+
+    /// If all of it was read.
+    fn end_piece(&mut self, blocks: u32) -> Result<(), SnapshotRefused> {
+        if self.bytes.len() < blocks as usize * self.places.block_bytes {
+            return Ok(());
+        }
+        let (number, refused) = (self.number, SnapshotRefused::Piece(self.number));
+        let header = PieceHeader::parse(&self.bytes, number, self.places.seed).ok_or(refused)?;
+        let items = header.items(&self.bytes, self.places.seed).ok_or(refused)?;
+        self.take(&header, items)?;
+        let (at, end) = (self.begin, header.end);
+        self.told.pieces.push(ToldPiece { number, at, blocks, end });
+        self.is_over = number == self.named.last;
+        (self.begin, self.blocks) = (self.places.behind(at.plus(blocks)), None);
+        self.number = number.wrapping_add(1);
+        self.bytes.clear();
+        Ok(())
+    }
+
+    fn take(&mut self, header: &PieceHeader, items: Vec<SnapshotItem>) -> Result<(), SnapshotRefused> {
+        let next = *self.next.get_or_insert(header.from);
+        if next != header.from || !header.end.is_at_or_after(header.from) {
+            return Err(SnapshotRefused::Missing(next));
+        }
+        let durable = header.end.previous().previous();
+        for item in items {
+            self.take_item(item, durable)?;
+        }
+        match self.next {
+            Some(next) if next != header.end => Err(SnapshotRefused::Missing(next)),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_item(&mut self, item: SnapshotItem, durable: TransactionId) -> Result<(), SnapshotRefused> {
+        let next = self.next.expect("a piece was begun");
+        let impossible = SnapshotRefused::Impossible(next);
+        let tail = self.told.tail;
+        match item {
+            SnapshotItem::Run { transaction, start, blocks } => {
+                if transaction != next {
+                    return Err(SnapshotRefused::Missing(next));
+                }
+                self.next = Some(next.next());
+                if transaction.is_at_or_after(tail) {
+                    if self.told.runs.is_empty() && transaction != tail {
+                        return Err(SnapshotRefused::Missing(tail));
+                    }
+                    let run = LogRun { start, count: blocks };
+                    self.told.runs.push(ToldRun { transaction, run, durable });
+                }
+            }
+            SnapshotItem::Moved { transaction, start } => {
+                let index = transaction.0.wrapping_sub(tail.0) as usize;
+                if let Some(told) = self.told.runs.get_mut(index) {
+                    (told.run.start, told.durable) = (start, durable);
+                } else if transaction.is_at_or_after(tail) {
+                    return Err(impossible);
+                }
+            }
+            SnapshotItem::Whole { home, stays, offset, sum } => {
+                self.tell(home, Some(ToldWhole { offset, sum, stays }))?;
+            }
+            SnapshotItem::Other { home } => self.tell(home, None)?,
+            SnapshotItem::Revoke { home } => {
+                self.told.blocks.remove(&home);
+            }
+        }
+        Ok(())
+    }
+
+    /// A record of the transaction whose run was told last.
+    fn tell(&mut self, home: HomeBlock, whole: Option<ToldWhole>) -> Result<(), SnapshotRefused> {
+        let by = self.next.expect("a piece was begun").previous();
+        let is_read = by.is_at_or_after(self.told.read_from);
+        if !by.is_at_or_after(self.told.tail) || is_read {
+            return Ok(());
+        }
+        self.told.blocks.insert(home, ToldBlock { by, whole });
+        if self.told.blocks.len() > self.most { Err(SnapshotRefused::TooMany) } else { Ok(()) }
+    }
+
+    pub fn finish(self, bounds: &dyn Bounds) -> Result<ToldLog, SnapshotRefused> {
+        if !self.is_over {
+            return Err(SnapshotRefused::Piece(self.number));
+        }
+        let named_end = self.named.end;
+        if self.next != Some(named_end) {
+            return Err(SnapshotRefused::Missing(named_end));
+        }
+        self.check_places()?;
+        for (home, told) in &self.told.blocks {
+            if bounds.refuses(*home).is_some() || !self.lies_in_run(told) {
+                return Err(SnapshotRefused::Impossible(told.by));
+            }
+        }
+        Ok(self.told)
+    }
+
+    fn lies_in_run(&self, told: &ToldBlock) -> bool {
+        let Some(whole) = told.whole else { return true };
+        let index = told.by.0.wrapping_sub(self.told.tail.0) as usize;
+        let unit = (self.places.block_bytes / self.places.each as usize) as u64;
+        let end = u64::from(whole.offset) + self.places.block_bytes as u64;
+        self.told.runs.get(index).is_some_and(|told| end <= u64::from(told.run.count) * unit)
+    }
+
+    /// Every run lies in a log that recovery would look at, behind those of earlier transactions.
+    fn check_places(&self) -> Result<(), SnapshotRefused> {
+        let active: Vec<u32> = self.logs.active(&self.active).collect();
+        let mut ends: BTreeMap<u32, LogBlock> = BTreeMap::new();
+        for ToldRun { transaction, run, .. } in &self.told.runs {
+            let refused = SnapshotRefused::Impossible(*transaction);
+            let log = self.logs.holding(run.start).filter(|log| active.binary_search(log).is_ok());
+            let log = log.ok_or(refused)?;
+            // A header stands in front of each.
+            let behind = ends.get(&log).copied().unwrap_or(self.logs.start(log));
+            let left = self.logs.end(log).get() - run.start.get();
+            if run.start <= behind || run.count == 0 || run.count > left {
+                return Err(refused);
+            }
+            ends.insert(log, run.start.plus(run.count));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HomeBounds;
+    use super::*;
+    use crate::log_space::LogPlaces;
+    use crate::plan::{Address, Step};
+    use crate::snapshot::{SnapshotRing, plan_piece};
+    use units::BlockSize;
+
+    const FIRST: u32 = u32::MAX - 1;
+    const TAIL: TransactionId = TransactionId(FIRST);
+
+    fn id(number: u32) -> TransactionId {
+        TransactionId(FIRST.wrapping_add(number))
+    }
+    fn run(number: u32, start: u32) -> SnapshotItem {
+        SnapshotItem::Run { transaction: id(number), start: LogBlock(start), blocks: 4 }
+    }
+    fn whole(home: u64, sum: u32) -> SnapshotItem {
+        SnapshotItem::Whole { home: HomeBlock(home), stays: false, offset: 1024, sum }
+    }
+
+    /// Four logs of 32 blocks behind a journal of 64, all announced, and the blocks of that.
+    struct Told {
+        superblock: JournalSuperblock,
+        ring: SnapshotRing,
+        blocks: Vec<Vec<u8>>,
+    }
+
+    impl Told {
+        fn new() -> Told {
+            let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
+            superblock.set_scattered(5);
+            superblock.sequence = TAIL;
+            let scattered = superblock.scattered.as_mut().unwrap();
+            (0..4).for_each(|log| scattered.active.set(log));
+            let ring = SnapshotRing::new(&superblock);
+            Told { superblock, ring, blocks: vec![vec![0; 1024]; 64] }
+        }
+        /// One piece more, of all before transaction `end`.
+        fn tell(mut self, end: u32, items: &[SnapshotItem]) -> Told {
+            let piece = self.ring.begin_piece(self.ring.end(TAIL)..id(end), items).unwrap();
+            for step in plan_piece(Some(&piece)).steps {
+                if let Step::Write(write) = step
+                    && let Address::Log(at) = write.at
+                {
+                    let (_, bytes) = &write.blocks[0];
+                    let blocks = self.blocks[at.get() as usize..].iter_mut();
+                    blocks.zip(bytes.chunks(1024)).for_each(|(block, bytes)| block.copy_from_slice(bytes));
+                }
+            }
+            let named = self.ring.name(TAIL, Some(&piece), id(end)).unwrap();
+            self.ring.counts(&named, Some(piece));
+            self.superblock.name_snapshot(Some(named));
+            self
+        }
+        fn of_two() -> Told {
+            Told::new()
+                .tell(2, &[run(0, 65), whole(7, 1), whole(8, 2), run(1, 97), whole(7, 3)])
+                .tell(3, &[run(2, 70), SnapshotItem::Revoke { home: HomeBlock(8) }, whole(9, 4)])
+        }
+        fn read(&self, most: usize) -> Result<ToldLog, SnapshotRefused> {
+            let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
+            let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
+            let logs = Rc::new(places.in_units(1).unwrap());
+            let mut pieces = ReadSnapshot::new(&self.superblock, logs, most)?;
+            while let Some(at) = pieces.wants() {
+                pieces.give(&self.blocks[at.get() as usize])?;
+            }
+            pieces.finish(&HomeBounds {
+                blocks: 50,
+                forbidden: [(20, 30)].map(|(from, end)| from..end).to_vec(),
+            })
+        }
+        fn refuses(self, refused: SnapshotRefused) {
+            assert_eq!(self.read(10).unwrap_err(), refused);
+        }
+    }
+
+    #[test]
+    fn the_newest_record_of_each_block_that_no_revoke_hides_is_told() {
+        let told = Told::of_two().read(10).unwrap();
+        let known = |by, sum| {
+            let whole = ToldWhole { offset: 1024, sum, stays: false };
+            ToldBlock { by: id(by), whole: Some(whole) }
+        };
+        let expected = [(HomeBlock(7), known(1, 3)), (HomeBlock(9), known(2, 4))];
+        assert_eq!(told.blocks().iter().map(|(home, block)| (*home, *block)).collect::<Vec<_>>(), expected);
+        assert_eq!((told.end(), told.pieces().len(), told.runs.len()), (id(3), 2, 3));
+    }
+
+    #[test]
+    fn what_lies_before_the_tail_or_is_read_all_the_same_is_left_out() {
+        let mut told = Told::of_two();
+        told.superblock.sequence = id(1);
+        let mut named = told.superblock.named_snapshot().cloned().unwrap();
+        named.read_from = id(2);
+        told.superblock.name_snapshot(Some(named));
+        let read = told.read(10).unwrap();
+        assert_eq!(read.blocks().keys().copied().collect::<Vec<_>>(), [HomeBlock(7)]);
+        assert_eq!((read.runs.len(), read.read_from()), (2, id(2)));
+    }
+
+    #[test]
+    fn a_run_that_has_moved_lies_where_it_was_told_last() {
+        let moved = SnapshotItem::Moved { transaction: id(0), start: LogBlock(130) };
+        let told = Told::of_two().tell(3, &[moved]).read(10).unwrap();
+        assert_eq!(told.runs[0].run.start, LogBlock(130));
+        assert_eq!([0, 1].map(|at| told.runs[at].durable), [id(1), id(0)]);
+    }
+
+    #[test]
+    fn a_snapshot_that_tells_what_cannot_be_is_refused() {
+        let first = SnapshotRefused::Impossible(id(0));
+        for start in [0, 64, 64 + 4 * 32, 93] {
+            Told::new().tell(1, &[run(0, start)]).refuses(first);
+        }
+        Told::new().tell(2, &[run(0, 70), run(1, 65)]).refuses(SnapshotRefused::Impossible(id(1)));
+        for home in [25, 50] {
+            Told::new().tell(1, &[run(0, 65), whole(home, 1)]).refuses(first);
+        }
+        let long = SnapshotItem::Whole { home: HomeBlock(1), stays: false, offset: 3073, sum: 0 };
+        Told::new().tell(1, &[run(0, 65), long]).refuses(first);
+        let moved = SnapshotItem::Moved { transaction: id(4), start: LogBlock(65) };
+        Told::new().tell(1, &[run(0, 65), moved]).refuses(SnapshotRefused::Impossible(id(1)));
+        let mut unannounced = Told::of_two();
+        unannounced.superblock.scattered.as_mut().unwrap().active = ActiveLogs::none();
+        unannounced.refuses(first);
+    }
+
+    #[test]
+    fn a_snapshot_with_a_gap_is_refused() {
+        Told::new().tell(2, &[run(0, 65)]).refuses(SnapshotRefused::Missing(id(1)));
+        Told::new().tell(2, &[run(0, 65), run(2, 97)]).refuses(SnapshotRefused::Missing(id(1)));
+        let mut late = Told::of_two();
+        late.superblock.sequence = TransactionId(FIRST - 1);
+        late.refuses(SnapshotRefused::Missing(TransactionId(FIRST - 1)));
+        let mut longer = Told::of_two();
+        let mut named = longer.superblock.named_snapshot().cloned().unwrap();
+        named.end = id(4);
+        longer.superblock.name_snapshot(Some(named));
+        longer.refuses(SnapshotRefused::Missing(id(4)));
+    }
+
+    #[test]
+    fn a_piece_that_is_not_the_named_one_is_refused() {
+        let mut swapped = Told::of_two();
+        swapped.blocks.swap(1, 2);
+        swapped.refuses(SnapshotRefused::Piece(1));
+        let mut named = Told::of_two();
+        let mut other = named.superblock.named_snapshot().cloned().unwrap();
+        other.first_at = LogBlock(u32::MAX);
+        named.superblock.name_snapshot(Some(other));
+        named.refuses(SnapshotRefused::Piece(1));
+        assert_eq!(Told::of_two().read(1).unwrap_err(), SnapshotRefused::TooMany);
+        Told::new().refuses(SnapshotRefused::NoneCounts);
+    }
+}

@@ -1,0 +1,245 @@
+//! The snapshot of the mapping table, and when it counts ([`format::snapshot`]). Its pieces lie one behind the other in the journal's
+//! own blocks, as in a ring.
+//!
+//! 1. A piece counts only once the superblock names it, durably. Then the piece is durable, and so is home, as far as the piece
+//!    says that home has a block: `SnapshotBeforeSuperblock`.
+//! 2. Pieces that the superblock on disk names are not written over. Those before the tail are given up by its next change.
+//! 3. A log whose runs have moved is begun again only when a piece that says so counts, or none does: `TailBeforeReuse`.
+
+use crate::plan::{Address, Barrier, BlockKind, Plan};
+use crate::tail::SuperblockImage;
+use device::Buffer;
+use format::jbd2::{JournalSuperblock, Seed};
+use format::scattered::{ActiveLogs, NamedSnapshot};
+use format::snapshot::{PieceHeader, SnapshotItem};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use units::{LogBlock, TransactionId};
+
+/// Most blocks of a piece, and the part of the ring that one may take.
+const PIECE_BLOCKS_MAX: u32 = 256;
+const PIECE_PART: u32 = 8;
+
+/// Where pieces lie: in whole blocks of the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct SnapshotPlaces {
+    blocks: Range<LogBlock>,
+    pub block_bytes: usize,
+    /// Log blocks in each.
+    pub each: u32,
+    pub seed: Seed,
+}
+
+impl SnapshotPlaces {
+    pub fn of(superblock: &JournalSuperblock) -> SnapshotPlaces {
+        SnapshotPlaces {
+            blocks: superblock.first..superblock.log_end(),
+            block_bytes: superblock.block_size.bytes(),
+            each: superblock.log_blocks_per_block(),
+            seed: superblock.scattered_seed(),
+        }
+    }
+    pub fn piece_blocks_max(&self) -> u32 {
+        let ring = self.blocks.end.get() - self.blocks.start.get();
+        (ring / PIECE_PART).clamp(1, PIECE_BLOCKS_MAX)
+    }
+    /// Where the piece behind one that ends at `end` begins.
+    pub fn behind(&self, end: LogBlock) -> LogBlock {
+        let fits = self.holds(end, self.piece_blocks_max());
+        if fits { end } else { self.blocks.start }
+    }
+    pub fn holds(&self, at: LogBlock, blocks: u32) -> bool {
+        at >= self.blocks.start
+            && at.get().checked_add(blocks).is_some_and(|end| end <= self.blocks.end.get())
+    }
+    pub fn blocks_of(&self, items: usize) -> u32 {
+        PieceHeader::bytes_with(items).div_ceil(self.block_bytes) as u32
+    }
+}
+
+/// A piece that the superblock names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToldPiece {
+    pub(crate) number: u32,
+    pub(crate) at: LogBlock,
+    pub(crate) blocks: u32,
+    pub(crate) end: TransactionId,
+}
+
+/// The pieces that count, oldest first, and where the next one goes.
+#[derive(Clone, Debug)]
+pub struct SnapshotRing {
+    places: SnapshotPlaces,
+    pieces: VecDeque<ToldPiece>,
+    next: u32,
+}
+
+/// A piece that is to count.
+#[derive(Clone, Debug)]
+pub struct NewPiece {
+    told: ToldPiece,
+    /// In log blocks.
+    at: LogBlock,
+    bytes: Rc<Buffer>,
+}
+
+impl SnapshotRing {
+    /// None counts. `superblock` says that the log lies in scattered logs.
+    pub fn new(superblock: &JournalSuperblock) -> SnapshotRing {
+        let next = superblock.named_snapshot().map_or(0, |named| named.last).wrapping_add(1);
+        SnapshotRing { places: SnapshotPlaces::of(superblock), pieces: VecDeque::new(), next }
+    }
+    /// It goes on behind those that recovery has read.
+    #[must_use]
+    pub fn behind(mut self, pieces: Vec<ToldPiece>) -> SnapshotRing {
+        self.pieces = pieces.into();
+        self
+    }
+    /// Whether any counts.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+    /// None counts any more.
+    pub fn forget(&mut self) {
+        self.pieces.clear();
+    }
+    /// Most items of a piece.
+    pub fn items_max(&self) -> usize {
+        let bytes = self.places.piece_blocks_max() as usize * self.places.block_bytes;
+        (bytes - PieceHeader::bytes_with(0)) / (PieceHeader::bytes_with(1) - PieceHeader::bytes_with(0))
+    }
+    /// The first transaction from `tail` on that no piece tells of.
+    pub fn end(&self, tail: TransactionId) -> TransactionId {
+        self.pieces.back().map(|last| last.end).filter(|end| end.is_after(tail)).unwrap_or(tail)
+    }
+
+    /// The pieces that still tell of something from `tail` on.
+    fn live(&self, tail: TransactionId) -> impl Iterator<Item = &ToldPiece> {
+        self.pieces.iter().skip_while(move |piece| !piece.end.is_after(tail))
+    }
+    /// Whether the superblock names pieces that tell of nothing behind `tail`.
+    pub fn has_passed_pieces(&self, tail: TransactionId) -> bool {
+        self.pieces.len() > 1 && self.pieces.front().is_some_and(|piece| !piece.end.is_after(tail))
+    }
+    /// A piece of the transactions in `told`, which begin with [`SnapshotRing::end`]. `None` if there is no room for it.
+    pub fn begin_piece(&self, told: Range<TransactionId>, items: &[SnapshotItem]) -> Option<NewPiece> {
+        let Range { start: from, end } = told;
+        assert!(items.len() <= self.items_max(), "a piece of {} items", items.len());
+        let blocks = self.places.blocks_of(items.len());
+        let start = self.places.blocks.start;
+        let at = self.pieces.back().map_or(start, |last| self.places.behind(last.at.plus(last.blocks)));
+        let is_taken = |piece: &ToldPiece| at < piece.at.plus(piece.blocks) && piece.at < at.plus(blocks);
+        if self.pieces.iter().any(is_taken) || !self.places.holds(at, blocks) {
+            return None;
+        }
+        let number = self.next;
+        let header = PieceHeader { number, from, end, items: items.len() as u32 };
+        let mut bytes = Buffer::zeroed(blocks as usize * self.places.block_bytes);
+        let piece = header.serialize(items, self.places.seed);
+        bytes[..piece.len()].copy_from_slice(&piece);
+        let told = ToldPiece { number, at, blocks, end };
+        let at = LogBlock(at.get() * self.places.each);
+        Some(NewPiece { told, at, bytes: Rc::new(bytes) })
+    }
+    /// What the superblock, whose tail is `tail`, is to say: with `piece`, or without one of those that are given up. `None` if
+    /// nothing is left.
+    pub fn name(
+        &self,
+        tail: TransactionId,
+        piece: Option<&NewPiece>,
+        read_from: TransactionId,
+    ) -> Option<NamedSnapshot> {
+        let last = piece.map(|piece| &piece.told).or(self.pieces.back())?;
+        let first = self.live(tail).next().unwrap_or(last);
+        let (first, first_at) = (first.number, first.at);
+        let read_from = if read_from.is_after(last.end) { last.end } else { read_from };
+        let (last, end) = (last.number, last.end);
+        // What the log knows of itself, whoever asks adds.
+        let (longest, since) = (0, ActiveLogs::none());
+        Some(NamedSnapshot { first, first_at, last, end, read_from, longest, since })
+    }
+    /// The superblock on disk says `named`.
+    pub fn counts(&mut self, named: &NamedSnapshot, piece: Option<NewPiece>) {
+        if let Some(NewPiece { told, .. }) = piece {
+            self.next = told.number.wrapping_add(1);
+            self.pieces.push_back(told);
+        }
+        while self.pieces.front().is_some_and(|piece| piece.number != named.first) {
+            self.pieces.pop_front();
+        }
+    }
+}
+
+/// What must be durable before a snapshot counts: `piece`, if it gets one, and what it says that home has.
+pub fn plan_piece(piece: Option<&NewPiece>) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(piece) = piece {
+        plan.write(Address::Log(piece.at), vec![(BlockKind::Snapshot, piece.bytes.clone())]);
+    }
+    plan.barrier(Barrier::SnapshotBeforeSuperblock);
+    plan
+}
+
+/// Behind [`plan_piece`]: the superblock says which pieces count.
+pub fn plan_naming(superblock: SuperblockImage) -> Plan {
+    let mut plan = Plan::default();
+    plan.steps.push(superblock.write());
+    plan.barrier(Barrier::TailBeforeReuse);
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::{BlockSize, HomeBlock};
+
+    fn ring(blocks: u32) -> SnapshotRing {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), blocks, [9; 16]);
+        superblock.set_scattered(5);
+        SnapshotRing::new(&superblock)
+    }
+    fn id(number: u32) -> TransactionId {
+        TransactionId((u32::MAX - 1).wrapping_add(number))
+    }
+    /// Tells of one transaction more, in so many items.
+    fn tell(ring: &mut SnapshotRing, tail: u32, items: usize) -> Option<NamedSnapshot> {
+        let items = vec![SnapshotItem::Other { home: HomeBlock(1) }; items];
+        let end = ring.end(id(tail)).next();
+        let piece = ring.begin_piece(ring.end(id(tail))..end, &items)?;
+        let named = ring.name(id(tail), Some(&piece), end).unwrap();
+        ring.counts(&named, Some(piece));
+        Some(named)
+    }
+
+    #[test]
+    fn pieces_go_round_and_none_that_counts_is_written_over() {
+        // Pieces of up to 8 blocks, of which 62 fit one behind the other.
+        let mut ring = ring(65);
+        assert_eq!(ring.items_max(), 8 * 64 - 2);
+        for number in 0..7 {
+            let named = tell(&mut ring, 0, 510).unwrap();
+            assert_eq!((named.first, named.first_at, named.last), (1, LogBlock(1), number + 1));
+            assert_eq!(named.end, id(number + 1));
+        }
+        assert!(tell(&mut ring, 0, 510).is_some(), "the eighth fits");
+        assert_eq!(tell(&mut ring, 0, 510), None, "the first still counts");
+        // The tail has passed three: they are given up, and then there is room.
+        assert_eq!(tell(&mut ring, 3, 510), None);
+        let named = ring.name(id(3), None, id(8)).unwrap();
+        assert_eq!((named.first, named.last, named.end), (4, 8, id(8)));
+        ring.counts(&named, None);
+        let named = tell(&mut ring, 3, 510).unwrap();
+        assert_eq!((named.first, named.last), (4, 9));
+        assert_eq!(ring.pieces.back().unwrap().at, LogBlock(1));
+    }
+
+    #[test]
+    fn a_tail_beyond_all_that_was_told_begins_anew() {
+        let mut ring = ring(65);
+        tell(&mut ring, 0, 3).unwrap();
+        assert_eq!((ring.end(id(0)), ring.end(id(5))), (id(1), id(5)));
+        let named = tell(&mut ring, 5, 3).unwrap();
+        assert_eq!((named.first, named.last, ring.pieces.len()), (2, 2, 1));
+    }
+}
