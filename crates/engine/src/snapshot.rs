@@ -70,7 +70,8 @@ impl Snapshot {
     }
     /// Blocks that `transaction` has revoked.
     pub fn revoked_by(&self, transaction: TransactionId) -> &[HomeBlock] {
-        let found = self.revoked.iter().find(|(by, _)| *by == transaction);
+        let at = self.revoked.partition_point(|(by, _)| transaction.is_after(*by));
+        let found = self.revoked.get(at).filter(|(by, _)| *by == transaction);
         found.map_or(&[], |(_, blocks)| blocks)
     }
     /// A restart would have to read more than it should. `tail`: on disk.
