@@ -23,9 +23,6 @@ const PAGES: usize = SLAB / PAGE;
 const WORDS: usize = PAGES / 64;
 /// Of address space; 64 GiB of blocks. What does not fit is the C library's.
 const SLABS_MAX: usize = 32 << 10;
-/// What the C library asks for at once for a thread, and so does not give back either. In bytes.
-#[cfg(target_env = "gnu")]
-const SLAB_OF_THREAD: libc::c_int = 64 << 20;
 /// What bursts leave empty and keep, 4 MiB.
 const SPARE_SLABS: usize = 2;
 
@@ -68,17 +65,10 @@ impl Heap {
         };
         Heap { pages: Mutex::new(pages) }
     }
-    /// Hardly anything that is free goes back to the kernel from now on. For who fills the heap again and again, as one
-    /// emulated machine after another does, and else waits each time until memory is cleared.
+    /// Empty slabs keep their memory from now on. For who fills the heap again and again, as one emulated machine after
+    /// another does, and else waits each time until memory is cleared.
     pub fn keep(&self) {
         self.pages().most_spares = SLABS_MAX;
-        // SAFETY: sets numbers of the C library's.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::mallopt(libc::M_MMAP_MAX, 0);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
-            libc::mallopt(libc::M_TOP_PAD, SLAB_OF_THREAD);
-        }
     }
     fn pages(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 const PAGE: usize = 4096;
-type Page = [u8; PAGE];
-static ZEROS: Page = [0; PAGE];
+/// As long as what it holds: an allocator of pages has a page for it, which the count of a shared pointer would not leave room for.
+type Page = Box<[u8; PAGE]>;
+static ZEROS: [u8; PAGE] = [0; PAGE];
 /// Pages of a chunk.
 const CHUNK: u64 = 64;
 type Chunk = [Option<Rc<Page>>; CHUNK as usize];
@@ -113,19 +114,19 @@ impl Image {
                     continue;
                 }
             }
-            let page = self.page_mut(number).get_or_insert_with(|| Rc::new([0; PAGE]));
+            let page = self.page_mut(number).get_or_insert_with(|| Rc::new(Box::new([0; PAGE])));
             Rc::make_mut(page)[within].copy_from_slice(&bytes[part]);
         }
     }
     /// Sets a range to one byte; whole pages share one page.
     pub fn fill(&mut self, at: u64, length: u64, byte: u8) {
         self.check(at, length as usize);
-        let full = Rc::new([byte; PAGE]);
+        let full = Rc::new(Box::new([byte; PAGE]));
         for (number, within, _) in spans(at, length as usize) {
             if within.len() == PAGE {
                 *self.page_mut(number) = Some(full.clone());
             } else {
-                let page = self.page_mut(number).get_or_insert_with(|| Rc::new([0; PAGE]));
+                let page = self.page_mut(number).get_or_insert_with(|| Rc::new(Box::new([0; PAGE])));
                 Rc::make_mut(page)[within].fill(byte);
             }
         }
@@ -154,7 +155,7 @@ impl Image {
         })
     }
     fn non_zero(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
-        self.kept().filter(|(_, page)| !is_zero(&***page))
+        self.kept().filter(|(_, page)| !is_zero(&page[..]))
     }
     fn has_equal_chunk(&self, other: &Image, number: u64) -> bool {
         let page = |chunk: Option<&Rc<Chunk>>, index: usize| chunk.and_then(|chunk| chunk[index].clone());
@@ -166,7 +167,7 @@ impl Image {
         }
         (0..CHUNK as usize).all(|index| match (page(mine, index), page(others, index)) {
             (Some(mine), Some(others)) => mine == others,
-            (Some(page), None) | (None, Some(page)) => is_zero(&*page),
+            (Some(page), None) | (None, Some(page)) => is_zero(&page[..]),
             (None, None) => true,
         })
     }
