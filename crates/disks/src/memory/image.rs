@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 const PAGE: usize = 4096;
-/// As long as what it holds: an allocator of pages has a page for it, which the count of a shared pointer would not leave room for.
+/// Exactly a page, so that an allocator of pages has one for it. The counts of a shared pointer stand apart.
 type Page = Box<[u8; PAGE]>;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 /// Pages of a chunk.

@@ -17,7 +17,7 @@ pub fn figure_7a() -> Figure {
         source: "Okeanos (TOS 2013), Figure 7a",
         about: "100 to 6,000 threads append 125 B once a second to a file each, O_SYNC, for 5 minutes of virtual time on two \
                 Cheetahs. Wasteless and data journaling also on today's ext4 layout. 7a, 7c and 8a share these runs.",
-        minutes: 4,
+        minutes: 16,
         by_chance: true,
         real_time: false,
         run: run_7a,
@@ -44,7 +44,7 @@ pub fn figure_7c() -> Figure {
         title: "Home traffic of 1 Kbps streams",
         source: "Okeanos (TOS 2013), Figure 7c",
         about: "The runs of 7a: what is written to the drive of the file system.",
-        minutes: 4,
+        minutes: 16,
         by_chance: true,
         real_time: false,
         run: run_7c,

@@ -24,7 +24,7 @@ pub fn figure_8a() -> Figure {
         title: "Write latency of 1 Kbps streams",
         source: "Okeanos (TOS 2013), Figure 8a",
         about: "The runs of 7a: the mean time of an append.",
-        minutes: 5,
+        minutes: 18,
         by_chance: true,
         real_time: false,
         run: run_8a,

@@ -14,7 +14,7 @@ pub const FIGURE_11: Figure = Figure {
     source: "Okeanos (TOS 2013), Figure 11",
     about: "52, 260 and 520 processes write to as many files through a model of PVFS2's data server, which syncs data and its \
             own database: 65,000 writes of 1 KiB, 6,500 of 47,001 bytes, in four modes.",
-    minutes: 1,
+    minutes: 2,
     by_chance: true,
     real_time: false,
     run: figure_11,
@@ -26,7 +26,7 @@ pub const FIGURE_12: Figure = Figure {
     source: "Okeanos (TOS 2013), Figure 12",
     about: "As figure 11, with 520 processes: MiB written to the database's disk, to the journal and to the file system, all of \
             it brought home at the end.",
-    minutes: 1,
+    minutes: 2,
     by_chance: true,
     real_time: false,
     run: figure_12,

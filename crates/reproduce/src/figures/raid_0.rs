@@ -15,7 +15,7 @@ pub fn figure() -> Figure {
         source: "Okeanos (TOS 2013), section 5.6",
         about: "Streams of 1 Kbps and of 1 Mbps in ordered and wasteless mode, on two Cheetahs in RAID-0 (64 KiB chunks) with the \
                 journal as a hidden file, beside a drive each for the volume and the journal; the mean time of an append.",
-        minutes: 1,
+        minutes: 5,
         by_chance: true,
         real_time: false,
         run,
