@@ -15,7 +15,7 @@ pub fn figure() -> Figure {
         source: "ours",
         about: "Figures of Okeanos once more, with each number of the Cheetah's model that is chosen, and the ticks of the host's \
                 clock, half and double, and without ticks. Of series the ends alone, streams of 1 Kbps for a minute, one seed.",
-        minutes: 40,
+        minutes: 33,
         by_chance: false,
         real_time: false,
         run,
