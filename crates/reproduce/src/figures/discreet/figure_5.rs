@@ -19,7 +19,7 @@ pub const FIGURE_5: Figure = Figure {
     about: "Filebench's webserver, 16 threads, files of 16 KiB on average, appends of 1 B to 16 KiB to one log, for 10 s; files \
             and memory are an eighth of the paper's 500 and 1 GiB; ordered and data journaling on an emulated Hitachi with its cache \
             off, discreet with either eviction, and unsafe.",
-    minutes: 10,
+    minutes: 3,
     by_chance: true,
     real_time: false,
     run,

@@ -16,7 +16,7 @@ pub const FIGURE_6: Figure = Figure {
     about: "Postmark, files of 4 KiB to 4 MiB, read to append and create to delete 5 to 5, nothing synced; files, memory and \
             transactions are an eighth of the paper's 1,000 files, 1 GiB and 1,000 to 8,000 transactions; ordered and data journaling on an \
             emulated Hitachi with its cache off, discreet with either eviction, and unsafe.",
-    minutes: 8,
+    minutes: 5,
     by_chance: true,
     real_time: false,
     run,

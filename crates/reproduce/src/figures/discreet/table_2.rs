@@ -21,7 +21,7 @@ pub fn table_2() -> Figure {
         source: "Discreet (DSN 2011), Table II",
         about: "On each emulated drive, which ignores flushes: how often sequential and random workloads of 1 to 2560 writes and 1 to \
                 128 MB push a sector out of its cache, told by how long reading it takes (okeanos fingerprint).",
-        minutes: 6,
+        minutes: 2,
         by_chance: false,
         real_time: false,
         run: run_2,
@@ -34,7 +34,7 @@ pub fn table_3() -> Figure {
         title: "Performance fingerprints of nine drives",
         source: "Discreet (DSN 2011), Table III",
         about: "What the workloads of Table II take: white up to 10 ms, black from 500 ms on, as in the paper.",
-        minutes: 6,
+        minutes: 2,
         by_chance: false,
         real_time: false,
         run: run_3,

@@ -14,7 +14,7 @@ pub fn figure() -> Figure {
         source: "Discreet (DSN 2011), Table IV",
         about: "From the fingerprints of Table II: of the workloads that evicted in all of 50 trials the cheapest, and of those that \
                 cost as little the one with the fewest writes.",
-        minutes: 6,
+        minutes: 5,
         by_chance: false,
         real_time: false,
         run,
