@@ -142,9 +142,8 @@ impl Engine {
             let place = copy.place();
             let begin = (place.at.get() - read.at.get()) as usize * unit;
             let count = records.blocks_of_whole(place.offset.into(), self.block_size.bytes()) as usize;
-            let mut block = Buffer::zeroed(self.block_size.bytes());
-            records.read_whole(&bytes[begin..begin + count * unit], place.offset.into(), &mut block);
-            (index, (sum(&block) == copy.sum).then(|| Rc::new(block)))
+            let log = &bytes[begin..begin + count * unit];
+            (index, copy.read_from(&*records, log, self.block_size.bytes()).map(Rc::new))
         };
         Ok(read.copies.iter().map(|index| take(*index)).collect())
     }

@@ -8,8 +8,9 @@
 //! 3. Whoever counts memory sees what the table takes, after every change of it.
 
 use crate::update::Contents;
+use device::Buffer;
 use format::jbd2::Seed;
-use journal::{SwappedRun, WholePlace};
+use journal::{Records, SwappedRun, WholePlace};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -42,6 +43,12 @@ impl LogCopy {
     }
     pub fn place(&self) -> WholePlace {
         WholePlace { at: self.at, offset: self.offset }
+    }
+    /// The block, whose log blocks begin `log`; `None` where they are not, or no longer, what was logged.
+    pub fn read_from(&self, records: &dyn Records, log: &[u8], block_bytes: usize) -> Option<Buffer> {
+        let mut block = Buffer::zeroed(block_bytes);
+        records.read_whole(log, self.offset.into(), &mut block);
+        (sum(&block) == self.sum).then_some(block)
     }
 }
 

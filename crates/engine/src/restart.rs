@@ -12,7 +12,7 @@ use crate::kept::{Gathered, KeptLog};
 use crate::limits::HOME_REQUESTS_MAX;
 use crate::log_format::is_written_so;
 use crate::mapped::table_max;
-use crate::mapping::{COPY_BYTES, sum};
+use crate::mapping::COPY_BYTES;
 use crate::options::EngineParts;
 use crate::recovery::{Begun, ReadLog, Recovery, recover};
 use crate::recovery_report::RecoveryReport;
@@ -158,12 +158,9 @@ impl Recovery<'_> {
                 let place = copy.place();
                 let count = records.blocks_of_whole(place.offset.into(), bytes);
                 let log = self.runner.read_log(place.at, count).await?;
-                let mut block = vec![0; bytes];
-                records.read_whole(&log, place.offset.into(), &mut block);
-                match sum(&block) == copy.sum {
-                    true => Ok(ReplayAction::WriteWhole { home, bytes: block }),
-                    false => Err(EngineError::LogCopyDamaged { at: home }),
-                }
+                let block = copy.read_from(&**records, &log, bytes);
+                let block = block.ok_or(EngineError::LogCopyDamaged { at: home })?;
+                Ok(ReplayAction::WriteWhole { home, bytes: block.to_vec() })
             })
         });
         join_window(reads, HOME_REQUESTS_MAX).await
