@@ -5,12 +5,13 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::table::Table;
-use ::reproduce::{Context, Figure, FigureError, Finished, Jobs, Outcome, RunError, RunOptions, Tally};
+use ::reproduce::{Context, Figure, Finished, Jobs, Outcome, RunOptions, Tally};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -28,6 +29,7 @@ writes NAME.csv (the points), NAME.svg (ours and the paper's together) and
 NAME.json (everything, with the paper's statements and how each was judged).
 index.html shows all figures of the directory and needs no network.
 
+Figures are played side by side, no more parts of them at once than --jobs.
 Ctrl-C ends the run when the parts under way are done, a second one at once.
 The same command goes on from there: figures that are finished with the same
 seed are not run again, unless --again is given. The same seed gives the same
@@ -75,7 +77,7 @@ struct RunArguments {
     /// With how many seeds those are played
     #[arg(long, value_name = "N", default_value_t = ::reproduce::SEEDS, value_parser = clap::value_parser!(u64).range(1..=10))]
     seeds: u64,
-    /// Parts of a figure played at once; all processors if not given. Changes no number
+    /// Parts of figures played at once; all processors if not given. Changes no number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Run finished figures again
@@ -167,52 +169,78 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = Arc::new(Jobs::new(arguments.jobs.map_or(processors, usize::from)));
     listen_for_interrupts();
-    let mut table = Table::new(["figure", "statements", "took"]);
-    let mut failures = Vec::new();
-    for figure in &figures {
-        let begin = Instant::now();
-        let trace = arguments.trace.as_ref().map(|directory| directory.join(figure.name));
-        if let Some(directory) = &trace {
-            let cause = |error| CliError::new(format!("{}: {error}", directory.display()));
-            std::fs::create_dir_all(directory).map_err(cause)?;
-        }
-        let progress = Progress::new();
-        let label = format!("{} ({} of about {} min)", figure.name, "{}", figure.minutes);
+    let under_way = Arc::new(UnderWay::new());
+    let one = |figure: &Figure| {
+        let (begin, name, shown) = (Instant::now(), figure.name, under_way.clone());
         let context = Context {
             seed: arguments.seed,
             turn: 0,
             quick: arguments.quick,
             jobs: jobs.clone(),
-            progress: Arc::new(move |done, all| {
-                let label = label.replace("{}", &(begin.elapsed().as_secs() / 60).to_string());
-                progress.show(format_args!("{label}: {done} of {all} parts"));
-            }),
+            progress: Arc::new(move |done, all| shown.show(name, done, all)),
             interrupted: &INTERRUPTED,
-            trace,
+            trace: arguments.trace.as_ref().map(|directory| directory.join(name)),
             block_traces: arguments.block_traces.clone(),
             varied: None,
         };
         let outcome = ::reproduce::run(figure, &options, &context);
-        drop(context);
+        under_way.ended(name);
+        if let Err(error) = &outcome
+            && !error.is_interrupted()
+        {
+            complain(&format!("okeanos: {name}: {error}"));
+        }
+        (outcome, begin.elapsed())
+    };
+    let outcomes = ::reproduce::run_all(&figures, &jobs, one);
+    drop(under_way);
+    let mut table = Table::new(["figure", "statements", "took"]);
+    let (mut left, mut failed) = (0, Vec::new());
+    for (figure, (outcome, took)) in figures.iter().zip(outcomes) {
         match outcome {
-            Ok(Outcome::Ran(finished)) => row(&mut table, &finished, &minutes(begin.elapsed())),
+            Ok(Outcome::Ran(finished)) => row(&mut table, &finished, &minutes(took)),
             Ok(Outcome::WasThere(finished)) => row(&mut table, &finished, "was there"),
-            Err(RunError::Figure(FigureError::Interrupted)) => {
-                print(&table)?;
-                return Err(CliError::new(format!("interrupted in {}", figure.name))
-                    .with_remedy("the same command goes on with this figure"));
-            }
-            Err(error) => {
-                complain(&format!("okeanos: {}: {error}", figure.name));
-                failures.push(figure.name);
-            }
+            Err(error) if error.is_interrupted() => left += 1,
+            Err(_) => failed.push(figure.name),
         }
     }
     print(&table)?;
-    if failures.is_empty() {
-        return print(&format_args!("see {}\n", options.out.join("index.html").display()));
+    if !failed.is_empty() {
+        return Err(CliError::new(format!("failed: {}", failed.join(", "))));
     }
-    Err(CliError::new(format!("failed: {}", failures.join(", "))))
+    if left > 0 {
+        return Err(CliError::new(format!(
+            "interrupted: {left} of {} figures are not finished",
+            figures.len()
+        ))
+        .with_remedy("the same command goes on with these"));
+    }
+    print(&format_args!("see {}\n", options.out.join("index.html").display()))
+}
+
+/// The figures that are being played, as one line of progress.
+struct UnderWay {
+    begin: Instant,
+    /// By name: how many parts of how many are done.
+    figures: Mutex<BTreeMap<&'static str, (usize, usize)>>,
+    progress: Progress,
+}
+
+impl UnderWay {
+    fn new() -> UnderWay {
+        UnderWay { begin: Instant::now(), figures: Mutex::default(), progress: Progress::new() }
+    }
+    fn show(&self, figure: &'static str, done: usize, all: usize) {
+        let mut figures = self.figures.lock().expect("nobody panics while holding it");
+        figures.insert(figure, (done, all));
+        let parts = |(name, (done, all)): (&&str, &(usize, usize))| format!("{name} {done}/{all}");
+        let parts: Vec<String> = figures.iter().map(parts).collect();
+        let minutes = self.begin.elapsed().as_secs() / 60;
+        self.progress.show(format_args!("{minutes} min: {}", parts.join(", ")));
+    }
+    fn ended(&self, figure: &str) {
+        self.figures.lock().expect("nobody panics while holding it").remove(figure);
+    }
 }
 
 fn row(table: &mut Table, finished: &Finished, took: &str) {

@@ -1,4 +1,4 @@
-//! How many parts of figures are played at once.
+//! How many parts of figures are played at once, of one figure or of several.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -28,34 +28,53 @@ impl Jobs {
         *free -= 1;
         Job(self)
     }
-    /// `count` values in their order, on as many threads as there are places. It takes no place: `one` does.
-    pub(crate) fn side_by_side<R: Send>(&self, count: usize, one: impl Fn(usize) -> R + Sync) -> Vec<R> {
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for _ in 0..self.all.min(count) {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        if index >= count {
-                            return;
-                        }
-                        let value = one(index);
-                        done.lock().expect("nobody panics while holding it").push((index, value));
-                    }
-                });
-            }
-        });
-        let mut done = done.into_inner().expect("all threads ended well");
-        done.sort_by_key(|(index, _)| *index);
-        done.into_iter().map(|(_, value)| value).collect()
+    /// Somebody else has this place while its owner waits for what another place makes.
+    pub(crate) fn lend<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.end();
+        let waited = wait();
+        std::mem::forget(self.begin());
+        waited
     }
+    fn end(&self) {
+        *self.free.lock().expect("nobody panics while holding it") += 1;
+        self.freed.notify_one();
+    }
+    /// One more than there are places: while one figure has too few parts left for all of them, two others have more.
+    pub(crate) fn figures_at_once(&self) -> usize {
+        self.all + 1
+    }
+    /// As [`side_by_side`], on as many threads as there are places. It takes no place: `one` does.
+    pub(crate) fn side_by_side<R: Send>(&self, count: usize, one: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        side_by_side(self.all, count, one)
+    }
+}
+
+/// `count` values in their order, on so many threads.
+pub(crate) fn side_by_side<R: Send>(threads: usize, count: usize, one: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(count) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    let value = one(index);
+                    done.lock().expect("nobody panics while holding it").push((index, value));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("all threads ended well");
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, value)| value).collect()
 }
 
 impl Drop for Job<'_> {
     fn drop(&mut self) {
-        *self.0.free.lock().expect("nobody panics while holding it") += 1;
-        self.0.freed.notify_one();
+        self.0.end();
     }
 }
 
@@ -77,5 +96,23 @@ mod tests {
         let all = jobs.side_by_side(5, |turn| jobs.side_by_side(4, |at| part(turn * 4 + at)));
         assert_eq!(all.concat(), (0..20).collect::<Vec<_>>());
         assert!((1..=2).contains(&most.into_inner()));
+    }
+    #[test]
+    fn a_place_is_lent_while_its_owner_waits() {
+        let jobs = Jobs::new(1);
+        let (told, hears) = std::sync::mpsc::channel();
+        let jobs = &jobs;
+        let waits = move |hears: std::sync::mpsc::Receiver<u32>| {
+            let _job = jobs.begin();
+            jobs.lend(|| hears.recv().unwrap())
+        };
+        let heard = std::thread::scope(|scope| {
+            let waits = scope.spawn(move || waits(hears));
+            let job = jobs.begin();
+            told.send(7).unwrap();
+            drop(job);
+            waits.join().unwrap()
+        });
+        assert_eq!((heard, *jobs.free.lock().unwrap()), (7, 1));
     }
 }

@@ -28,6 +28,6 @@ pub use figures::{all, find};
 pub use finished::Finished;
 pub use jobs::Jobs;
 pub use page::markdown;
-pub use run::{Outcome, RunError, RunOptions, finished_in, run, write_page};
+pub use run::{Outcome, RunError, RunOptions, finished_in, run, run_all, write_page};
 pub use seeds::SEEDS;
 pub use statement::{Claim, Origin, Tally, Verdict};

@@ -1,11 +1,12 @@
-//! Figures run one after the other into a directory. A finished one is not run again, so that a run that was
+//! Figures run into a directory, several at once. A finished one is not run again, so that a run that was
 //! interrupted goes on where it was.
 
 use crate::finished::Finished;
-use crate::seeds;
-use crate::{Context, Figure, FigureError, page};
+use crate::jobs::side_by_side;
+use crate::{Context, Figure, FigureError, Jobs, page, seeds};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 pub struct RunOptions {
     /// Where the files go; made if missing.
@@ -31,11 +32,32 @@ pub enum RunError {
     Write { path: PathBuf, error: io::Error },
 }
 
+impl RunError {
+    /// From outside: the same run goes on with this figure.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, RunError::Figure(FigureError::Interrupted))
+    }
+}
+
+/// What `one` makes of each figure, in their order. Each fills the gaps that the others leave; those of real time run
+/// alone, behind all others.
+pub fn run_all<R: Send>(figures: &[Figure], jobs: &Jobs, one: impl Fn(&Figure) -> R + Sync) -> Vec<R> {
+    let (alone, beside): (Vec<usize>, Vec<usize>) = (0..figures.len()).partition(|&at| figures[at].real_time);
+    let of = |at: usize| (at, one(&figures[at]));
+    let mut all = side_by_side(jobs.figures_at_once(), beside.len(), |index| of(beside[index]));
+    all.extend(alone.into_iter().map(of));
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, of_figure)| of_figure).collect()
+}
+
 /// Runs a figure, unless it is finished, and puts its files and a new page into the directory.
 pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<Outcome, RunError> {
     let out = options.out.as_path();
     let at = |error| RunError::Write { path: out.to_owned(), error };
-    std::fs::create_dir_all(out).map_err(at)?;
+    for directory in [Some(&options.out), context.trace.as_ref()].into_iter().flatten() {
+        let at = |error| RunError::Write { path: directory.clone(), error };
+        std::fs::create_dir_all(directory).map_err(at)?;
+    }
     let seeds = if figure.by_chance && !context.quick { options.seeds.max(1) } else { 1 };
     let same = |found: &Finished| {
         (found.seed, found.seeds, found.quick) == (context.seed, seeds, context.quick)
@@ -52,6 +74,9 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
 
 /// The page of all figures that are finished in the directory, in the order of the papers.
 pub fn write_page(out: &Path) -> io::Result<()> {
+    // Figures that end together write one after the other, so that the last page has them all.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     crate::finished::replace(&out.join("index.html"), &page::html(&finished_in(out)))
 }
 
@@ -95,12 +120,36 @@ mod tests {
     }
 
     #[test]
+    fn figures_side_by_side_keep_their_order_and_those_of_real_time_are_alone() {
+        let figure = |real_time| Figure { real_time, ..FIGURE };
+        let figures = [figure(true), figure(false), figure(false), figure(true), figure(false)];
+        let (running, begun) = (Mutex::new(Vec::new()), std::sync::atomic::AtomicUsize::new(0));
+        let beside = run_all(&figures, &Jobs::new(1), |figure| {
+            running.lock().unwrap().push(figure.real_time);
+            let began = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            std::thread::yield_now();
+            let all = running.lock().unwrap();
+            let alone = all.iter().filter(|real_time| **real_time).count() == usize::from(figure.real_time)
+                && all.len() == 1;
+            drop(all);
+            running.lock().unwrap().pop();
+            (figure.real_time, !figure.real_time || alone, began)
+        });
+        assert_eq!(
+            beside.iter().map(|(real_time, ..)| *real_time).collect::<Vec<_>>(),
+            [true, false, false, true, false]
+        );
+        assert!(beside.iter().all(|(_, as_it_should_be, _)| *as_it_should_be), "{beside:?}");
+        assert_eq!([beside[0].2, beside[3].2], [3, 4], "behind all others");
+    }
+
+    #[test]
     fn an_interrupted_figure_leaves_nothing() {
         static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(true);
         let directory = tempfile::tempdir().unwrap();
         let context = Context { interrupted: &STOP, ..made_up::context(5) };
         let error = run(&FIGURE, &options(directory.path()), &context).unwrap_err();
-        assert!(matches!(error, RunError::Figure(FigureError::Interrupted)));
+        assert!(error.is_interrupted());
         assert_eq!(std::fs::read_dir(directory.path().join("figures")).unwrap().count(), 0);
     }
 }

@@ -1,21 +1,25 @@
 //! Cells that were played, for figures of one command that look at the same ones.
 
 use crate::{Context, FigureError, Varied};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// What cells gave, by seed and by what was varied. Quick ones are not kept: they cost little, and tests play them twice.
-pub(super) struct Remembered<C, R>(Mutex<Vec<Kept<C, R>>>);
+pub(super) struct Remembered<C, R> {
+    begun: Mutex<Vec<Kept<C, R>>>,
+    played: Condvar,
+}
 
 struct Kept<C, R> {
     seed: u64,
     varied: Option<Varied>,
     cell: C,
-    result: R,
+    /// `None`: it is being played, for a figure beside this one.
+    result: Option<R>,
 }
 
 impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
     pub const fn new() -> Remembered<C, R> {
-        Remembered(Mutex::new(Vec::new()))
+        Remembered { begun: Mutex::new(Vec::new()), played: Condvar::new() }
     }
     /// Plays the cells that were not, side by side.
     pub fn all(
@@ -30,30 +34,56 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
     {
         context.play(cells, |cell| self.once(context, cell, || play(context, cell)))
     }
-    /// Plays the cell, unless it was.
+    /// Plays the cell in the caller's place, unless it was. Whoever plays it already is waited for without a place.
     pub fn once(
         &self,
         context: &Context,
         cell: &C,
         play: impl FnOnce() -> Result<R, FigureError>,
     ) -> Result<R, FigureError> {
-        let Context { seed, varied, quick, .. } = *context;
-        let all = || self.0.lock().expect("nobody panics while holding it");
-        let is_it =
-            |kept: &&Kept<C, R>| !quick && (kept.seed, kept.varied) == (seed, varied) && kept.cell == *cell;
-        let found = all().iter().find(is_it).map(|kept| kept.result.clone());
-        if let Some(found) = found {
-            return Ok(found);
+        if context.quick {
+            return play();
         }
-        let result = play()?;
-        all().push(Kept { seed, varied, cell: cell.clone(), result: result.clone() });
-        Ok(result)
+        let is_it = |kept: &&mut Kept<C, R>| {
+            (kept.seed, kept.varied) == (context.seed, context.varied) && kept.cell == *cell
+        };
+        let is_played =
+            |all: &mut Vec<Kept<C, R>>| all.iter_mut().find(is_it).is_some_and(|kept| kept.result.is_none());
+        let mut all = self.begun();
+        if is_played(&mut all) {
+            drop(all);
+            // Nothing is held while a place is waited for again: whoever has one may need it.
+            context.jobs.lend(|| drop(self.played.wait_while(self.begun(), is_played)));
+            all = self.begun();
+        }
+        if let Some(result) = all.iter_mut().find(is_it).and_then(|kept| kept.result.clone()) {
+            return Ok(result);
+        }
+        all.push(Kept { seed: context.seed, varied: context.varied, cell: cell.clone(), result: None });
+        drop(all);
+        let result = play();
+        let mut all = self.begun();
+        match &result {
+            Ok(result) => {
+                let kept = all.iter_mut().find(is_it).expect("it was begun above");
+                kept.result = Some(result.clone());
+            }
+            Err(_) => all.retain_mut(|kept| !is_it(&kept)),
+        }
+        self.played.notify_all();
+        result
+    }
+    fn begun(&self) -> MutexGuard<'_, Vec<Kept<C, R>>> {
+        self.begun.lock().expect(NO_PANIC)
     }
 }
+
+const NO_PANIC: &str = "nobody panics while holding it";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::{Jobs, side_by_side};
     use crate::made_up;
 
     #[test]
@@ -72,5 +102,32 @@ mod tests {
         let quick = Context { quick: true, ..made_up::context(5) };
         assert_eq!(ask(&quick, 1), 6);
         assert_eq!(count.get(), 4);
+    }
+
+    #[test]
+    fn figures_side_by_side_play_each_cell_once_and_wait_for_each_other() {
+        for (jobs, figures) in [(1, 2), (2, 3), (3, 2)] {
+            let (played, count) = (Remembered::new(), std::sync::atomic::AtomicU32::new(0));
+            let context = Context { jobs: Jobs::new(jobs).into(), ..made_up::context(5) };
+            let play = |_: &Context, cell: &u32| {
+                count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_micros(u64::from(cell % 7) * 10));
+                Ok(cell * 2)
+            };
+            let cells: Vec<u32> = (0..200).collect();
+            let all = side_by_side(figures, figures, |_| played.all(&context, &cells, play).unwrap());
+            assert!(all.iter().all(|of_figure| {
+                of_figure.iter().eq(cells.iter().map(|cell| cell * 2).collect::<Vec<_>>().iter())
+            }));
+            assert_eq!(count.into_inner(), 200);
+        }
+    }
+
+    #[test]
+    fn a_cell_that_failed_is_played_again() {
+        let played = Remembered::new();
+        let fails = played.once(&made_up::context(5), &1, || Err::<u32, _>(FigureError::Interrupted));
+        assert!(fails.is_err());
+        assert_eq!(played.once(&made_up::context(5), &1, || Ok(7)).unwrap(), 7);
     }
 }
