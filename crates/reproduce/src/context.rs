@@ -64,14 +64,16 @@ impl Context {
         seeds: u64,
         play: impl Fn(&Context) -> Result<R, FigureError> + Sync,
     ) -> Result<Vec<R>, FigureError> {
-        let done: Mutex<Vec<usize>> = Mutex::new(vec![0; seeds as usize]);
+        // Of each turn: how many cells of how many. One that has not begun will have as many as the others.
+        let done: Mutex<Vec<(usize, usize)>> = Mutex::new(vec![(0, 0); seeds as usize]);
         let (done, progress) = (Arc::new(done), &self.progress);
         let turn = |turn: usize| {
             let (done, progress) = (done.clone(), progress.clone());
             let of_all = move |of_turn: usize, cells: usize| {
                 let mut done = done.lock().expect("nobody panics while holding it");
-                done[turn] = of_turn;
-                progress(done.iter().sum(), cells * done.len());
+                done[turn] = (of_turn, cells);
+                let all = |of: &(usize, usize)| if of.1 == 0 { cells } else { of.1 };
+                progress(done.iter().map(|of| of.0).sum(), done.iter().map(all).sum());
             };
             let Context { quick, interrupted, varied, .. } = *self;
             let (seed, jobs) = (self.seed + turn as u64, self.jobs.clone());
