@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
+.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -119,6 +119,11 @@ bench-peers: deps-bench build ## the same, beside more of the kernel's file syst
 	$(OKEANOS) bench programs --turns $(TURNS) --markdown
 	$(OKEANOS) bench mixed --turns $(TURNS) --markdown
 	$(OKEANOS) bench growth --turns $(TURNS) --svg target/growth.svg --markdown
+
+flame: ## where the daemon's processor time goes beside 100 synchronous writers, as a flame graph in text
+	@scripts/install-packages.sh linux-perf
+	RUSTFLAGS="-C force-frame-pointers=yes" cargo build --profile dev-release --target-dir target/flame -p cli
+	scripts/flame.sh target/flame/dev-release/okeanos
 
 recipes: deps-bench build ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)

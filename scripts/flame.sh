@@ -40,12 +40,14 @@ daemon=$(pgrep -f "$place/mount" | head -n 1)
 sleep 1
 perf record --quiet --call-graph fp --freq 1999 --pid "$daemon" --output "$place/samples" -- sleep "$seconds"
 wait $!
+# While the daemon lives, perf looks for its program in the daemon's own mount namespace.
+"$program" umount "$place/mount"
 
 # A line for each sample: its functions from the outermost on, names without parameters and hashes.
 fold() {
     awk '
         function name(text) {
-            sub(/^ *[0-9a-f]+ /, "", text); sub(/ \([^()]*\)$/, "", text)
+            sub(/^[ \t]*[0-9a-f]+ /, "", text); sub(/ \([^()]*\)$/, "", text)
             sub(/\+0x[0-9a-f]+$/, "", text); sub(/::h[0-9a-f]+$/, "", text)
             while (gsub(/<[^<>]*>/, "", text)) {}
             gsub(/::\{\{closure\}\}|\{closure#[0-9]+\}/, "", text); gsub(/;/, ",", text); gsub(/::::/, "::", text)
