@@ -87,8 +87,8 @@ impl Server {
         Turn { file: Some(file), shares, is_awaited }
     }
 
-    /// Whether the library answers out of its memory, as a rule. It may wait all the same: for a recall that it knows of
-    /// already, for room in its buffer, for its one lock, for what another client has changed.
+    /// Whether the library answers out of its memory, as a rule. It may wait all the same, for a recall that it knows of already, or for
+    /// room in its buffer. It may wait for its one lock, and for what another client has changed.
     pub fn is_short(&self, request: &HelperRequest) -> bool {
         let (file, is_look) = match request {
             HelperRequest::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => (file, false),
