@@ -110,17 +110,22 @@ field() { # JSON-FILE EXPRESSION over `it`
     python3 -c 'import json, sys; it = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"
 }
 
-# Bytes that the OSDs have received, and what they have written to their disks.
+# Bytes that the OSDs have received, and what they have written to their disks. What the metadata server would bring from its
+# journal to its place later goes there first, so that no client pays for the one before.
 counters() {
     python3 - "$place/c" <<'END'
 import glob, json, socket, struct, sys
-received = written = 0
-for path in glob.glob(f"{sys.argv[1]}/run/osd.*.asok"):
+def ask(path, command):
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(path)
-        asked.sendall(b'{"prefix": "perf dump"}\0')
+        asked.sendall(json.dumps({"prefix": command}).encode() + b"\0")
         answer = asked.makefile("rb")
-        told = json.loads(answer.read(*struct.unpack(">I", answer.read(4))))
+        return json.loads(answer.read(*struct.unpack(">I", answer.read(4))))
+received = written = 0
+for path in glob.glob(f"{sys.argv[1]}/run/mds.*.asok"):
+    ask(path, "flush journal")
+for path in glob.glob(f"{sys.argv[1]}/run/osd.*.asok"):
+    told = ask(path, "perf dump")
     received += sum(of["msgr_recv_bytes"] for name, of in told.items() if name.startswith("AsyncMessenger::"))
     process = path.split(".")[-2]
     written += int(open(f"/proc/{process}/io").read().split("\nwrite_bytes: ")[1].split()[0])

@@ -13,6 +13,10 @@
 //! - T7: a client that was excluded drops what it has buffered, and its next fsync says that all is well (`library/objects`).
 //! - T8: when a file grows beyond half of the room that it got last, its attributes go to the servers amid the write.
 //!   They are the new size, with number and time of the write before (`client/store`: held_below).
+//! - T9: a sync of the whole file system says that all is well whatever went wrong with content, and no later fsync tells of it.
+//!   So content goes before, file by file (`library/mount`: send_attributes).
+//! - T10: a file without a name stays at the servers as long as a client that has closed it holds back its attributes
+//!   (`helper/tokens`: discard).
 //!
 //! Unsafe code is in `library` alone.
 #![deny(unsafe_code)]

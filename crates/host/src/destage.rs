@@ -8,14 +8,22 @@ use crate::files::File;
 use crate::host::Host;
 use crate::options::Destage;
 use runtime::{Either, join_window, race};
+use std::cell::RefCell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use store::StoreEvent;
 
 /// Files on their way at once.
 const FILES_AT_ONCE: usize = 64;
+/// What is done with one file. What goes wrong is noted elsewhere, so that the others go on.
+type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 /// Between two looks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
+
+async fn at_once(work: Vec<Work<'_>>) {
+    let _ = join_window(work, FILES_AT_ONCE).await;
+}
 
 impl Host {
     /// The file's lock is held for writing. Its slot is freed, durably: what comes next builds on what the store has now. And who
@@ -29,7 +37,7 @@ impl Host {
         let open = file.open.get().expect("a dirty file is open at the store");
         if let Err(error) = self.noted(self.store.make_durable(open).await) {
             // A second try that succeeds would prove nothing. The journal has it all.
-            file.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+            file.fail(&error);
             return Err(error);
         }
         self.log().free(dirty.slot);
@@ -61,7 +69,7 @@ impl Host {
         }
         let Some(open) = file.open.get() else { return Ok(()) };
         if let Err(error) = self.noted(self.store.make_durable(open).await) {
-            file.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+            file.fail(&error);
             return Err(error);
         }
         file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
@@ -77,6 +85,55 @@ impl Host {
         self.bring_home(file).await?;
         drop(guard);
         self.let_go(file).await
+    }
+
+    /// All files, and nobody writes any more. To make each durable has Ceph's metadata server write its journal as often. So
+    /// all contents go first, then the attributes of all at once; then there is little left to make durable.
+    pub(crate) async fn bring_all_home(&self) -> Result<(), HostError> {
+        self.check()?;
+        self.closing.set(true);
+        let files = self.files.all();
+        for file in &files {
+            // What has begun ends, with its state in the log.
+            drop(file.lock.write().await);
+        }
+        self.check()?;
+        if self.files.has_more_dirty(1) {
+            // As for one file: the store may give up any state of any file from here on.
+            self.log().commit_all().await?;
+            let contents = files.iter().map(|file| -> Work<'_> {
+                Box::pin(async move {
+                    self.send_content(file).await;
+                    Ok(())
+                })
+            });
+            at_once(contents.collect()).await;
+            self.check()?;
+            self.noted(self.store.send_attributes().await)?;
+        }
+        let failed = RefCell::new(None);
+        let told = &failed;
+        let work = files.iter().map(|file| -> Work<'_> {
+            Box::pin(async move {
+                let _guard = file.lock.write().await;
+                if let Err(error) = self.bring_home(file).await {
+                    told.borrow_mut().get_or_insert(error);
+                }
+                Ok(())
+            })
+        });
+        at_once(work.collect()).await;
+        failed.take().map_or(Ok(()), Err)
+    }
+    /// What goes wrong is noted with the file.
+    async fn send_content(&self, file: &Rc<File>) {
+        let _guard = file.lock.write().await;
+        let (Some(_), Some(open)) = (file.dirty.get(), file.open.get()) else { return };
+        if self.check_file(file).is_ok()
+            && let Err(error) = self.noted(self.store.send_content(open).await)
+        {
+            file.fail(&error);
+        }
     }
 
     // Recall
@@ -207,13 +264,13 @@ impl Host {
     }
 
     async fn destage_all(&self, files: Vec<Rc<File>>) {
-        let work = files.iter().map(|file| -> std::pin::Pin<Box<dyn Future<Output = Result<(), ()>> + '_>> {
+        let work = files.iter().map(|file| -> Work<'_> {
             Box::pin(async move {
-                // Noted with the file or the connection; the others go on.
+                // Noted with the file or the connection.
                 let _ = self.destage(file).await;
                 Ok(())
             })
         });
-        let _ = join_window(work.collect::<Vec<_>>(), FILES_AT_ONCE).await;
+        at_once(work.collect()).await;
     }
 }

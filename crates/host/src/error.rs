@@ -26,6 +26,8 @@ pub enum HostError {
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
     NotHome(String),
+    #[error("the host is about to unmount")]
+    Closing,
     #[error("the connection to the store is lost: {0}; the journal has what was answered")]
     Lost(String),
 }

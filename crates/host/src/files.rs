@@ -5,6 +5,7 @@
 //! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before each write. From
 //!    then on nobody writes until the token is back.
 
+use crate::error::HostError;
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -28,6 +29,8 @@ pub(crate) struct File {
     /// As the store told last.
     pub told: Cell<Version>,
     pub dirty: Cell<Option<Dirty>>,
+    /// Its last name went while it was open.
+    pub nameless: Cell<bool>,
     pub recalled: Cell<bool>,
     /// The token is back.
     pub returned: Event,
@@ -74,6 +77,7 @@ impl Files {
                 kept: Cell::new(false),
                 told: Cell::default(),
                 dirty: Cell::new(None),
+                nameless: Cell::new(false),
                 recalled: Cell::new(false),
                 returned: Event::default(),
                 failure: RefCell::default(),
@@ -114,6 +118,10 @@ impl Files {
 }
 
 impl File {
+    /// What the store answered to a flush of it. The first counts.
+    pub fn fail(&self, error: &HostError) {
+        self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+    }
     pub async fn until_returned(&self) {
         self.returned.until(|| (!self.recalled.get()).then_some(())).await
     }

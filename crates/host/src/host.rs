@@ -42,6 +42,8 @@ pub struct Host {
     pub(crate) creations: Creations,
     /// The connection is gone: why.
     pub(crate) lost: RefCell<Option<String>>,
+    /// Nobody changes a file any more: all goes to the store.
+    pub(crate) closing: Cell<bool>,
     pub(crate) closed: Cell<bool>,
     /// [`Host::closed`] was set, or the connection lost.
     pub(crate) ended: Event,
@@ -76,6 +78,7 @@ impl Host {
             files: Files::default(),
             creations: Creations::default(),
             lost: RefCell::default(),
+            closing: Cell::default(),
             closed: Cell::default(),
             ended: Event::default(),
             crowd: Event::default(),
@@ -127,6 +130,7 @@ impl Host {
             return Ok(());
         }
         let _busy = self.busy();
+        self.drop_nameless(&file).await?;
         self.let_go(&file).await?;
         self.leave_crowd().await;
         Ok(())
@@ -262,6 +266,7 @@ impl Host {
                 continue;
             }
             let open = file.open.get().expect("a file with a token is open");
+            self.check_closing()?;
             let written = self.store.write(open, at, bytes).await;
             if token != Some(Token::ExclusiveWrite) {
                 self.count(|counters| counters.shared_bytes += bytes.len() as u64);
@@ -316,6 +321,9 @@ impl Host {
         dirty.last
     }
 
+    pub(crate) fn check_closing(&self) -> Result<(), HostError> {
+        if self.closing.get() { Err(HostError::Closing) } else { Ok(()) }
+    }
     pub(crate) fn check_file(&self, file: &File) -> Result<(), HostError> {
         file.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::NotHome(why)))
     }
@@ -359,13 +367,7 @@ impl Host {
             return Ok(());
         }
         let _turn = self.restoring.write().await;
-        let mut result = self.check();
-        for file in self.files.all() {
-            if result.is_ok() {
-                let _guard = file.lock.write().await;
-                result = self.bring_home(&file).await;
-            }
-        }
+        let mut result = self.bring_all_home().await;
         self.closed.set(true);
         self.ended.notify();
         self.idle.notify();

@@ -54,6 +54,7 @@ impl Host {
         file.token.set(Some(token));
         file.grant.set(file.grant.get() + 1);
         file.told.set(attributes.version);
+        file.nameless.set(attributes.links == 0);
     }
     /// What the file had; it is to be returned now.
     pub(crate) fn end_token(&self, file: &File) -> Option<Token> {

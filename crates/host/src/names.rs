@@ -2,7 +2,7 @@
 //! would need a token of its directory, which the store does not give.
 
 use crate::error::HostError;
-use crate::files::File;
+use crate::files::{Dirty, File};
 use crate::host::Host;
 use runtime::sync::WriteGuard;
 use std::rc::Rc;
@@ -91,16 +91,11 @@ impl Host {
                 Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => 0,
                 answer => self.noted(answer)?.links,
             };
-            if links == 0 && file.opens.get() == 0 {
-                self.log().commit(dirty.last).await?;
-                self.log().free(dirty.slot);
-                self.files.set_dirty(&file, None);
-                // First, so that the store need not keep what is buffered.
-                if let Some(open) = file.open.take() {
-                    self.noted(self.store.close(open).await)?;
-                }
-            } else if links > 0 {
-                self.bring_home(&file).await?;
+            file.nameless.set(links == 0);
+            match links {
+                0 if file.opens.get() == 0 => self.drop_dirty(&file, dirty).await?,
+                0 => {}
+                _ => self.bring_home(&file).await?,
             }
         }
         if file.dirty.get().is_none() {
@@ -108,6 +103,32 @@ impl Host {
         }
         drop(settled);
         self.let_go(&file).await
+    }
+
+    /// The file's lock is held for writing, and nobody can read any more what is dirty of it: it goes nowhere.
+    async fn drop_dirty(&self, file: &File, dirty: Dirty) -> Result<(), HostError> {
+        self.log().commit(dirty.last).await?;
+        self.log().free(dirty.slot);
+        self.files.set_dirty(file, None);
+        // First, so that the store need not keep what is buffered.
+        match file.open.take() {
+            Some(open) => self.noted(self.store.close(open).await),
+            None => Ok(()),
+        }
+    }
+    /// After the last descriptor of a file was closed.
+    pub(crate) async fn drop_nameless(&self, file: &File) -> Result<(), HostError> {
+        if !file.nameless.get() || self.check_file(file).is_err() {
+            return Ok(());
+        }
+        let _guard = file.lock.write().await;
+        match file.dirty.get() {
+            Some(dirty) if file.opens.get() == 0 => {
+                self.drop_dirty(file, dirty).await?;
+                self.give_up_token(file).await
+            }
+            _ => Ok(()),
+        }
     }
 
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
@@ -212,6 +233,7 @@ impl Host {
                 file.told.set(attributes.version);
                 return Ok(attributes);
             }
+            self.check_closing()?;
             let attributes = self.noted(self.store.set_attributes(id, change).await)?;
             if file.recalled.get() {
                 // As with a write.

@@ -120,6 +120,16 @@ pub trait Store {
     fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
     /// Content and attributes of the file, as of now, survive whatever the servers are made to survive.
     fn make_durable(&self, open: OpenFile) -> Answer<()>;
+    /// First part of a sync of many files: the content of this one, as of now, is with the servers. An error is as final as that
+    /// of [`Store::make_durable`]. A store that gains nothing by it does nothing.
+    fn send_content(&self, _open: OpenFile) -> Answer<()> {
+        Box::pin(async { Ok(()) })
+    }
+    /// Second part: the attributes of all files are with the servers. Content that is buffered may go as well, and its errors are
+    /// lost: that of all files was sent before, and nobody writes. Then each file is made durable, which promises it.
+    fn send_attributes(&self) -> Answer<()> {
+        Box::pin(async { Ok(()) })
+    }
 
     // Tokens
 

@@ -432,6 +432,15 @@ impl store::Store for CephStore {
         answer!(self, "making a file durable", Durability, request, Reply::Done => ())
     }
 
+    fn send_content(&self, open: OpenFile) -> Answer<()> {
+        let request = self.0.opened(open, false).map(|file| HelperRequest::SendContent { file });
+        answer!(self, "sending a file's content", Durability, request, Reply::Done => ())
+    }
+    fn send_attributes(&self) -> Answer<()> {
+        let request = Ok(HelperRequest::SendAttributes);
+        answer!(self, "sending attributes", Durability, request, Reply::Done => ())
+    }
+
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         let request = self.0.opened(open, token != Token::SharedRead);
         let request = request.map(|file| HelperRequest::TakeToken { file, token });

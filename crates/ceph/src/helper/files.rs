@@ -1,5 +1,6 @@
 //! The files that the daemon speaks of, by their numbers.
 
+use super::looks::{Looks, watched};
 use crate::library::{Errno, Handle, Inode, Mount};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -35,6 +36,20 @@ pub struct State {
     pub failure: Option<Errno>,
     /// Calls of this file that are in the library.
     pub busy: usize,
+    /// How many changes have begun or ended, and how many of that the latest sync had seen.
+    pub changes: u64,
+    pub synced: u64,
+    pub looks: Looks,
+    /// It has no name any more.
+    pub is_gone: bool,
+    /// It is to be closed behind the answer.
+    ends: bool,
+}
+
+impl State {
+    fn is_settled(&self) -> bool {
+        self.failure.is_none() && self.changes == self.synced
+    }
 }
 
 /// A token, until it is given back.
@@ -56,6 +71,25 @@ impl File {
     }
     pub fn is_recalled(&self) -> bool {
         self.state().held.as_ref().is_some_and(|held| held.recalled.is_some())
+    }
+    /// A look at the file, or at a name in it.
+    pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        let (answer, has_waited) = watched(look);
+        self.state().looks.note(has_waited);
+        answer
+    }
+    /// The servers have everything, and have said so.
+    pub fn is_settled(&self) -> bool {
+        self.state().is_settled()
+    }
+    /// With the last close of a file without a name: whether something is buffered of it.
+    pub fn begin_end(&self) -> bool {
+        let mut state = self.state();
+        state.ends = state.is_gone && !state.is_settled();
+        state.ends
+    }
+    pub fn ends(&self) -> bool {
+        std::mem::take(&mut self.state().ends)
     }
     pub fn has(&self, token: Token) -> bool {
         self.state().held.as_ref().is_some_and(|held| held.token == token)

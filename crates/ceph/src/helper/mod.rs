@@ -5,6 +5,7 @@
 
 mod files;
 mod lanes;
+mod looks;
 mod output;
 mod post;
 mod reader;
@@ -97,7 +98,7 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let lanes = Lanes::new(THREADS_MAX);
     let returning = Lanes::new(RETURNING_MAX);
     Recalls::watch(noticed, files.clone(), output.clone(), returning.clone());
-    SocketReader::new(requests, Server { files, output, settings }, lanes, returning).read();
+    SocketReader::new(requests, Server::new(files, output, settings), lanes, returning).read();
     Ok(())
 }
 

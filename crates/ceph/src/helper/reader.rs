@@ -1,9 +1,9 @@
 //! Requests come in, and go to the threads or are carried out at once.
 //!
 //! Waking a thread costs more than most calls. So whoever reads carries out by itself what the library answers out of
-//! its memory as a rule ([`Server::is_short`]). That is a write into its buffer, and attributes, of a file that is held. No
-//! promise depends on that rule ([`Post`]): the next client's recall may be in the library already. Answers of
-//! requests that came together go back together.
+//! its memory as a rule ([`Server::is_short`]). That is a write into its buffer, and attributes, of a file that is held. And it is
+//! looks at what the last looks did not wait for. No promise depends on that rule ([`Post`]): the next client's recall may be in the
+//! library already. Answers of requests that came together go back together.
 
 use super::lanes::Lanes;
 use super::output::Output;
@@ -11,7 +11,7 @@ use super::post::Post;
 use super::serve::Server;
 use super::{REQUESTS_MAX, complain};
 use crate::library::end_process;
-use crate::wire::{Frames, MalformedMessage, Numbered};
+use crate::wire::{Frames, HelperRequest, MalformedMessage, Numbered};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,10 +112,8 @@ impl SocketReader {
     /// False: this thread has lost its post.
     fn begin(self: &Arc<Self>, Numbered { number, request }: Numbered) -> bool {
         let turn = self.server.turn_of(&request);
-        if let Some(file) = turn.file
-            && self.server.is_short(&request)
-            && self.lanes.enter(file)
-        {
+        // A look at a name is in no lane.
+        if self.server.is_short(&request) && turn.file.is_none_or(|file| self.lanes.enter(file)) {
             let call = self.post.begin();
             let report = self.server.carry_out(number, request);
             self.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -124,7 +122,9 @@ impl SocketReader {
                 true => self.server.output.hold(&report),
                 false => self.server.output.send(&report),
             }
-            self.lanes.leave(file);
+            if let Some(file) = turn.file {
+                self.lanes.leave(file);
+            }
             return has_post;
         }
         let to = if turn.is_awaited { &self.returning } else { &self.lanes };
@@ -132,9 +132,13 @@ impl SocketReader {
         to.add(
             turn,
             Box::new(move || {
+                let closed = if let HelperRequest::Close { file } = request { Some(file) } else { None };
                 let report = reader.server.carry_out(number, request);
                 reader.under_way.fetch_sub(1, Ordering::Relaxed);
                 reader.server.output.send(&report);
+                if let Some(file) = closed {
+                    reader.server.end(file);
+                }
             }),
         );
         true

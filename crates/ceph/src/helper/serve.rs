@@ -7,15 +7,24 @@ use crate::library::{Errno, Inode, Mount, Settings, end_process};
 use crate::wire::{HelperRequest, Reply, Report};
 use std::ffi::CString;
 use std::sync::Arc;
-use store::{AttributeChange, FileAttributes, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use store::{
+    AttributeChange, FileAttributes, FileId, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX,
+};
 
 /// To copy more takes longer than to wake a thread for it.
 const SHORT_BYTES: usize = 64 << 10;
+
+/// Between two looks at what ends.
+const ENDING: Duration = Duration::from_millis(1);
 
 pub struct Server {
     pub files: Arc<Files>,
     pub output: Arc<Output>,
     pub settings: Settings,
+    /// Files without a name that are closed behind the answer.
+    ending: AtomicUsize,
 }
 
 /// A call of the file is in the library for as long as this lives.
@@ -32,7 +41,25 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// Counted when it begins and when it ends: a sync in between may not have it.
+struct Change<'a>(&'a File);
+impl Change<'_> {
+    fn of(file: &File) -> Change<'_> {
+        file.state().changes += 1;
+        Change(file)
+    }
+}
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.0.state().changes += 1;
+    }
+}
+
 impl Server {
+    pub fn new(files: Arc<Files>, output: Arc<Output>, settings: Settings) -> Server {
+        Server { files, output, settings, ending: AtomicUsize::new(0) }
+    }
+
     pub fn turn_of(&self, request: &HelperRequest) -> Turn {
         let (file, shares) = match request {
             HelperRequest::Attributes { file }
@@ -48,6 +75,7 @@ impl Server {
             | HelperRequest::Write { file, .. }
             | HelperRequest::Allocate { file, .. }
             | HelperRequest::MakeDurable { file }
+            | HelperRequest::SendContent { file }
             | HelperRequest::TakeToken { file, .. }
             | HelperRequest::ReturnToken { file } => (*file, false),
             _ => return Turn::free(),
@@ -59,28 +87,29 @@ impl Server {
         Turn { file: Some(file), shares, is_awaited }
     }
 
-    /// Whether the library answers out of its memory, as a rule. It may wait all the same: for a recall that it knows of
-    /// already, for room in its buffer, for its one lock.
+    /// Whether the library answers out of its memory, as a rule. It may wait all the same, for a recall that it knows of already, or for
+    /// room in its buffer. It may wait for its one lock, and for what another client has changed.
     pub fn is_short(&self, request: &HelperRequest) -> bool {
-        let (file, holds): (_, fn(Token) -> bool) = match request {
-            HelperRequest::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => {
-                (*file, |token| token == Token::ExclusiveWrite)
-            }
-            HelperRequest::Attributes { file } => (*file, |token| token != Token::SharedWrite),
+        let (file, is_look) = match request {
+            HelperRequest::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => (file, false),
+            HelperRequest::SetAttributes { file, change } if change.size.is_none() => (file, false),
+            HelperRequest::Attributes { file } | HelperRequest::Xattr { file, .. } => (file, true),
+            HelperRequest::Lookup { parent, .. } => (parent, true),
             _ => return false,
         };
-        let Some(file) = self.files.known(file) else { return false };
+        let Some(file) = self.files.known(*file) else { return false };
         let state = file.state();
-        state.held.as_ref().is_some_and(|held| held.recalled.is_none() && holds(held.token))
+        match &state.held {
+            Some(held) => held.recalled.is_none() && (is_look || held.token == Token::ExclusiveWrite),
+            None => is_look && state.looks.are_short(),
+        }
     }
 
     pub fn carry_out(&self, request: u64, what: HelperRequest) -> Report {
         let is_last = what == HelperRequest::Disconnect;
         let report = match self.call(what) {
             Ok(reply) => Report::Success { request, reply },
-            // T4: nothing more is asked of a connection that is lost, and a process ends more surely than an unmount.
-            Err(Errno(libc::ESHUTDOWN)) => self.output.lost(true, "the servers have excluded this client"),
-            Err(Errno(libc::ENOTCONN)) => self.output.lost(false, "the library has cut itself off"),
+            Err(errno @ Errno(libc::ESHUTDOWN | libc::ENOTCONN)) => self.lost(errno),
             Err(Errno(code)) => Report::Failure { request, code },
         };
         if is_last {
@@ -110,7 +139,8 @@ impl Server {
             }
             HelperRequest::Disconnect => self.disconnect()?,
             HelperRequest::Lookup { parent, name } => {
-                let found = files.get(parent)?.inode.lookup(&text(name)?)?;
+                let (parent, name) = (files.get(parent)?, text(name)?);
+                let found = parent.look(|| parent.inode.lookup(&name))?;
                 return Ok(self.found(found));
             }
             HelperRequest::Find { file } => {
@@ -176,6 +206,7 @@ impl Server {
                 return Ok(Reply::Listing { listing: files.get(directory)?.inode.list(cursor)? });
             }
             HelperRequest::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
+            HelperRequest::SendAttributes => files.mount.send_attributes()?,
             HelperRequest::Space => return Ok(Reply::Space { space: files.mount.root()?.space()? }),
             request => return self.call_on_file(request),
         }
@@ -189,7 +220,7 @@ impl Server {
             HelperRequest::Attributes { file } => {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
-                return self.attributes(&file);
+                return file.look(|| self.attributes(&file));
             }
             HelperRequest::SetAttributes { file, change } => {
                 let file = files.get(file)?;
@@ -210,9 +241,10 @@ impl Server {
                 });
             }
             HelperRequest::Xattr { file, name } => {
-                let file = files.get(file)?;
+                let (file, name) = (files.get(file)?, text(name)?);
                 let _busy = Busy::with(&file);
-                return Ok(Reply::Bytes { bytes: file.inode.xattr(&text(name)?, XATTR_BYTES_MAX)? });
+                let bytes = file.look(|| file.inode.xattr(&name, XATTR_BYTES_MAX))?;
+                return Ok(Reply::Bytes { bytes });
             }
             HelperRequest::XattrNames { file } => {
                 let file = files.get(file)?;
@@ -236,6 +268,10 @@ impl Server {
                 if let Some(file) = files.known(file)
                     && file.close()
                 {
+                    if file.begin_end() {
+                        self.ending.fetch_add(1, Ordering::SeqCst);
+                        return Ok(Reply::Done);
+                    }
                     // The token hangs on the open file.
                     let returned = files.give_back(&file);
                     file.let_go();
@@ -262,6 +298,7 @@ impl Server {
                 });
             }
             HelperRequest::MakeDurable { file } => files.sync(&*files.get(file)?)?,
+            HelperRequest::SendContent { file } => files.sync_content(&*files.get(file)?)?,
             HelperRequest::TakeToken { file, token } => {
                 let file = files.get(file)?;
                 if file.state().opens == 0 {
@@ -293,6 +330,7 @@ impl Server {
         }
         {
             let _busy = Busy::with(file);
+            let _change = Change::of(file);
             call()?;
         }
         if !file.has(Token::ExclusiveWrite) {
@@ -302,7 +340,26 @@ impl Server {
     }
 
     fn attributes(&self, file: &File) -> Result<Reply, Errno> {
-        Ok(Reply::Attributes { attributes: file.inode.attributes()? })
+        let attributes = file.inode.attributes()?;
+        file.state().is_gone = attributes.links == 0;
+        Ok(Reply::Attributes { attributes })
+    }
+
+    /// After the answer to its last close, for which nobody should wait so long.
+    pub fn end(&self, file: FileId) {
+        let Some(file) = self.files.known(file).filter(|file| file.ends()) else { return };
+        if let Err(errno @ Errno(libc::ESHUTDOWN | libc::ENOTCONN)) = self.files.discard(&file) {
+            self.lost(errno);
+        }
+        file.let_go();
+        self.ending.fetch_sub(1, Ordering::SeqCst);
+    }
+    /// T4: nothing more is asked of a connection that is lost, and a process ends more surely than an unmount.
+    fn lost(&self, errno: Errno) -> ! {
+        match errno {
+            Errno(libc::ESHUTDOWN) => self.output.lost(true, "the servers have excluded this client"),
+            _ => self.output.lost(false, "the library has cut itself off"),
+        }
     }
 
     fn found(&self, (inode, attributes): (Inode, FileAttributes)) -> Reply {
@@ -323,6 +380,9 @@ impl Server {
     }
 
     fn disconnect(&self) -> Result<(), Errno> {
+        while self.ending.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(ENDING);
+        }
         let mut result = Ok(());
         for file in self.files.all() {
             result = result.and(self.files.give_back(&file));

@@ -2,12 +2,12 @@
 
 use super::files::{File, Files, Held, lock};
 use super::output::Output;
-use crate::library::Errno;
+use crate::library::{Errno, Handle};
 use crate::wire::Report;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use store::Token;
+use store::{Allocation, Token};
 
 /// How long others, once asked, have to let go. They give a token back at once or not at all: whoever keeps the file open goes
 /// on sharing it.
@@ -62,7 +62,8 @@ impl Files {
         let _one_at_a_time = lock(&file.returning);
         let Some(held) = file.state().held.clone() else { return file.state().failure.map_or(Ok(()), Err) };
         // T1: while a token is recalled its file can be synced, and must not be written.
-        let synced = if held.token == Token::ExclusiveWrite { self.sync(file) } else { Ok(()) };
+        let is_wanted = held.token == Token::ExclusiveWrite && !file.is_settled();
+        let synced = if is_wanted { self.sync(file) } else { Ok(()) };
         if let Err(errno @ Errno(libc::ENOTCONN | libc::ESHUTDOWN)) = synced {
             return Err(errno);
         }
@@ -73,6 +74,24 @@ impl Files {
     }
 
     pub fn sync(&self, file: &File) -> Result<(), Errno> {
+        let changes = file.state().changes;
+        self.try_sync(file, |handle| match handle {
+            Some(handle) => handle.sync().and_then(|()| handle.ask_servers()),
+            None => file.inode.sync(),
+        })?;
+        let mut state = file.state();
+        state.synced = state.synced.max(changes);
+        Ok(())
+    }
+    /// The rest is for [`Files::sync`].
+    pub fn sync_content(&self, file: &File) -> Result<(), Errno> {
+        self.try_sync(file, |handle| handle.map_or(Ok(()), Handle::sync_content))
+    }
+    fn try_sync(
+        &self,
+        file: &File,
+        sync: impl FnOnce(Option<&Handle>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let (handle, failure) = {
             let state = file.state();
             let held = state.held.as_ref().map(|held| held.handle.clone());
@@ -80,10 +99,7 @@ impl Files {
         };
         // T4: the library has forgotten what went wrong.
         failure.map_or(Ok(()), Err)?;
-        let synced = match handle {
-            Some(handle) => handle.sync().and_then(|()| handle.ask_servers()),
-            None => file.inode.sync(),
-        };
+        let synced = sync(handle.as_deref());
         if let Err(errno) = synced {
             file.state().failure = Some(errno);
         }
@@ -96,6 +112,30 @@ impl Files {
         if state.held.as_ref().is_some_and(|held| held.number == number) {
             state.held = None;
         }
+    }
+
+    /// Gives the token back, and leaves buffered what is.
+    fn drop_token(&self, file: &File) -> Result<(), Errno> {
+        let _one_at_a_time = lock(&file.returning);
+        let Some(held) = file.state().held.clone() else { return Ok(()) };
+        held.handle.return_token()?;
+        self.no_longer_held(file, held.number);
+        Ok(())
+    }
+
+    /// Before the last close of a file without a name. What is buffered of it need go nowhere, unless another client has it open: the
+    /// library gives no token then. T10: attributes that were held back go, or the servers would keep the file as long as they are.
+    pub fn discard(&self, file: &Arc<File>) -> Result<(), Errno> {
+        let handle = file.handle(true)?;
+        if !self.hold_new(file) {
+            return handle.sync();
+        }
+        let size = file.inode.attributes()?.version.size;
+        if size > 0 {
+            handle.allocate(Allocation::PunchHole, &(0..size))?;
+        }
+        self.drop_token(file)?;
+        handle.send_attributes()
     }
 
     /// Carries out a call on names that recalls this client's own token of `file`, and would wait for its return. The token is
@@ -114,9 +154,7 @@ impl Files {
         }
         if is_going {
             // Nobody will read what the last name goes with.
-            let _one_at_a_time = lock(&file.returning);
-            held.handle.return_token()?;
-            self.no_longer_held(&file, held.number);
+            self.drop_token(&file)?;
         } else {
             self.give_back(&file)?;
         }

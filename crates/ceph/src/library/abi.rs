@@ -127,6 +127,8 @@ functions! {
     ceph_ll_fallocate(*mut MountInfo, *mut RawHandle, c_int, i64, i64) -> c_int;
     ceph_ll_getlk(*mut MountInfo, *mut RawHandle, *mut libc::flock, u64) -> c_int;
     ceph_ll_fsync(*mut MountInfo, *mut RawHandle, c_int) -> c_int;
+    ceph_sync_fs(*mut MountInfo) -> c_int;
+    ceph_ll_lazyio(*mut MountInfo, *mut RawHandle, c_int) -> c_int;
     ceph_ll_mknod(*mut MountInfo, *mut RawInode, *const c_char, libc::mode_t, libc::dev_t, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
     ceph_ll_mkdir(*mut MountInfo, *mut RawInode, *const c_char, libc::mode_t, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
     ceph_ll_symlink(*mut MountInfo, *mut RawInode, *const c_char, *const c_char, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;

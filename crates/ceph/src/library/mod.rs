@@ -10,7 +10,7 @@ mod process;
 
 pub use mount::{Mount, Settings};
 pub use objects::{Handle, Inode};
-pub use process::{end_process, end_with, ignore_signals};
+pub use process::{end_process, end_with, ignore_signals, waits};
 
 /// An errno, as the library answers it, made positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -106,6 +106,13 @@ impl Mount {
         Errno::check(unsafe { (self.call.ceph_unmount)(self.raw) }).map(drop)
     }
 
+    /// Attributes of all files. T9: content that is still buffered goes as well, and what goes wrong with it is told nowhere, nor by
+    /// the file's next sync.
+    pub fn send_attributes(&self) -> Result<(), Errno> {
+        // SAFETY: the connection is mounted.
+        Errno::check(unsafe { (self.call.ceph_sync_fs)(self.raw) }).map(drop)
+    }
+
     pub fn recall_ms(&self) -> u64 {
         self.recall_ms
     }

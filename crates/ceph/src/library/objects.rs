@@ -247,9 +247,23 @@ impl Handle {
     }
 
     pub fn sync(&self) -> Result<(), Errno> {
+        self.sync_what(0)
+    }
+    pub fn sync_content(&self) -> Result<(), Errno> {
+        self.sync_what(1)
+    }
+    fn sync_what(&self, content_alone: c_int) -> Result<(), Errno> {
+        let mount = self.inode.mount;
         // SAFETY: the handle is open.
-        Errno::check(unsafe { (self.inode.mount.call.ceph_ll_fsync)(self.inode.mount.raw, self.raw, 0) })
-            .map(drop)
+        Errno::check(unsafe { (mount.call.ceph_ll_fsync)(mount.raw, self.raw, content_alone) }).map(drop)
+    }
+
+    /// The file's attributes go to the servers, and nobody waits for them. T10: no call is for that. A change of how the file is
+    /// opened has the library tell them all that it holds back. The handle is good for nothing but its close afterwards.
+    pub fn send_attributes(&self) -> Result<(), Errno> {
+        let mount = self.inode.mount;
+        // SAFETY: the handle is open.
+        Errno::check(unsafe { (mount.call.ceph_ll_lazyio)(mount.raw, self.raw, 1) }).map(drop)
     }
 
     /// Whether the servers still know this client. T7: a library that was excluded drops what it has buffered, and syncs with

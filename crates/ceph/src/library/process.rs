@@ -1,4 +1,4 @@
-//! The helper's own process: how it ends, and with whom.
+//! The helper's own process: how it ends, and with whom; what its threads wait for.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -14,6 +14,16 @@ pub fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
         // SAFETY: to ignore a signal needs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// How often the calling thread has waited for anything.
+pub fn waits() -> i64 {
+    // SAFETY: a structure of numbers, of which zeros are valid; the call fills it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nvcsw
     }
 }
 

@@ -143,6 +143,10 @@ pub enum HelperRequest {
     MakeDurable {
         file: FileId,
     },
+    SendContent {
+        file: FileId,
+    },
+    SendAttributes,
     TakeToken {
         file: FileId,
         token: Token,
@@ -162,6 +166,7 @@ wire_enum!(HelperRequest {
     40 => Open { file, write }, 41 => Close { file }, 42 => Read { file, at, length },
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
+    48 => SendContent { file }, 49 => SendAttributes,
 });
 
 /// A success.

@@ -60,6 +60,8 @@ fn requests() -> Vec<HelperRequest> {
         HelperRequest::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
         HelperRequest::Write { file, at: 5, bytes: vec![2; 3000] },
         HelperRequest::Allocate { file, what: Allocation::PunchHole, start: 4096, end: 8192 },
+        HelperRequest::SendContent { file },
+        HelperRequest::SendAttributes,
         HelperRequest::TakeToken { file, token: Token::ExclusiveWrite },
     ]
 }

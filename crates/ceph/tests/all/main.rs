@@ -6,3 +6,4 @@ mod files;
 mod hostile;
 mod killed;
 mod tokens;
+mod traffic;

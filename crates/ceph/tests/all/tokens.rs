@@ -335,22 +335,3 @@ fn a_created_file_comes_open_and_with_its_token_and_another_recalls_it() {
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"buffered");
     });
 }
-
-#[test]
-fn a_created_file_and_its_first_write_cost_the_metadata_server_one_request() {
-    const FILES: u64 = 20;
-    let cluster = Rc::new(Cluster::small());
-    let (here, counter) = (cluster.options("here"), cluster.clone());
-    run(|world| async move {
-        let store = connect(&world, here).await;
-        let before = counter.metadata_requests();
-        for number in 0..FILES {
-            let name = format!("file {number}");
-            let created = store.create(store.root(), name.as_bytes(), 0o644, ROOT).await.unwrap();
-            assert!(created.is_held);
-            store.write(created.open.unwrap(), 0, b"first").await.unwrap();
-        }
-        let requests = counter.metadata_requests() - before;
-        assert!((FILES..FILES + 3).contains(&requests), "{requests} for {FILES} files");
-    });
-}

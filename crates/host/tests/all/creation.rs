@@ -27,6 +27,33 @@ fn a_new_file_and_its_first_write_are_one_message() {
     });
 }
 
+/// The write, the removal, and the last close: each order that there is.
+#[test]
+fn a_file_that_is_removed_before_it_went_to_the_store_never_goes_there() {
+    for order in ["write, close, remove", "write, remove, close", "remove, write, close"] {
+        let stage = Stage::new(1);
+        let disk = stage.disk(stage.formatted());
+        let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+        let (traffic, statistics) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            for step in order.split(", ") {
+                match step {
+                    "write" => {
+                        host.write(file, 0, b"mail", Durable::Now).await.unwrap();
+                    }
+                    "close" => host.close_file(file).await.unwrap(),
+                    _ => host.unlink(host.root(), b"file").await.unwrap(),
+                }
+            }
+            host.close().await.unwrap();
+            (cluster.traffic(), host.statistics())
+        });
+        assert_eq!(traffic.data_bytes, 0, "{order}");
+        assert_eq!((statistics.dirty_in_journal, statistics.destaged_files), (0, 0), "{order}");
+    }
+}
+
 /// The recall comes right after the answer that it takes back. With a server that crashes before it answers it comes before.
 #[test]
 fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {

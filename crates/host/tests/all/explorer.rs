@@ -30,11 +30,13 @@ enum Step {
     Unlink(usize),
     /// Milliseconds.
     Wait(u64),
+    /// Everything to the store. The last step.
+    Close,
 }
 use Durable::{Now, Soon};
 use Step::*;
 
-const SCRIPTS: [&[Step]; 5] = [
+const SCRIPTS: [&[Step]; 6] = [
     &[Write(0, 0, 100, Now), Write(0, 50, 100, Soon), Write(0, 5000, 10, Now), Sync(0)],
     &[Write(0, 0, 9000, Soon), Sync(0), Cut(0, 10), Write(0, 20, 5, Now), Write(1, 0, 5, Now)],
     &[
@@ -54,6 +56,7 @@ const SCRIPTS: [&[Step]; 5] = [
         PeerWrites(1),
     ],
     &[Write(0, 0, 40, Now), Link(0), Write(0, 20, 40, Now), Unlink(0), Write(0, 50, 40, Soon), Sync(0)],
+    &[Write(0, 0, 50, Now), Write(1, 0, 70, Now), Write(0, 30, 40, Soon), Write(1, 10, 9, Soon), Close],
 ];
 
 /// What a file was after each change, and up to which one it was promised.
@@ -142,6 +145,10 @@ async fn play(
                 host.open_file(files[file]).await?;
             }
             Wait(time) => sleep(&*world, Duration::from_millis(time)).await,
+            Close => {
+                host.close().await?;
+                models.borrow_mut().iter_mut().for_each(|model| model.promised = model.states.len() - 1);
+            }
         }
     }
     Ok(())

@@ -55,20 +55,27 @@ impl Cluster {
         let output = self.run(verb, arguments);
         assert!(output.status.success(), "{verb} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
+    /// A counter of all daemons of a kind, such as `osd`, in one of their sections.
+    pub fn counter(&self, kind: &str, section: &str, name: &str) -> u64 {
+        let sockets = std::fs::read_dir(self.directory.join("run")).unwrap();
+        let is_one = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with(kind) && name.ends_with(".asok")
+        };
+        let count = |socket: PathBuf| -> u64 {
+            let mut command = Command::new("ceph");
+            let output = command.arg("--admin-daemon").arg(socket).args(["perf", "dump"]).output();
+            let text = String::from_utf8(output.unwrap().stdout).unwrap();
+            let (_, rest) = text.split_once(&format!("\"{section}\": {{")).expect("a section");
+            let (_, rest) = rest.split_once(&format!("\"{name}\":")).expect("a counter");
+            let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().unwrap()
+        };
+        sockets.map(|entry| entry.unwrap().path()).filter(is_one).map(count).sum()
+    }
     /// Requests of clients that the metadata server has carried out.
     pub fn metadata_requests(&self) -> u64 {
-        let sockets = std::fs::read_dir(self.directory.join("run")).unwrap();
-        let mut paths = sockets.map(|entry| entry.unwrap().path());
-        let is_mds = |path: &PathBuf| {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            name.starts_with("mds") && name.ends_with(".asok")
-        };
-        let socket = paths.find(is_mds).unwrap();
-        let output = Command::new("ceph").arg("--admin-daemon").arg(socket).args(["perf", "dump"]).output();
-        let text = String::from_utf8(output.unwrap().stdout).unwrap();
-        let (_, rest) = text.split_once("\"handle_client_request\":").expect("a counter");
-        let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().unwrap()
+        self.counter("mds", "mds_server", "handle_client_request")
     }
     /// As above, without waiting for its end.
     pub fn begin(&self, verb: &str) -> Child {

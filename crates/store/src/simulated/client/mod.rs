@@ -16,12 +16,15 @@ use crate::overlay::Overlay;
 use crate::store::Answer;
 use leases::Lease;
 use runtime::sync::{Event as Signal, RwLock};
-use runtime::{Either, race};
+use runtime::{Either, join_window, race};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 use units::Timestamp;
+
+/// Of a sync of all files.
+const FLUSHED_AT_ONCE: usize = 64;
 
 /// Clones are the same connection.
 #[derive(Clone)]
@@ -249,6 +252,14 @@ impl Client {
         Ok(())
     }
 
+    async fn flush_all(self: Rc<Self>) -> Result<(), StoreError> {
+        let held: Vec<FileId> = self.files.borrow().keys().copied().collect();
+        let flushes = held.into_iter().map(|file| -> Answer<()> {
+            let client = self.clone();
+            Box::pin(async move { client.flush(file).await })
+        });
+        join_window(flushes.collect::<Vec<_>>(), FLUSHED_AT_ONCE).await.map(drop)
+    }
     async fn send_content(&self, file: FileId, from: &Overlay, written: Timestamp) -> Result<(), StoreError> {
         for (at, bytes) in from.pieces() {
             self.state.journal_data(file, at, bytes.len() as u64).await;

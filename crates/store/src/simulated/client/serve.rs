@@ -238,6 +238,10 @@ impl Store for SimulatedStore {
             client.exchange(Asks::Metadata, 0, || ()).await
         })
     }
+    /// With the contents.
+    fn send_attributes(&self) -> Answer<()> {
+        self.start(|client| async move { client.flush_all().await })
+    }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.take_token(open, token).await })
     }
