@@ -15,7 +15,7 @@ use crate::mapped::table_max;
 use crate::mapping::COPY_BYTES;
 use crate::options::EngineParts;
 use crate::recovery::{Begun, ReadLog, Recovery, recover};
-use crate::recovery_report::RecoveryReport;
+use crate::recovery_report::{RecoveryReport, RestartForecast};
 use device::Buffer;
 use journal::{FoundRuns, LogKind, ReplayAction, ReplayedRecord, ToldPiece, plan_kept_log, records};
 use runtime::join_window;
@@ -46,6 +46,37 @@ pub async fn restart(
     Ok((recovery.end(), kept))
 }
 
+/// What a restart would read of scattered logs that are not empty. Nothing is written.
+pub async fn foretell_restart(parts: &EngineParts) -> Result<Option<RestartForecast>, EngineError> {
+    let mut recovery = match Recovery::begin(parts, true).await? {
+        Begun::Live(recovery) if recovery.superblock.scattered.is_some() => recovery,
+        _ => return Ok(None),
+    };
+    let (told, found) = match recovery.read_told(blocks_max(parts)).await {
+        Ok(told) => told,
+        Err(why) => return Ok(Some(RestartForecast { refused: Some(why), ..RestartForecast::default() })),
+    };
+    let runs = found.from(told.read_from());
+    let runs = runs.first_runs(runs.count());
+    Ok(Some(RestartForecast {
+        refused: None,
+        pieces: told.pieces().len() as u64,
+        snapshot_blocks: recovery.report.snapshot_blocks_read,
+        blocks_told: told.blocks().len() as u64,
+        end: told.end().0,
+        logs: found.logs_read,
+        run_headers: found.blocks_read,
+        read_from: told.read_from().0,
+        transactions: runs.len() as u64,
+        run_blocks: runs.iter().map(|run| u64::from(run.count)).sum(),
+    }))
+}
+
+/// Most blocks that the mapping table has room for.
+fn blocks_max(parts: &EngineParts) -> usize {
+    table_max(&Cache::new(parts.options.cache_bytes, parts.block_size)) / COPY_BYTES
+}
+
 fn may_keep(parts: &EngineParts) -> bool {
     let options = &parts.options;
     options.log == LogKind::Scattered && !options.read_only && !options.find_log && !options.until_damage
@@ -70,8 +101,7 @@ impl Recovery<'_> {
             None
         };
         let replayed = self.replay(read, add).await?;
-        let cache = Cache::new(self.parts.options.cache_bytes, self.parts.block_size);
-        if gathered.copies() * COPY_BYTES > table_max(&cache) {
+        if gathered.copies() > blocks_max(self.parts) {
             return Ok(None);
         }
         if gathered.some_go_home() {
@@ -105,8 +135,7 @@ impl Recovery<'_> {
     /// Why it cannot be kept so, else. `None`: there is nothing to keep.
     async fn keep_told(&mut self, read_early: &[HomeBlock]) -> Result<Option<KeptLog>, String> {
         let told = |error: EngineError| error.to_string();
-        let cache = Cache::new(self.parts.options.cache_bytes, self.parts.block_size);
-        let most = table_max(&cache) / COPY_BYTES;
+        let most = blocks_max(self.parts);
         let (snapshot, found) = self.read_told(most).await?;
         let (first, read_from) = (self.superblock.sequence, snapshot.read_from());
         let read = self.read_runs(Some(found.from(read_from))).await.map_err(told)?;

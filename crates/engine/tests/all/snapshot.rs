@@ -1,13 +1,12 @@
 //! The snapshot of the mapping table: a restart reads it instead of the log, and believes nothing that does not fit.
 
 use crate::common::{Rig, Setup};
-use crate::restart::{BLOCKS, LOGS, all, content, live, log_home, overwrite, put, read, restart, rig, setup};
+use crate::restart::{self, BLOCKS, all, content, live, overwrite, put, read, rest, rig, setup};
 use crate::swap;
 use disks::Image;
 use engine::{Contents, Credits, DataMode, Engine, LogKind, RecordFormat, RecoveryReport};
 use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
-use std::time::Duration;
 use units::{BlockRange, BlockSize, HomeBlock};
 
 const BYTES: u64 = 4096;
@@ -23,18 +22,8 @@ fn never(mut setup: Setup) -> Setup {
     setup
 }
 
-/// Time for write-back to tell what was committed.
-async fn rest(engine: &Engine) {
-    let world = engine.world().clone();
-    world.sleep_until(world.now().plus(Duration::from_millis(2))).await;
-}
-
 async fn put_all(engine: &Rc<Engine>, version: u8) {
-    for block in 0..BLOCKS {
-        // The arm is now here and now there.
-        read(engine, log_home(block % LOGS).get() - 1).await;
-        put(engine, block, version).await;
-    }
+    restart::put_all(engine, version).await;
     rest(engine).await;
 }
 
@@ -63,36 +52,6 @@ fn superblock(setup: &Setup, images: &[Image]) -> JournalSuperblock {
 /// The block of home in which the journal begins.
 fn journal_at(setup: &Setup) -> u64 {
     rig(setup, setup.images()).parts.log.clone().unwrap().extents[0].disk_block
-}
-
-#[test]
-fn a_restart_reads_of_the_log_what_no_snapshot_tells() {
-    for setup in all() {
-        let name = format!("{} {:?}", setup.mode, setup.options.records);
-        let setup = often(setup);
-        let mut images = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
-        for version in 2..=4 {
-            let failed = name.clone();
-            images = live(&setup, images, async move |report, engine| {
-                is_told(&report);
-                assert!(report.scan.transactions < BLOCKS / 2, "{failed}: {report:?}");
-                for block in 0..BLOCKS {
-                    let last = if block % 3 == 0 { version - 1 } else { 1 };
-                    assert_eq!(read(&engine, block).await, content(block, last), "{failed}: {block}");
-                }
-                for block in (0..BLOCKS).step_by(3) {
-                    put(&engine, block, version).await;
-                }
-            });
-        }
-        let rig = rig(&setup, images);
-        let parts = rig.parts.clone();
-        rig.run(async move { restart(parts).await.1.shutdown().await.unwrap() }).unwrap();
-        for block in 0..BLOCKS {
-            let last = if block % 3 == 0 { 4 } else { 1 };
-            assert_eq!(rig.home_block(block)[..], content(block, last), "{name}: {block} at home");
-        }
-    }
 }
 
 /// Whether it is told, or only read from the log, or told by the next mount: what was freed does not come back.
@@ -310,7 +269,7 @@ fn a_restart_with_a_snapshot_keeps_what_was_acknowledged_at_every_cut() {
                 let (parts, what) = (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
                 let versions = seen.clone();
                 let report = again.run(async move {
-                    let (report, engine) = restart(parts).await;
+                    let (report, engine) = restart::restart(parts).await;
                     swap::are_as_acknowledged(&engine, &versions, &what, &report).await;
                     report
                 });

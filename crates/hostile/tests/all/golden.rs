@@ -110,7 +110,7 @@ fn open_and_list(
             let recovery = &report.recovery;
             writeln!(text, "mount: opened").unwrap();
             report.warnings.iter().for_each(|warning| writeln!(text, "warning: {warning}").unwrap());
-            let replay = &recovery.replay;
+            let replay = &recovery.replay.counts;
             match recovery.clean {
                 true => writeln!(text, "recovery: nothing to do"),
                 false => writeln!(
@@ -120,7 +120,7 @@ fn open_and_list(
                     recovery.first_transaction,
                     replay.whole_records,
                     replay.fragment_records,
-                    recovery.revoke.revokes,
+                    recovery.revoke.counts.revokes,
                     recovery.home_blocks_written
                 ),
             }

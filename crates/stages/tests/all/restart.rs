@@ -99,7 +99,7 @@ fn play(
         seconds(report.snapshot_nanoseconds),
         seconds(report.find_nanoseconds),
         seconds(report.scan.nanoseconds),
-        report.scan.transactions,
+        report.scan.counts.transactions,
         report.transactions,
         seconds(report.replay.nanoseconds),
         report.home_blocks_written,
