@@ -307,7 +307,7 @@ impl<'a> Recovery<'a> {
 
     /// Writes images (sorted by address) home, neighbours together, several runs at once, after reading what no record gave. No
     /// two hold one block, so their order does not matter; when this returns all are written.
-    async fn write_images(&mut self, images: Vec<ReplayImage>) -> Result<(), EngineError> {
+    pub async fn write_images(&mut self, images: Vec<ReplayImage>) -> Result<(), EngineError> {
         let most = READ_BYTES >> self.parts.block_size.shift();
         let this = &*self;
         let runs = RunsOfNeighbours { images: images.into_iter().peekable(), most };

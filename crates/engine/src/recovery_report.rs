@@ -42,6 +42,8 @@ pub struct RecoveryReport {
     pub replay: PassReport,
     /// Blocks that stay in scattered logs, which the mount goes on with: nobody waits for them to go home.
     pub blocks_kept: u64,
+    /// Of these, blocks of which the logs hold parts: memory holds them until they are home.
+    pub blocks_in_part: u64,
     /// Blocks written home, and those of them that first had to be read.
     pub home_blocks_written: u64,
     pub home_blocks_read: u64,
