@@ -176,6 +176,42 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
     }
 }
 
+/// A whole block was told. A part of it went home and another was logged before more was told: that is put over what home has.
+#[test]
+fn a_part_over_one_that_went_home_is_not_put_over_what_was_told() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut told = often(setup(DataMode::Wasteless, records));
+        told.options.durable_only = true;
+        let mut later = told.clone();
+        later.options.snapshot_after = Some(600 << 10);
+        let images = live(&told, told.images(), async |_, engine| {
+            let mut handle = engine.start_writing(Credits(0), 2).await.unwrap();
+            for block in [0, 1] {
+                handle.file_data(whole(block, &content(block, 1), block == 1)).await.unwrap();
+            }
+            engine.commit(handle.stop()).await.unwrap();
+            rest(&engine).await;
+        });
+        let images = live(&later, images, async |report, engine| {
+            is_told(&report);
+            overwrite(&engine, 0, BlockRange::new(100, 104), b"part", 4).await;
+            engine.checkpoint().await.unwrap();
+            overwrite(&engine, 0, BlockRange::new(200, 204), b"more", 4).await;
+            for block in 20..60 {
+                put(&engine, block, 1).await;
+            }
+            rest(&engine).await;
+        });
+        live(&told, images, async move |report, engine| {
+            is_told(&report);
+            let mut expected = content(0, 1);
+            expected[100..104].copy_from_slice(b"part");
+            expected[200..204].copy_from_slice(b"more");
+            assert!(read(&engine, 0).await == expected, "{records:?}: {report:?}");
+        });
+    }
+}
+
 /// All of a block of a file.
 fn whole(block: u64, bytes: &[u8], durable_only: bool) -> FileUpdate<'_> {
     FileUpdate {
