@@ -1,18 +1,17 @@
 //! What a restart leaves in the log, and what the engine then knows of it. It is as if memory had let go of every block that the log holds.
 //!
 //! Invariants
-//! 1. Of each block that any record is replayed of, one of three holds. A copy names its newest record, which is whole. Or memory
-//!    holds what the records give of it. Or it is home.
+//! 1. Of each block that any record is replayed of, either a copy names its newest record, and that is whole; or it is home.
 //! 2. Records that a revoke hides are left out: no replay carries them out, and their revoke leaves the log no sooner.
-//! 3. Where a snapshot tells of the oldest transactions, only the newest record of a block is known of them. Parts are put over
-//!    what it tells to be whole.
+//! 3. Where a snapshot tells of the oldest transactions, only the newest record of a block is known of them. Parts that were read are
+//!    put over what it tells to be whole.
 
 use crate::mapping::{LogCopy, sum};
 use crate::update::Contents;
 use format::jbd2::JournalSuperblock;
 use journal::{
-    CommittedTransaction, Coverage, LogRun, ReplayAction, ReplayImage, ReplayedRecord, RevokeTable,
-    ToldBlock, ToldPiece, WholePlace,
+    CommittedTransaction, Coverage, LogRun, ReplayAction, ReplayedRecord, RevokeTable, ToldBlock, ToldPiece,
+    WholePlace,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use units::{HomeBlock, TransactionId};
@@ -25,9 +24,8 @@ pub struct KeptLog {
     pub(crate) runs: Vec<LogRun>,
     pub(crate) transactions: Vec<CommittedTransaction>,
     pub(crate) copies: Vec<(HomeBlock, LogCopy)>,
-    /// What the log does not hold whole: home has it, or memory is to hold it, as of the transaction of its newest record.
+    /// What the log does not hold whole.
     pub(crate) at_home: Vec<HomeBlock>,
-    pub(crate) parts: Vec<(TransactionId, ReplayImage)>,
     /// The pieces of the snapshot that tells of the first of them.
     pub(crate) told: Vec<ToldPiece>,
 }
@@ -43,17 +41,14 @@ impl KeptLog {
 pub(crate) struct Gathered {
     first: TransactionId,
     records: Vec<BTreeMap<HomeBlock, Coverage>>,
-    newest: BTreeMap<HomeBlock, Newest>,
+    /// Where the log holds the newest record of each block, if that is whole.
+    newest: BTreeMap<HomeBlock, Option<LogCopy>>,
     /// Blocks of which a snapshot tells that home has them.
     at_home: BTreeSet<HomeBlock>,
-    /// Where the log holds whole what later parts of a block are put over.
+    /// Where the log holds what the records of blocks that go home are put over, if a snapshot told it.
     bases: BTreeMap<HomeBlock, LogCopy>,
-}
-
-/// The newest record of a block, and where the log holds it, if that is whole.
-struct Newest {
-    by: TransactionId,
-    copy: Option<LogCopy>,
+    /// The first transaction that is read from the log.
+    read_from: TransactionId,
 }
 
 impl Gathered {
@@ -65,7 +60,13 @@ impl Gathered {
             newest: BTreeMap::new(),
             at_home: BTreeSet::new(),
             bases: BTreeMap::new(),
+            read_from: first,
         }
+    }
+    /// The same where a snapshot tells of what comes before `read_from`.
+    #[must_use]
+    pub fn told_before(self, read_from: TransactionId) -> Gathered {
+        Gathered { read_from, ..self }
     }
 
     /// What a snapshot tells of a block, of which `run` holds the newest record. Log blocks have `unit` bytes.
@@ -89,14 +90,13 @@ impl Gathered {
         if is_early {
             self.bases.insert(home, copy);
         }
-        self.newest.insert(home, Newest { by: told.by, copy: (!is_early).then_some(copy) });
+        self.newest.insert(home, (!is_early).then_some(copy));
     }
 
-    /// Records come in log order. `read_early`: blocks that are read at home before there is an engine. Whether a copy stays in the
-    /// log.
-    pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) -> bool {
+    /// Records come in log order. `read_early`: blocks that are read at home before there is an engine.
+    pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) {
         let ReplayedRecord { by, place, stays, action } = record;
-        let home = action.home();
+        let home = home_of(action);
         let (coverage, copy) = match action {
             ReplayAction::WriteWhole { bytes, .. } => {
                 // Whose it is no record says.
@@ -106,45 +106,43 @@ impl Gathered {
             ReplayAction::Merge { base_zero: true, .. } => (Coverage::Whole, None),
             ReplayAction::Merge { .. } => (Coverage::Fragment, None),
         };
-        let copy = copy.filter(|_| !read_early.contains(&home));
-        let before = self.newest.insert(home, Newest { by: *by, copy });
+        let newest = self.newest.insert(home, copy.filter(|_| !read_early.contains(&home)));
         self.at_home.remove(&home);
-        match (coverage, before.and_then(|before| before.copy)) {
+        match (coverage, newest) {
             (Coverage::Whole, _) => drop(self.bases.remove(&home)),
-            (Coverage::Fragment, Some(base)) => drop(self.bases.insert(home, base)),
-            (Coverage::Fragment, None) => {}
+            (Coverage::Fragment, Some(Some(told))) if self.read_from.is_after(told.by) => {
+                self.bases.insert(home, told);
+            }
+            (Coverage::Fragment, _) => {}
         }
         let of_transaction = &mut self.records[by.0.wrapping_sub(self.first.0) as usize];
         let known = of_transaction.entry(home).or_insert(coverage);
         if coverage == Coverage::Whole {
             *known = coverage;
         }
-        copy.is_some()
     }
 
     pub fn copies(&self) -> usize {
-        self.newest.values().filter(|newest| newest.copy.is_some()).count()
+        self.newest.values().flatten().count()
     }
-    /// Whether the log holds the block in part.
-    pub fn is_in_part(&self, action: &ReplayAction) -> bool {
-        self.newest.get(&action.home()).is_some_and(|newest| newest.copy.is_none())
+    /// Whether the block must go home.
+    pub fn goes_home(&self, action: &ReplayAction) -> bool {
+        self.newest.get(&home_of(action)).is_some_and(Option::is_none)
     }
-    pub fn has_parts(&self) -> bool {
-        self.newest.values().any(|newest| newest.copy.is_none())
+    pub fn some_go_home(&self) -> bool {
+        self.newest.values().any(Option::is_none)
     }
 
-    /// What parts of blocks are put over.
+    /// What the records of blocks that go home are put over.
     pub fn bases(&self) -> impl Iterator<Item = (HomeBlock, LogCopy)> {
         self.bases.iter().map(|(home, copy)| (*home, *copy))
     }
 
-    /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`: of what was read from the log.
-    /// `told`: the pieces of the snapshot.
+    /// `revokes`: of what was read from the log. `told`: the pieces of the snapshot.
     pub fn keep(
         self,
         superblock: JournalSuperblock,
         runs: Vec<LogRun>,
-        parts: Vec<ReplayImage>,
         revokes: &RevokeTable,
         told: Vec<ToldPiece>,
     ) -> KeptLog {
@@ -162,11 +160,15 @@ impl Gathered {
             this
         });
         let transactions = transactions.collect();
-        let stays = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
-        let gone = self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !stays(**home));
-        let at_home = self.at_home.iter().copied().chain(gone.map(|(home, _)| *home)).collect();
-        let copies = self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();
-        let parts = parts.into_iter().map(|part| (self.newest[&part.home].by, part)).collect();
-        KeptLog { superblock, runs, transactions, copies, at_home, parts, told }
+        let gone = self.newest.iter().filter(|(_, copy)| copy.is_none()).map(|(home, _)| *home);
+        let at_home = self.at_home.iter().copied().chain(gone).collect();
+        let copies = self.newest.into_iter().filter_map(|(home, copy)| Some((home, copy?))).collect();
+        KeptLog { superblock, runs, transactions, copies, at_home, told }
+    }
+}
+
+fn home_of(action: &ReplayAction) -> HomeBlock {
+    match action {
+        ReplayAction::WriteWhole { home, .. } | ReplayAction::Merge { home, .. } => *home,
     }
 }

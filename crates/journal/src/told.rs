@@ -1,7 +1,6 @@
 //! What passes over a log tell: what they saw, and why they stop.
 
 use format::jbd2::JournalFormatError;
-use serde::Serialize;
 use units::{HomeBlock, LogBlock, TransactionId};
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -25,7 +24,7 @@ pub enum RecoverError {
 }
 
 /// What one pass saw.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PassCounts {
     pub log_blocks_read: u64,
     /// Committed ones.
