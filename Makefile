@@ -122,7 +122,7 @@ bench-peers: deps-bench build ## the same, beside more of the kernel's file syst
 
 flame: ## where the daemon's processor time goes beside 100 synchronous writers, as a flame graph in text
 	@scripts/install-packages.sh linux-perf
-	RUSTFLAGS="-C force-frame-pointers=yes" cargo build --profile dev-release --target-dir target/flame -p cli
+	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile dev-release --target-dir target/flame -p cli
 	scripts/flame.sh target/flame/dev-release/okeanos
 
 recipes: deps-bench build ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour

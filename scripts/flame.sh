@@ -63,7 +63,7 @@ fold() {
 # The tree of all stacks; a function that only passes on to one other is left out.
 tree() { # LEAST
     LC_ALL=C sort | awk -F ';' -v least="$1" '
-        { all++; path = ""; for (at = 1; at <= NF; at++) { path = path ";" $at; if (!(path in count)) { order[++paths] = path; depth[path] = at; called[path] = $at } count[path]++ } }
+        { all++; path = ""; for (at = 1; at <= NF; at++) { path = path ";" $at; if (!(path in count)) { order[++paths] = path; called[path] = $at } count[path]++ } }
         END {
             for (at = 1; at <= paths; at++) { path = order[at]; parent = path; sub(/;[^;]*$/, "", parent); if (count[path] > most[parent]) most[parent] = count[path] }
             for (at = 1; at <= paths; at++) {

@@ -53,10 +53,12 @@ pub fn run_all<R: Send>(figures: &[Figure], jobs: &Jobs, one: impl Fn(&Figure) -
 /// Runs a figure, unless it is finished, and puts its files and a new page into the directory.
 pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<Outcome, RunError> {
     let out = options.out.as_path();
-    let at = |error| RunError::Write { path: out.to_owned(), error };
-    for directory in [Some(&options.out), context.trace.as_ref()].into_iter().flatten() {
-        let at = |error| RunError::Write { path: directory.clone(), error };
-        std::fs::create_dir_all(directory).map_err(at)?;
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        |error| RunError::Write { path, error }
+    };
+    for directory in [Some(out), context.trace.as_deref()].into_iter().flatten() {
+        std::fs::create_dir_all(directory).map_err(at(directory))?;
     }
     let seeds = if figure.by_chance && !context.quick { options.seeds.max(1) } else { 1 };
     let same = |found: &Finished| {
@@ -68,7 +70,7 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
     }
     let results = seeds::combined(context.each_seed(seeds, figure.run)?);
     let finished = Finished::new(figure, context, seeds, results);
-    finished.write(out).and_then(|()| write_page(out)).map_err(at)?;
+    finished.write(out).and_then(|()| write_page(out)).map_err(at(out))?;
     Ok(Outcome::Ran(Box::new(finished)))
 }
 
@@ -125,12 +127,11 @@ mod tests {
         let figures = [figure(true), figure(false), figure(false), figure(true), figure(false)];
         let (running, begun) = (Mutex::new(Vec::new()), std::sync::atomic::AtomicUsize::new(0));
         let beside = run_all(&figures, &Jobs::new(1), |figure| {
-            running.lock().unwrap().push(figure.real_time);
+            running.lock().unwrap().push(());
             let began = begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             std::thread::yield_now();
             let all = running.lock().unwrap();
-            let alone = all.iter().filter(|real_time| **real_time).count() == usize::from(figure.real_time)
-                && all.len() == 1;
+            let alone = all.len() == 1;
             drop(all);
             running.lock().unwrap().pop();
             (figure.real_time, !figure.real_time || alone, began)
