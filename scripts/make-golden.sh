@@ -125,6 +125,26 @@ many_commits() {
 }
 # One is no longer than a sector.
 many_short_commits() { for _ in 1 2 3; do many_commits; done; }
+# Files all over the volume, to be read while others are written.
+far_apart() {
+    for group in 0 1 2 3; do
+        mkdir m/far-$group
+        head -c 4M /dev/zero | tr '\0' F >m/far-$group/file
+    done
+}
+# Each write finds the arm in another place, so that each run lies in another log than the one before. Of so many a snapshot tells.
+wandering_writes() {
+    synced_small_writes
+    for number in $(seq 240); do
+        dd if=m/far-$((number % 4))/file of=/dev/null bs=64K skip=$((number / 4 * 13 % 64)) count=1 iflag=direct status=none
+        printf 'line %s\n' "$number" | dd of="m/a/log-$((number % 5))" oflag=append,dsync conv=notrunc status=none
+    done
+    # It is written in the background.
+    sleep 2
+    for number in 1 2 3; do
+        printf 'late %s\n' "$number" | dd of=m/a/log oflag=append,dsync conv=notrunc status=none
+    done
+}
 # Deleted while open: an orphan at the crash.
 orphans() {
     tree
@@ -179,6 +199,20 @@ golden_dirty-wasteless-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos dat
 golden_dirty-selective() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=selective,records=blocks synced_small_writes; }
 golden_dirty-packed() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless,records=packed,log_unit=512 synced_small_writes; }
 golden_dirty-packed-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=selective,records=packed,log_unit=1K synced_small_writes; }
+scattered_volume() {
+    rm -f image
+    "$okeanos" mkfs --scattered-logs=log-size=1M,group-size=8M --journal-size 4M image 32M -- \
+        -q -b 1024 -U "$uuid" -E hash_seed=$uuid,lazy_itable_init=0
+    with_kernel far_apart
+}
+golden_dirty-scattered() { scattered_volume; crash_okeanos log=scattered,data=wasteless,records=blocks synced_small_writes; }
+# A snapshot of the mapping table counts: whole blocks, parts of blocks, and packed transactions.
+golden_dirty-snapshot() { scattered_volume; crash_okeanos log=scattered,data=journal,records=blocks wandering_writes; }
+golden_dirty-snapshot-parts() { scattered_volume; crash_okeanos log=scattered,data=wasteless,records=blocks wandering_writes; }
+golden_dirty-snapshot-packed() {
+    scattered_volume
+    crash_okeanos log=scattered,data=adaptive,records=packed,log_unit=512 wandering_writes
+}
 golden_revokes-packed() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=ordered,records=packed,log_unit=512 freed_and_reused; }
 golden_wrapped-log-packed() {
     make_volume 8M -t ext4 -b 1024 -J size=1

@@ -8,7 +8,7 @@ use crate::text::quantity::format_duration;
 use crate::text::table::Table;
 use device::Disk;
 use disks::DiskAccess;
-use engine::{EngineOptions, PassReport, RecoveryReport};
+use engine::{EngineOptions, PassReport, RecoveryReport, RestartForecast};
 use ext4::{OpenParts, OrphanReport, Volume, VolumeOptions};
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub struct RecoverArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only tell what would be replayed
+    /// Only tell what would be replayed, and what a mount that goes on with scattered logs would read
     #[arg(long)]
     dry_run: bool,
     /// If the log is damaged, replay what lies before the damage and give up what was committed behind it
@@ -157,7 +157,28 @@ fn tell(recovered: &Recovered) -> String {
         }
         false => "",
     };
-    format!("{table}\n{transactions}{did}\n{orphans}{gave_up}")
+    let restart = report.restart.as_ref().map_or(String::new(), tell_restart);
+    format!("{table}\n{transactions}{did}\n{restart}{orphans}{gave_up}")
+}
+
+/// What a mount with `log=scattered` would read of the logs instead of replaying all.
+fn tell_restart(forecast: &RestartForecast) -> String {
+    let RestartForecast { pieces, snapshot_blocks, blocks_told, end, logs, run_headers, .. } = forecast;
+    if let Some(why) = &forecast.refused {
+        return format!(
+            "Snapshot of the mapping table: {why}.\nA restart with log=scattered would read all of the log.\n"
+        );
+    }
+    let (from, count, blocks) = (forecast.read_from, forecast.transactions, forecast.run_blocks);
+    let runs = match count {
+        0 => "no transaction".to_owned(),
+        _ => format!("{count} transactions from {from} on ({blocks} log blocks)"),
+    };
+    format!(
+        "Snapshot of the mapping table: {pieces} pieces tell of {blocks_told} blocks in transactions before {end}.\n\
+         A restart with log=scattered would read {snapshot_blocks} log blocks of it, {run_headers} in {logs} logs for later runs, \
+         and {runs}.\n"
+    )
 }
 
 /// What a mount did of it; `None` if there was nothing to do.
@@ -189,33 +210,20 @@ pub fn at_mount(report: &RecoveryReport) -> Option<String> {
 }
 
 fn cells(name: &str, pass: &PassReport) -> [String; 12] {
-    let counts = [
-        pass.log_blocks_read,
-        pass.transactions,
-        pass.descriptors,
-        pass.multiwrite_blocks,
-        pass.regular_blocks,
-        pass.revoke_blocks,
-        pass.commit_blocks,
-        pass.whole_records,
-        pass.fragment_records,
-        pass.revokes,
-    ];
-    let mut cells = counts.into_iter().map(|count| count.to_string());
-    let mut next = || cells.next().expect("ten counts");
+    let PassReport { nanoseconds, counts } = pass;
     [
         name.to_string(),
-        format_duration(Duration::from_nanos(pass.nanoseconds)),
-        next(),
-        next(),
-        next(),
-        next(),
-        next(),
-        next(),
-        next(),
-        next(),
-        next(),
-        next(),
+        format_duration(Duration::from_nanos(*nanoseconds)),
+        counts.log_blocks_read.to_string(),
+        counts.transactions.to_string(),
+        counts.descriptors.to_string(),
+        counts.multiwrite_blocks.to_string(),
+        counts.regular_blocks.to_string(),
+        counts.revoke_blocks.to_string(),
+        counts.commit_blocks.to_string(),
+        counts.whole_records.to_string(),
+        counts.fragment_records.to_string(),
+        counts.revokes.to_string(),
     ]
 }
 
@@ -266,5 +274,34 @@ mod tests {
         assert!(text.lines().nth(3).is_some_and(|line| line.starts_with("replay")), "{text}");
         assert!(text.contains("3 transactions, 17 to 19, would be replayed: 9 blocks"), "{text}");
         assert!(text.contains("Orphans: 1 freed"), "{text}");
+    }
+
+    #[test]
+    fn a_dry_run_tells_what_a_restart_would_read() {
+        let forecast = RestartForecast {
+            pieces: 3,
+            snapshot_blocks: 5,
+            blocks_told: 120,
+            end: 189,
+            logs: 4,
+            run_headers: 70,
+            read_from: 150,
+            transactions: 50,
+            run_blocks: 300,
+            refused: None,
+        };
+        assert_eq!(
+            tell_restart(&forecast),
+            "Snapshot of the mapping table: 3 pieces tell of 120 blocks in transactions before 189.\n\
+             A restart with log=scattered would read 5 log blocks of it, 70 in 4 logs for later runs, and 50 transactions from 150 \
+             on (300 log blocks).\n"
+        );
+        let nothing = RestartForecast { transactions: 0, ..forecast.clone() };
+        assert!(tell_restart(&nothing).ends_with(" and no transaction.\n"), "{}", tell_restart(&nothing));
+        let refused = RestartForecast { refused: Some("none counts".into()), ..forecast };
+        assert_eq!(
+            tell_restart(&refused),
+            "Snapshot of the mapping table: none counts.\nA restart with log=scattered would read all of the log.\n"
+        );
     }
 }

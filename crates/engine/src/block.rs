@@ -9,7 +9,7 @@ use crate::images::{Images, Usage};
 use crate::state::BlockState;
 use crate::update::Contents;
 use device::Buffer;
-use journal::{SwappedRun, WholePlace};
+use journal::{RangeSet, ReplayImage, SwappedRun, WholePlace};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -232,6 +232,19 @@ impl CachedBlock {
     pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
         self.images.commit(by, place);
         self.images.note_release();
+    }
+    /// Nothing is known of the block but that the log holds this of it, in part, as of `by`.
+    pub fn restore(&self, by: TransactionId, image: ReplayImage, size: BlockSize) {
+        let mut known = RangeSet::of(size.whole());
+        image.missing.iter().for_each(|range| known.remove(*range));
+        match image.missing.is_empty() {
+            true => self.replace(image.content),
+            false => known.as_slice().iter().for_each(|range| {
+                self.write(*range, &image.content[range.as_usize()], size);
+            }),
+        }
+        self.freeze(by);
+        self.commit(by, None);
     }
     /// The log has moved `run`, which may hold the image of the latest committed transaction.
     pub fn moved(&self, run: &SwappedRun) {

@@ -1,17 +1,18 @@
 //! What a restart leaves in the log, and what the engine then knows of it. It is as if memory had let go of every block that the log holds.
 //!
 //! Invariants
-//! 1. Of each block that any record is replayed of, either a copy names its newest record, and that is whole; or it is home.
+//! 1. Of each block that any record is replayed of, one of three holds. A copy names its newest record, which is whole. Or memory
+//!    holds what the records give of it. Or it is home.
 //! 2. Records that a revoke hides are left out: no replay carries them out, and their revoke leaves the log no sooner.
-//! 3. Where a snapshot tells of the oldest transactions, only the newest record of a block is known of them. Parts that were read are
-//!    put over what it tells to be whole.
+//! 3. Where a snapshot tells of the oldest transactions, only the newest record of a block is known of them. Parts are put over
+//!    what it tells to be whole.
 
 use crate::mapping::{LogCopy, sum};
 use crate::update::Contents;
 use format::jbd2::JournalSuperblock;
 use journal::{
-    CommittedTransaction, Coverage, LogRun, ReplayAction, ReplayedRecord, RevokeTable, ToldBlock, ToldPiece,
-    WholePlace,
+    CommittedTransaction, Coverage, LogRun, ReplayAction, ReplayImage, ReplayedRecord, RevokeTable,
+    ToldBlock, ToldPiece, WholePlace,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use units::{HomeBlock, TransactionId};
@@ -24,8 +25,9 @@ pub struct KeptLog {
     pub(crate) runs: Vec<LogRun>,
     pub(crate) transactions: Vec<CommittedTransaction>,
     pub(crate) copies: Vec<(HomeBlock, LogCopy)>,
-    /// What the log does not hold whole.
+    /// What the log does not hold whole: home has it, or memory is to hold it, as of the transaction of its newest record.
     pub(crate) at_home: Vec<HomeBlock>,
+    pub(crate) parts: Vec<(TransactionId, ReplayImage)>,
     /// The pieces of the snapshot that tells of the first of them.
     pub(crate) told: Vec<ToldPiece>,
 }
@@ -41,14 +43,17 @@ impl KeptLog {
 pub(crate) struct Gathered {
     first: TransactionId,
     records: Vec<BTreeMap<HomeBlock, Coverage>>,
-    /// Where the log holds the newest record of each block, if that is whole.
-    newest: BTreeMap<HomeBlock, Option<LogCopy>>,
+    newest: BTreeMap<HomeBlock, Newest>,
     /// Blocks of which a snapshot tells that home has them.
     at_home: BTreeSet<HomeBlock>,
-    /// Where the log holds what the records of blocks that go home are put over, if a snapshot told it.
+    /// Where the log holds whole what later parts of a block are put over.
     bases: BTreeMap<HomeBlock, LogCopy>,
-    /// The first transaction that is read from the log.
-    read_from: TransactionId,
+}
+
+/// The newest record of a block, and where the log holds it, if that is whole.
+struct Newest {
+    by: TransactionId,
+    copy: Option<LogCopy>,
 }
 
 impl Gathered {
@@ -60,13 +65,7 @@ impl Gathered {
             newest: BTreeMap::new(),
             at_home: BTreeSet::new(),
             bases: BTreeMap::new(),
-            read_from: first,
         }
-    }
-    /// The same where a snapshot tells of what comes before `read_from`.
-    #[must_use]
-    pub fn told_before(self, read_from: TransactionId) -> Gathered {
-        Gathered { read_from, ..self }
     }
 
     /// What a snapshot tells of a block, of which `run` holds the newest record. Log blocks have `unit` bytes.
@@ -90,13 +89,14 @@ impl Gathered {
         if is_early {
             self.bases.insert(home, copy);
         }
-        self.newest.insert(home, (!is_early).then_some(copy));
+        self.newest.insert(home, Newest { by: told.by, copy: (!is_early).then_some(copy) });
     }
 
-    /// Records come in log order. `read_early`: blocks that are read at home before there is an engine.
-    pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) {
+    /// Records come in log order. `read_early`: blocks that are read at home before there is an engine. Whether a copy stays in the
+    /// log.
+    pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) -> bool {
         let ReplayedRecord { by, place, stays, action } = record;
-        let home = home_of(action);
+        let home = action.home();
         let (coverage, copy) = match action {
             ReplayAction::WriteWhole { bytes, .. } => {
                 // Whose it is no record says.
@@ -106,43 +106,45 @@ impl Gathered {
             ReplayAction::Merge { base_zero: true, .. } => (Coverage::Whole, None),
             ReplayAction::Merge { .. } => (Coverage::Fragment, None),
         };
-        let newest = self.newest.insert(home, copy.filter(|_| !read_early.contains(&home)));
+        let copy = copy.filter(|_| !read_early.contains(&home));
+        let before = self.newest.insert(home, Newest { by: *by, copy });
         self.at_home.remove(&home);
-        match (coverage, newest) {
+        match (coverage, before.and_then(|before| before.copy)) {
             (Coverage::Whole, _) => drop(self.bases.remove(&home)),
-            (Coverage::Fragment, Some(Some(told))) if self.read_from.is_after(told.by) => {
-                self.bases.insert(home, told);
-            }
-            (Coverage::Fragment, _) => {}
+            (Coverage::Fragment, Some(base)) => drop(self.bases.insert(home, base)),
+            (Coverage::Fragment, None) => {}
         }
         let of_transaction = &mut self.records[by.0.wrapping_sub(self.first.0) as usize];
         let known = of_transaction.entry(home).or_insert(coverage);
         if coverage == Coverage::Whole {
             *known = coverage;
         }
+        copy.is_some()
     }
 
     pub fn copies(&self) -> usize {
-        self.newest.values().flatten().count()
+        self.newest.values().filter(|newest| newest.copy.is_some()).count()
     }
-    /// Whether the block must go home.
-    pub fn goes_home(&self, action: &ReplayAction) -> bool {
-        self.newest.get(&home_of(action)).is_some_and(Option::is_none)
+    /// Whether the log holds the block in part.
+    pub fn is_in_part(&self, action: &ReplayAction) -> bool {
+        self.newest.get(&action.home()).is_some_and(|newest| newest.copy.is_none())
     }
-    pub fn some_go_home(&self) -> bool {
-        self.newest.values().any(Option::is_none)
+    pub fn has_parts(&self) -> bool {
+        self.newest.values().any(|newest| newest.copy.is_none())
     }
 
-    /// What the records of blocks that go home are put over.
+    /// What parts of blocks are put over.
     pub fn bases(&self) -> impl Iterator<Item = (HomeBlock, LogCopy)> {
         self.bases.iter().map(|(home, copy)| (*home, *copy))
     }
 
-    /// `revokes`: of what was read from the log. `told`: the pieces of the snapshot.
+    /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`: of what was read from the log.
+    /// `told`: the pieces of the snapshot.
     pub fn keep(
         self,
         superblock: JournalSuperblock,
         runs: Vec<LogRun>,
+        parts: Vec<ReplayImage>,
         revokes: &RevokeTable,
         told: Vec<ToldPiece>,
     ) -> KeptLog {
@@ -160,15 +162,11 @@ impl Gathered {
             this
         });
         let transactions = transactions.collect();
-        let gone = self.newest.iter().filter(|(_, copy)| copy.is_none()).map(|(home, _)| *home);
-        let at_home = self.at_home.iter().copied().chain(gone).collect();
-        let copies = self.newest.into_iter().filter_map(|(home, copy)| Some((home, copy?))).collect();
-        KeptLog { superblock, runs, transactions, copies, at_home, told }
-    }
-}
-
-fn home_of(action: &ReplayAction) -> HomeBlock {
-    match action {
-        ReplayAction::WriteWhole { home, .. } | ReplayAction::Merge { home, .. } => *home,
+        let stays = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
+        let gone = self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !stays(**home));
+        let at_home = self.at_home.iter().copied().chain(gone.map(|(home, _)| *home)).collect();
+        let copies = self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();
+        let parts = parts.into_iter().map(|part| (self.newest[&part.home].by, part)).collect();
+        KeptLog { superblock, runs, transactions, copies, at_home, parts, told }
     }
 }

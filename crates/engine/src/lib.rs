@@ -80,8 +80,8 @@ pub use options::{BarrierKind, DurableMemory, EngineOptions, EngineParts, LogAre
 pub use pace::{CommitPace, NoPace};
 pub use promise::Declared;
 pub use recovery::recover;
-pub use recovery_report::{PassReport, RecoveryReport};
-pub use restart::restart;
+pub use recovery_report::{PassReport, RecoveryReport, RestartForecast};
+pub use restart::{foretell_restart, restart};
 pub use stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, WrittenCount};
 pub use update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use whose::{Completed, DiskHome, Home};

@@ -85,7 +85,7 @@ impl LogState {
     pub fn keeping(kept: KeptLog, parts: &EngineParts, area: &LogArea) -> Result<LogState, EngineError> {
         let (first, last) = (kept.superblock.sequence, kept.next().previous());
         let each = kept.superblock.log_blocks_per_block();
-        let KeptLog { superblock, runs, transactions, copies, at_home, told } = kept;
+        let KeptLog { superblock, runs, transactions, copies, at_home, told, .. } = kept;
         let mut log = LogState {
             snapshot: Some(snapshot_of(&superblock, parts).behind(told)),
             checkpoint: Checkpoint::new(first),

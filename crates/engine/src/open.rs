@@ -1,6 +1,6 @@
 //! How an engine is put together, opened and closed.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Temperature};
 use crate::checkpoints::Checkpoints;
 use crate::durability::Durability;
 use crate::engine::Engine;
@@ -21,7 +21,7 @@ use crate::sequences::Sequences;
 use crate::stats::Counters;
 use crate::whose::DiskHome;
 use device::{Disk, World};
-use journal::plan_empty_log;
+use journal::{ReplayImage, plan_empty_log};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockSize, TransactionId};
@@ -46,12 +46,14 @@ impl Engine {
         let Some(area) = parts.log.clone() else {
             return Ok(Engine::assemble(parts, None, TransactionId(1)));
         };
-        if let Some(kept) = kept {
+        if let Some(mut kept) = kept {
             area.check(&kept.superblock, &*parts.home)?;
             parts.check_log_unit(&area)?;
-            let next = kept.next();
+            let (next, in_part) = (kept.next(), std::mem::take(&mut kept.parts));
             let log = LogState::keeping(kept, &parts, &area)?;
-            return Ok(Engine::assemble(parts, Some(log), next));
+            let engine = Engine::assemble(parts, Some(log), next);
+            engine.restore(in_part);
+            return Ok(engine);
         }
         let superblock = read_superblock(&parts, &area).await?;
         if !superblock.is_clean() {
@@ -65,6 +67,16 @@ impl Engine {
         let next = superblock.next_transaction();
         let log = LogState::new(superblock, &parts, &area)?;
         Ok(Engine::assemble(parts, Some(log), next))
+    }
+
+    /// Memory holds these blocks until they are home: the log holds them in part.
+    fn restore(&self, blocks: Vec<(TransactionId, ReplayImage)>) {
+        let now = self.world.now();
+        for (by, image) in blocks {
+            let block = self.cache.borrow_mut().get_or_insert(image.home, Temperature::Warm);
+            self.queue.soil(&block, || now, &self.cache);
+            block.restore(by, image, self.block_size);
+        }
     }
 
     /// Whether the superblock on disk says that the log may hold something. It does from the first commit on, or from the

@@ -184,7 +184,7 @@ impl<'a> Recovery<'a> {
     /// Writes home what the log holds, and says in the superblock that nothing is left to do.
     pub async fn bring_home(&mut self, read: &ReadLog) -> Result<(), EngineError> {
         self.report.replay = self.replay(read, |record| Some(record.action)).await?;
-        self.report.transactions = self.report.replay.transactions;
+        self.report.transactions = self.report.replay.counts.transactions;
         match self.report.dry_run {
             true => Ok(()),
             false => self.empty_log(read.scanned.next).await,
@@ -225,7 +225,7 @@ impl<'a> Recovery<'a> {
         }
         self.write_images(images.take()).await?;
         let time = self.parts.world.now().since(begun).as_nanos() as u64;
-        Ok(PassReport::new(replay.counts(), time))
+        Ok(PassReport { nanoseconds: time, counts: replay.counts() })
     }
 
     /// Finds the transactions of scattered logs; the scan then reads them in their order.
@@ -284,7 +284,7 @@ impl<'a> Recovery<'a> {
         }
         let now = self.parts.world.now();
         self.report.look_ahead_nanoseconds = seemed_over.map_or(0, |at| now.since(at).as_nanos() as u64);
-        Ok(PassReport::new(scan.counts(), now.since(begun).as_nanos() as u64))
+        Ok(PassReport { nanoseconds: now.since(begun).as_nanos() as u64, counts: scan.counts() })
     }
 
     async fn feed(&mut self, pass: &mut impl Pass) -> Result<PassReport, EngineError> {
@@ -292,7 +292,8 @@ impl<'a> Recovery<'a> {
         while let Some(at) = pass.wants() {
             pass.give(self.reader.read(at).await?)?;
         }
-        Ok(PassReport::new(pass.counts(), self.parts.world.now().since(begun).as_nanos() as u64))
+        let nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
+        Ok(PassReport { nanoseconds, counts: pass.counts() })
     }
 
     fn bounds(&self) -> InHome {
@@ -306,7 +307,7 @@ impl<'a> Recovery<'a> {
 
     /// Writes images (sorted by address) home, neighbours together, several runs at once, after reading what no record gave. No
     /// two hold one block, so their order does not matter; when this returns all are written.
-    async fn write_images(&mut self, images: Vec<ReplayImage>) -> Result<(), EngineError> {
+    pub async fn write_images(&mut self, images: Vec<ReplayImage>) -> Result<(), EngineError> {
         let most = READ_BYTES >> self.parts.block_size.shift();
         let this = &*self;
         let runs = RunsOfNeighbours { images: images.into_iter().peekable(), most };

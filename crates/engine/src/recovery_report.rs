@@ -6,34 +6,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PassReport {
     pub nanoseconds: u64,
-    pub log_blocks_read: u64,
-    pub transactions: u64,
-    pub descriptors: u64,
-    pub multiwrite_blocks: u64,
-    pub regular_blocks: u64,
-    pub revoke_blocks: u64,
-    pub commit_blocks: u64,
-    pub revokes: u64,
-    pub whole_records: u64,
-    pub fragment_records: u64,
-}
-
-impl PassReport {
-    pub(crate) fn new(counts: PassCounts, nanoseconds: u64) -> PassReport {
-        PassReport {
-            nanoseconds,
-            log_blocks_read: counts.log_blocks_read,
-            transactions: counts.transactions,
-            descriptors: counts.descriptors,
-            multiwrite_blocks: counts.multiwrite_blocks,
-            regular_blocks: counts.regular_blocks,
-            revoke_blocks: counts.revoke_blocks,
-            commit_blocks: counts.commit_blocks,
-            revokes: counts.revokes,
-            whole_records: counts.whole_records,
-            fragment_records: counts.fragment_records,
-        }
-    }
+    #[serde(flatten)]
+    pub counts: PassCounts,
 }
 
 /// What recovery found and did.
@@ -68,10 +42,34 @@ pub struct RecoveryReport {
     pub replay: PassReport,
     /// Blocks that stay in scattered logs, which the mount goes on with: nobody waits for them to go home.
     pub blocks_kept: u64,
+    /// Of these, blocks of which the logs hold parts: memory holds them until they are home.
+    pub blocks_in_part: u64,
     /// Blocks written home, and those of them that first had to be read.
     pub home_blocks_written: u64,
     pub home_blocks_read: u64,
     pub nanoseconds: u64,
     /// The log was damaged, and what had been committed behind the damage was given up: run e2fsck.
     pub gave_up: bool,
+    /// In a dry run, of scattered logs: what a restart would read, which goes on with them.
+    pub restart: Option<RestartForecast>,
+}
+
+/// What a restart would read of scattered logs by the snapshot of the mapping table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RestartForecast {
+    /// Why no snapshot is believed: then a restart would read all of the log.
+    pub refused: Option<String>,
+    /// Pieces of the snapshot, and log blocks of them.
+    pub pieces: u64,
+    pub snapshot_blocks: u64,
+    /// Home blocks that it tells of, and the first transaction that it does not tell of.
+    pub blocks_told: u64,
+    pub end: u32,
+    /// Logs that are looked into for later runs, and the log blocks of them that are read.
+    pub logs: u32,
+    pub run_headers: u64,
+    /// From which transaction on runs are read all the same, how many, and their log blocks.
+    pub read_from: u32,
+    pub transactions: u64,
+    pub run_blocks: u64,
 }

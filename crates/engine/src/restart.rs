@@ -1,7 +1,8 @@
 //! A restart with scattered logs: what they hold whole stays there, and the engine goes on with it. Else it is a recovery, and
 //! all goes home.
 //!
-//! 1. Blocks of which the log holds parts go home, and so do those that are read before there is an engine.
+//! 1. Blocks of which the log holds parts stay in memory until they are home, as before the power cut. If they are too many for
+//!    that they go home. So do those that are read before there is an engine.
 //! 2. Nothing is kept unless the mount writes the log in the format that it has, and the mapping table has room for it.
 //! 3. What a snapshot tells of the log is not read, if all of it fits ([`Recovery::read_told`]). Else all is read.
 //! 4. Nothing of the log changes but headers of torn runs ([`journal::plan_kept_log`]). So a crash of a restart is one before it.
@@ -12,12 +13,15 @@ use crate::kept::{Gathered, KeptLog};
 use crate::limits::HOME_REQUESTS_MAX;
 use crate::log_format::is_written_so;
 use crate::mapped::table_max;
-use crate::mapping::COPY_BYTES;
+use crate::mapping::{COPY_BYTES, LogCopy};
 use crate::options::EngineParts;
 use crate::recovery::{Begun, ReadLog, Recovery, recover};
-use crate::recovery_report::RecoveryReport;
+use crate::recovery_report::{RecoveryReport, RestartForecast};
 use device::Buffer;
-use journal::{FoundRuns, LogKind, ReplayAction, ReplayedRecord, ToldPiece, plan_kept_log, records};
+use journal::{
+    FoundRuns, LogKind, ReplayAction, ReplayImage, ReplayImages, ReplayedRecord, ToldPiece, plan_kept_log,
+    records,
+};
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -46,6 +50,42 @@ pub async fn restart(
     Ok((recovery.end(), kept))
 }
 
+/// What a restart would read of scattered logs that are not empty. Nothing is written.
+pub async fn foretell_restart(parts: &EngineParts) -> Result<Option<RestartForecast>, EngineError> {
+    let mut recovery = match Recovery::begin(parts, true).await? {
+        Begun::Live(recovery) if recovery.superblock.scattered.is_some() => recovery,
+        _ => return Ok(None),
+    };
+    let (told, found) = match recovery.read_told(blocks_max(parts)).await {
+        Ok(told) => told,
+        Err(why) => return Ok(Some(RestartForecast { refused: Some(why), ..RestartForecast::default() })),
+    };
+    let runs = found.from(told.read_from());
+    let runs = runs.first_runs(runs.count());
+    Ok(Some(RestartForecast {
+        refused: None,
+        pieces: told.pieces().len() as u64,
+        snapshot_blocks: recovery.report.snapshot_blocks_read,
+        blocks_told: told.blocks().len() as u64,
+        end: told.end().0,
+        logs: found.logs_read,
+        run_headers: found.blocks_read,
+        read_from: told.read_from().0,
+        transactions: runs.len() as u64,
+        run_blocks: runs.iter().map(|run| u64::from(run.count)).sum(),
+    }))
+}
+
+/// Most blocks that the mapping table has room for.
+fn blocks_max(parts: &EngineParts) -> usize {
+    table_max(&Cache::new(parts.options.cache_bytes, parts.block_size)) / COPY_BYTES
+}
+
+/// Most blocks in part that memory holds: as many as may wait there to go home.
+fn parts_max(parts: &EngineParts) -> usize {
+    Cache::new(parts.options.cache_bytes, parts.block_size).limit() / 2
+}
+
 fn may_keep(parts: &EngineParts) -> bool {
     let options = &parts.options;
     options.log == LogKind::Scattered && !options.read_only && !options.find_log && !options.until_damage
@@ -63,22 +103,71 @@ impl Recovery<'_> {
             return Ok(None);
         };
         let mut gathered = Gathered::new(first, count);
-        let leaves_them = self.parts.options.durable_only;
-        let add = |mut record: ReplayedRecord| {
-            record.stays &= leaves_them;
-            gathered.add(&record, read_early);
-            None
-        };
-        let replayed = self.replay(read, add).await?;
-        let cache = Cache::new(self.parts.options.cache_bytes, self.parts.block_size);
-        if gathered.copies() * COPY_BYTES > table_max(&cache) {
+        let parts = self.gather(&mut gathered, read, read_early).await?;
+        if gathered.copies() > blocks_max(self.parts) {
             return Ok(None);
         }
-        if gathered.some_go_home() {
-            self.replay(read, |record| gathered.goes_home(&record.action).then_some(record.action)).await?;
+        let parts = self.settle_parts(&gathered, parts, read, read_early).await?;
+        self.end_kept(gathered, parts, read, found, Vec::new()).await.map(Some)
+    }
+
+    /// Gathers what was read, and merges what there is of blocks in part. `None`: there is no memory for that.
+    async fn gather(
+        &mut self,
+        gathered: &mut Gathered,
+        read: &ReadLog,
+        read_early: &[HomeBlock],
+    ) -> Result<Option<ReplayImages>, EngineError> {
+        let leaves_them = self.parts.options.durable_only;
+        let most = parts_max(self.parts);
+        let mut parts = Some(ReplayImages::new(self.parts.block_size));
+        let add = |mut record: ReplayedRecord| {
+            record.stays &= leaves_them;
+            let is_copy = gathered.add(&record, read_early);
+            if let Some(images) = &mut parts {
+                match is_copy {
+                    true => images.forget(record.action.home()),
+                    false => images.apply(record.action),
+                }
+            }
+            parts.take_if(|images| images.len() > most);
+            None
+        };
+        self.report.replay = self.replay(read, add).await?;
+        Ok(parts)
+    }
+
+    /// What memory is to hold of blocks in part, sorted. What is read early, or is too much for memory, goes home.
+    async fn settle_parts(
+        &mut self,
+        gathered: &Gathered,
+        parts: Option<ReplayImages>,
+        read: &ReadLog,
+        read_early: &[HomeBlock],
+    ) -> Result<Vec<ReplayImage>, EngineError> {
+        if !gathered.has_parts() {
+            return Ok(Vec::new());
         }
-        self.report.replay = replayed;
-        self.end_kept(gathered, read, found, Vec::new()).await.map(Some)
+        self.runner.count_log_in(records::of(&self.superblock).block_bytes());
+        let Some(mut parts) = parts else {
+            // What was read gives its own.
+            let told = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by)).collect();
+            let bases = self.read_copies(told).await?.into_iter();
+            let bases = bases.map(|(home, base)| ReplayAction::WriteWhole { home, bytes: base.to_vec() });
+            let take = |record: ReplayedRecord| gathered.is_in_part(&record.action).then_some(record.action);
+            self.replay_over(bases.collect(), read, take).await?;
+            return Ok(Vec::new());
+        };
+        let mut parts = parts.take();
+        for (home, base) in self.read_copies(gathered.bases().collect()).await? {
+            match parts.binary_search_by_key(&home, |part| part.home) {
+                Ok(at) => parts[at].fill_from(&base),
+                Err(at) => parts.insert(at, ReplayImage { home, content: base, missing: Vec::new() }),
+            }
+        }
+        let (early, parts) = parts.into_iter().partition(|part| read_early.contains(&part.home));
+        self.write_images(early).await?;
+        Ok(parts)
     }
 
     /// As a snapshot tells, if one counts and all fits. `None`: the log is to be read.
@@ -105,8 +194,7 @@ impl Recovery<'_> {
     /// Why it cannot be kept so, else. `None`: there is nothing to keep.
     async fn keep_told(&mut self, read_early: &[HomeBlock]) -> Result<Option<KeptLog>, String> {
         let told = |error: EngineError| error.to_string();
-        let cache = Cache::new(self.parts.options.cache_bytes, self.parts.block_size);
-        let most = table_max(&cache) / COPY_BYTES;
+        let most = blocks_max(self.parts);
         let (snapshot, found) = self.read_told(most).await?;
         let (first, read_from) = (self.superblock.sequence, snapshot.read_from());
         let read = self.read_runs(Some(found.from(read_from))).await.map_err(told)?;
@@ -119,7 +207,7 @@ impl Recovery<'_> {
         }
         let count = end.0.wrapping_sub(first.0) as usize;
         let unit = records::of(&self.superblock).block_bytes();
-        let mut gathered = Gathered::new(first, count).told_before(read_from);
+        let mut gathered = Gathered::new(first, count);
         let leaves_them = self.parts.options.durable_only;
         let runs = found.first_runs(count);
         for (home, block) in snapshot.blocks() {
@@ -128,39 +216,31 @@ impl Recovery<'_> {
                 gathered.tell(*home, block, run, unit as u32, leaves_them, read_early.contains(home));
             }
         }
-        let add = |mut record: ReplayedRecord| {
-            record.stays &= leaves_them;
-            gathered.add(&record, read_early);
-            None
-        };
-        self.report.replay = self.replay(&read, add).await.map_err(told)?;
+        let parts = self.gather(&mut gathered, &read, read_early).await.map_err(told)?;
         if gathered.copies() > most {
             return Err("the mapping table has no room for it".to_owned());
         }
-        if gathered.some_go_home() {
-            self.runner.count_log_in(unit);
-            let bases = self.read_bases(&gathered).await.map_err(told)?;
-            let take = |record: ReplayedRecord| gathered.goes_home(&record.action).then_some(record.action);
-            self.replay_over(bases, &read, take).await.map_err(told)?;
-        }
+        let parts = self.settle_parts(&gathered, parts, &read, read_early).await.map_err(told)?;
         self.report.snapshot_transactions = u64::from(read_from.0.wrapping_sub(first.0));
         self.report.first_transaction = first.0;
         let pieces = snapshot.pieces().to_vec();
-        self.end_kept(gathered, &read, &found, pieces).await.map(Some).map_err(told)
+        self.end_kept(gathered, parts, &read, &found, pieces).await.map(Some).map_err(told)
     }
 
-    /// What parts of blocks are put over that a snapshot tells of.
-    async fn read_bases(&self, gathered: &Gathered) -> Result<Vec<ReplayAction>, EngineError> {
+    /// Blocks that the log holds whole.
+    async fn read_copies(
+        &self,
+        copies: Vec<(HomeBlock, LogCopy)>,
+    ) -> Result<Vec<(HomeBlock, Buffer)>, EngineError> {
         let records = records::of(&self.superblock);
         let (records, bytes) = (&records, self.parts.block_size.bytes());
-        let reads = gathered.bases().map(|(home, copy)| -> Pin<Box<dyn Future<Output = _> + '_>> {
+        let reads = copies.into_iter().map(|(home, copy)| -> Pin<Box<dyn Future<Output = _> + '_>> {
             Box::pin(async move {
                 let place = copy.place();
                 let count = records.blocks_of_whole(place.offset.into(), bytes);
                 let log = self.runner.read_log(place.at, count).await?;
                 let block = copy.read_from(&**records, &log, bytes);
-                let block = block.ok_or(EngineError::LogCopyDamaged { at: home })?;
-                Ok(ReplayAction::WriteWhole { home, bytes: block.to_vec() })
+                Ok((home, block.ok_or(EngineError::LogCopyDamaged { at: home })?))
             })
         });
         join_window(reads, HOME_REQUESTS_MAX).await
@@ -169,6 +249,7 @@ impl Recovery<'_> {
     async fn end_kept(
         &mut self,
         gathered: Gathered,
+        parts: Vec<ReplayImage>,
         read: &ReadLog,
         found: &FoundRuns,
         told: Vec<ToldPiece>,
@@ -181,9 +262,10 @@ impl Recovery<'_> {
         let headers = found.headers_from(end).map(|at| (at, nothing.clone())).collect();
         self.runner.run(plan_kept_log(headers)).await?;
         self.report.transactions = count as u64;
-        self.report.blocks_kept = gathered.copies() as u64;
+        self.report.blocks_in_part = parts.len() as u64;
+        self.report.blocks_kept = (gathered.copies() + parts.len()) as u64;
         let runs = found.first_runs(count).to_vec();
-        Ok(gathered.keep(self.superblock.clone(), runs, &read.revokes, told))
+        Ok(gathered.keep(self.superblock.clone(), runs, parts, &read.revokes, told))
     }
 
     /// Whether the log is whole, and the mount writes it on as it is.

@@ -139,9 +139,9 @@ impl Engine {
         let cache = self.cache.borrow();
         for home in log.live().blocks_of(transaction) {
             let cached = cache.peek(*home);
-            let latest = cached.and_then(|block| block.latest_by());
-            if latest.is_some_and(|latest| latest.is_after(transaction)) {
-                // It is told of that one, or read.
+            let whole = cached.filter(|block| block.is_whole_in_log());
+            if whole.and_then(|block| block.latest_by()).is_some_and(|latest| latest.is_after(transaction)) {
+                // It is told of that one, or read. Of one in part a restart needs this too: that home has it.
                 continue;
             }
             let in_memory = cached.and_then(|block| Some((block.committed_by(transaction)?, block)));

@@ -15,6 +15,7 @@ mod scattered;
 mod seal;
 mod volume;
 
+pub use log::journal_runs;
 pub use mutate::mutate;
 pub use patches::random_input;
 pub use volume::{lie_in_bitmaps, visit_golden};

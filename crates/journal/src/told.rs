@@ -1,6 +1,7 @@
 //! What passes over a log tell: what they saw, and why they stop.
 
 use format::jbd2::JournalFormatError;
+use serde::Serialize;
 use units::{HomeBlock, LogBlock, TransactionId};
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub enum RecoverError {
 }
 
 /// What one pass saw.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct PassCounts {
     pub log_blocks_read: u64,
     /// Committed ones.

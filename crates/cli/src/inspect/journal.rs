@@ -32,19 +32,17 @@ pub struct JournalStory {
 /// Tells the live part of the log, or with `all` whatever records are left in it.
 pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
     let superblock = &log.superblock;
+    if !all && (superblock.is_clean() || superblock.scattered.is_some()) {
+        return story(log, Vec::new());
+    }
     if superblock.packed.is_some() {
-        let records = match superblock.is_clean() && !all {
-            true => Vec::new(),
-            false => packed::records(log, all)?,
-        };
-        return story(log, records);
+        return story(log, packed::records(log, all)?);
     }
     let mut walk = JournalWalk { log, layout: superblock.layout(), records: Vec::new() };
     // What a clean superblock no longer says about old records.
     walk.layout.multiwrite |= all;
     match all {
         true => walk.everything()?,
-        false if superblock.is_clean() => {}
         false => walk.live()?,
     }
     story(log, walk.records)
@@ -95,6 +93,9 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
     if log.superblock.is_clean() {
         return Ok("nothing to replay".into());
     }
+    if log.superblock.scattered.is_some() {
+        return Ok(in_scattered_logs(&log.superblock));
+    }
     let scan = || -> Result<String, Box<dyn std::error::Error>> {
         let mut scan = ScanPass::new(&log.superblock)?;
         while let Some(at) = scan.wants() {
@@ -108,6 +109,15 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
         })
     };
     Ok(scan().unwrap_or_else(|error| format!("recovery would refuse: {error}")))
+}
+
+/// The journal's own blocks hold no transactions then.
+fn in_scattered_logs(superblock: &JournalSuperblock) -> String {
+    let told = superblock.named_snapshot().map_or(String::new(), |named| {
+        let pieces = named.last.wrapping_sub(named.first).wrapping_add(1);
+        format!(", and {pieces} pieces of a snapshot here tell of all before {:?}", named.end)
+    });
+    format!("it lies in scattered logs, of which okeanos inspect logs tells{told}")
 }
 
 struct JournalWalk<'a> {

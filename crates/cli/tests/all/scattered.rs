@@ -150,6 +150,7 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
             number(&dry, "transactions") >= 16 && number(&dry, "logs_read") > 0,
             "{mode} {records}: {dry}"
         );
+        assert_eq!(dry["restart"]["refused"], "none counts", "{mode} {records}: {dry}");
         rig.run("cmp image before");
         rig.run(&format!("{next}; {DETACHED}"));
         let told = logs(&rig, "");
@@ -221,6 +222,50 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
          refuses $O mount -o mtl=memory image $M 2>&1",
     );
     assert!(said.contains("something else is there") && said.contains("only scattered logs"), "{said}");
+}
+
+/// More than a restart should have to read of the logs: then a snapshot tells of it, and those who look tell of that.
+#[test]
+fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
+    let rig = Rig::new();
+    rig.run("$O mkfs --scattered-logs=log-size=20M,group-size=40M image 480M -- -q; head -c 1M /dev/urandom >content");
+    rig.run(&format!(
+        "serve log=scattered,data=journal,records=blocks,writeback=1h,expire=1h,swap_above=off image
+         for at in $(seq 72); do
+             dd if=content of=$M/large bs=1M seek=$((at % 6)) oflag=dsync conv=notrunc status=none; done
+         for i in $(seq 100); do $O inspect logs image | grep -c snapshot >seen && break; sleep 0.1; done
+         {SYNC_WRITES}; {KILL}; cp --sparse=always image before"
+    ));
+    let (logs, told) = (logs(&rig, ""), rig.run("$O recover --dry-run image"));
+    let dry: Value =
+        serde_json::from_str(&rig.run("$O recover --dry-run --json image; cmp image before")).unwrap();
+    let restart = &dry["restart"];
+    assert_eq!(restart["refused"], Value::Null, "{dry}");
+    for name in ["end", "read_from", "pieces"] {
+        assert_eq!(number(restart, name), number(&logs["snapshot"], name), "{name}: {dry} {logs}");
+    }
+    // The file's six mebibytes, and what came after them.
+    assert!(number(restart, "blocks_told") >= 6 << 8 && number(restart, "transactions") >= 16, "{dry}");
+    let skipped = number(restart, "read_from") - number(&dry, "first_transaction");
+    assert_eq!(number(&dry, "transactions"), skipped + number(restart, "transactions"), "{dry}");
+    assert!(
+        told.contains("Snapshot of the mapping table: ") && told.contains("A restart with log=scattered"),
+        "{told}"
+    );
+    let journal = rig.run("$O inspect journal image");
+    assert!(journal.contains("it lies in scattered logs") && journal.contains("of a snapshot"), "{journal}");
+    // The first piece is lost.
+    let lost = rig.run(
+        "dd if=/dev/zero of=before bs=4096 count=1 seek=$(debugfs -R 'bmap <8> 1' before 2>/dev/null) conv=notrunc status=none
+         $O recover --dry-run before",
+    );
+    assert!(lost.contains("its piece 1 is lost") && lost.contains("would read all of the log"), "{lost}");
+    let said = rig.run(&format!(
+        "$O mount -o log=scattered,data=journal,records=blocks,log_level=info,log_file=said image $M
+         cmp -n 1M content $M/large; $O umount $M; {DETACHED}; cat said"
+    ));
+    assert!(said.contains(&format!(" {skipped} of them told by a snapshot")), "{said}");
+    rig.check("");
 }
 
 /// In idle time a full log moves; what it holds is read where it is now, and is there when the daemon was killed.

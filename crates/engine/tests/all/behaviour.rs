@@ -236,7 +236,7 @@ fn a_dry_run_tells_what_recovery_would_do_and_does_nothing() {
         (dry, recover(&parts, false).await.unwrap(), recover(&parts, false).await.unwrap())
     });
     let (dry, real, again) = reports.unwrap();
-    assert!(dry.dry_run && dry.transactions == 1 && dry.replay.fragment_records == 1);
+    assert!(dry.dry_run && dry.transactions == 1 && dry.replay.counts.fragment_records == 1);
     assert_eq!((real.transactions, real.home_blocks_written, real.home_blocks_read), (1, 1, 1));
     assert!(again.clean && again.transactions == 0);
     assert_eq!(rig.home_block(3)[1..9], *b"fragment");

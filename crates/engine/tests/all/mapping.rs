@@ -288,3 +288,44 @@ fn with_a_circular_log_nothing_is_redirected() {
         engine.shutdown().await.unwrap();
     });
 }
+
+/// While nothing is in the mapping table, reads ask of the disk what they ask over a log with one place.
+#[test]
+fn with_an_empty_mapping_table_reads_ask_the_disk_for_no_more() {
+    let asked = |log: LogKind, was_filled: bool| {
+        let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
+        setup.options.log = log;
+        let rig = rig(&setup);
+        let disk = rig.disks[0].clone();
+        rig.play(async move |engine| {
+            if was_filled {
+                log_all(&engine, 0..LOGGED, 1).await;
+                assert_eq!(engine.statistics().log.mapped_blocks > 0, log == LogKind::Scattered);
+                engine.checkpoint().await.unwrap();
+            }
+            assert_eq!(engine.statistics().log.mapped_blocks, 0);
+            let count = || {
+                let told = disk.statistics();
+                (told.reads, told.bytes_read)
+            };
+            let before = count();
+            for block in (LOGGED..BLOCKS).step_by(3) {
+                read(&engine, block).await;
+            }
+            if !was_filled {
+                // With gaps, and past the cache. What is in the cache else hangs on what was let go.
+                engine.read_data(HomeBlock(LOGGED), (BLOCKS - LOGGED) as u32).await.unwrap();
+                engine.read_data_past_cache(HomeBlock(LOGGED), (BLOCKS - LOGGED) as u32).await.unwrap();
+            }
+            let after = count();
+            assert_eq!(engine.statistics().redirected_reads, 0);
+            engine.shutdown().await.unwrap();
+            (after.0 - before.0, after.1 - before.1)
+        })
+    };
+    for was_filled in [false, true] {
+        let [scattered, circular] = [LogKind::Scattered, LogKind::Circular].map(|log| asked(log, was_filled));
+        assert!(circular.0 > 100, "{circular:?}");
+        assert_eq!(scattered, circular, "{was_filled}: requests and bytes");
+    }
+}

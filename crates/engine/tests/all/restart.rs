@@ -1,11 +1,12 @@
 //! A restart with scattered logs: what they hold whole stays there, and the engine goes on with it.
 
-use crate::common::{Layout, Rig, Setup};
+use crate::common::{Layout, Rig, STALE, Setup};
 use disks::{CrashPolicy, Image};
 use engine::{
     Base, CheckpointTimes, Contents, Credits, DurableMemory, Engine, FileUpdate, KeptLog, LogKind,
     RecoveryReport,
 };
+use format::run_table::TABLE_BYTES;
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::rc::Rc;
@@ -114,26 +115,76 @@ pub fn all() -> impl Iterator<Item = Setup> {
     DataMode::ALL.into_iter().flat_map(each)
 }
 
+/// All blocks, the arm now here and now there.
+pub async fn put_all(engine: &Rc<Engine>, version: u8) {
+    for block in 0..BLOCKS {
+        read(engine, log_home(block % LOGS).get() - 1).await;
+        put(engine, block, version).await;
+    }
+}
+
+/// Time for write-back to tell what was committed.
+pub async fn rest(engine: &Engine) {
+    let world = engine.world().clone();
+    world.sleep_until(world.now().plus(Duration::from_millis(2))).await;
+}
+
+/// The same disk, and memory for a table of the runs.
+pub fn with_memory(mut images: Vec<Image>) -> Vec<Image> {
+    images.truncate(1);
+    images.push(Image::new(TABLE_BYTES));
+    images
+}
+
+/// What tells a restart of the log, besides the log itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Teller {
+    Nobody,
+    /// The table of the runs.
+    Table,
+    /// The snapshot of the mapping table.
+    Snapshot,
+}
+
+impl Teller {
+    fn check(self, report: &RecoveryReport) -> bool {
+        let searched = report.logs_read > 0 && report.find_nanoseconds > 0;
+        match self {
+            Teller::Nobody => searched,
+            Teller::Table => report.table_refused.is_none() && report.table_pages_read > 0 && !searched,
+            Teller::Snapshot => {
+                let (told, read) = (report.snapshot_transactions, report.scan.counts.transactions);
+                report.snapshot_refused.is_none() && told > 0 && read < BLOCKS / 2
+            }
+        }
+    }
+}
+
 #[test]
 fn a_restart_brings_nothing_home_and_every_later_life_goes_on() {
-    for setup in all() {
-        let name = format!("{} {:?}", setup.mode, setup.options.records);
-        let mut images = live(&setup, setup.images(), async |_, engine| {
-            for block in 0..BLOCKS {
-                put(&engine, block, 1).await;
-            }
+    let tellers = [Teller::Nobody, Teller::Table, Teller::Snapshot];
+    for (mut setup, teller) in all().flat_map(|setup| tellers.map(|teller| (setup.clone(), teller))) {
+        setup.options.snapshot_after = (teller == Teller::Snapshot).then_some(1);
+        let name = format!("{} {:?} {teller:?}", setup.mode, setup.options.records);
+        let begun = match teller {
+            Teller::Table => with_memory(setup.images()),
+            _ => setup.images(),
+        };
+        let mut images = live(&setup, begun, async |_, engine| {
+            put_all(&engine, 1).await;
             let mut handle = engine.start(Credits(1)).await.unwrap();
             handle.forget(HomeBlock(7), 1, Contents::Metadata);
             engine.commit(handle.stop()).await.unwrap();
+            rest(&engine).await;
         });
         for version in 2..=4 {
             let failed = name.clone();
             images = live(&setup, images, async move |report, engine| {
+                assert!(teller.check(&report), "{failed}: {report:?}");
                 assert!(
                     report.home_blocks_written == 0 && report.blocks_kept > BLOCKS / 3,
                     "{failed}: {report:?}"
                 );
-                assert!(report.logs_read > 0 && report.find_nanoseconds > 0, "{failed}");
                 for block in (0..BLOCKS).filter(|block| *block != 7) {
                     let last = if block % 3 == 0 { version - 1 } else { 1 };
                     assert_eq!(read(&engine, block).await, content(block, last), "{failed}: {block}");
@@ -153,30 +204,131 @@ fn a_restart_brings_nothing_home_and_every_later_life_goes_on() {
     }
 }
 
-/// Of a block that the log holds in part, home needs the whole before anybody reads it.
+/// Blocks 0 to 3, the middle two with whole content and a part in the log, in either order.
+async fn put_parts(engine: Rc<Engine>) {
+    for block in 0..4 {
+        put(&engine, block, 1).await;
+    }
+    engine.checkpoint().await.unwrap();
+    overwrite(&engine, 0, BlockRange::new(100, 104), b"part", 4).await;
+    put(&engine, 1, 2).await;
+    overwrite(&engine, 1, BlockRange::new(100, 104), b"part", 4).await;
+    overwrite(&engine, 2, BlockRange::new(100, 104), b"part", 4).await;
+    put(&engine, 2, 2).await;
+}
+/// What [`put_parts`] leaves of them.
+fn content_with_part(block: u64) -> Vec<u8> {
+    let (version, is_part) = [(1, true), (2, true), (2, false), (1, false)][block as usize];
+    let mut expected = content(block, version);
+    if is_part {
+        expected[100..104].copy_from_slice(b"part");
+    }
+    expected
+}
+
+/// A restart leaves them where they were: in memory and in the log. Nothing is read from home for that, nor written there.
 #[test]
-fn parts_of_blocks_go_home_at_a_restart() {
+fn parts_of_blocks_stay_in_memory_over_every_restart() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let setup = setup(DataMode::Wasteless, records);
-        let images = live(&setup, setup.images(), async |_, engine| {
-            for block in 0..4 {
-                put(&engine, block, 1).await;
+        let mut images = live(&setup, setup.images(), async |_, engine| put_parts(engine).await);
+        for life in 0..3 {
+            images = live(&setup, images, async move |report, engine| {
+                let home = (report.home_blocks_written, report.home_blocks_read);
+                assert_eq!(home, (0, 0), "{records:?}: {report:?}");
+                assert!(report.blocks_in_part == 2 && report.blocks_kept > 2, "{records:?}: {report:?}");
+                for block in 0..4 {
+                    let mut expected = content_with_part(block);
+                    if life > 0 && block == 0 {
+                        expected[200..204].copy_from_slice(b"more");
+                    }
+                    assert_eq!(read(&engine, block).await, expected, "{records:?}: {block} in life {life}");
+                }
+                overwrite(&engine, 0, BlockRange::new(200, 204), b"more", 4).await;
+            });
+        }
+        // They go home as any.
+        let rig = rig(&setup, images);
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let (_, engine) = restart(parts).await;
+            engine.checkpoint().await.unwrap();
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+        for block in 0..4 {
+            let mut expected = content_with_part(block);
+            if block == 0 {
+                expected[200..204].copy_from_slice(b"more");
             }
+            assert_eq!(rig.home_block(block)[..], expected, "{records:?}: {block} at home");
+        }
+    }
+}
+
+/// The log keeps what it holds of them until they are home.
+#[test]
+fn no_tail_passes_parts_of_blocks_that_a_restart_left_in_memory() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = setup(DataMode::Wasteless, records);
+        setup.options.writeback = Duration::from_millis(1);
+        let mut images = live(&setup, setup.images(), async |_, engine| {
+            put(&engine, 0, 1).await;
             engine.checkpoint().await.unwrap();
             overwrite(&engine, 0, BlockRange::new(100, 104), b"part", 4).await;
-            put(&engine, 1, 2).await;
-            overwrite(&engine, 1, BlockRange::new(100, 104), b"part", 4).await;
-            overwrite(&engine, 2, BlockRange::new(100, 104), b"part", 4).await;
-            put(&engine, 2, 2).await;
         });
-        live(&setup, images, async move |report, engine| {
-            assert!(report.blocks_kept >= 1 && report.home_blocks_written == 2, "{records:?}: {report:?}");
-            for (block, version, is_part) in [(0, 1, true), (1, 2, true), (2, 2, false), (3, 1, false)] {
-                let mut expected = content(block, version);
-                if is_part {
-                    expected[100..104].copy_from_slice(b"part");
+        for life in 0..3 {
+            images = live(&setup, images, async move |report, engine| {
+                assert_eq!(report.blocks_in_part, 1, "{records:?}: life {life}: {report:?}");
+                // Rounds of write-back, and commits: the tail moves as far as it may.
+                for version in 1..6 {
+                    put(&engine, 5, version).await;
+                    rest(&engine).await;
                 }
-                assert_eq!(read(&engine, block).await, expected, "{records:?}: {block}");
+            });
+        }
+        live(&setup, images, async move |report, engine| {
+            let mut expected = content(0, 1);
+            expected[100..104].copy_from_slice(b"part");
+            assert_eq!(read(&engine, 0).await, expected, "{records:?}: {report:?}");
+        });
+    }
+}
+
+/// With `cache=` so small that parts would fill half of it.
+#[test]
+fn parts_of_blocks_that_memory_has_no_room_for_go_home_at_a_restart() {
+    for (records, teller) in [
+        (RecordFormat::Blocks, Teller::Nobody),
+        (RecordFormat::Packed, Teller::Nobody),
+        (RecordFormat::Blocks, Teller::Snapshot),
+        (RecordFormat::Packed, Teller::Snapshot),
+    ] {
+        let mut setup = setup(DataMode::Wasteless, records);
+        setup.options.snapshot_after = (teller == Teller::Snapshot).then_some(1);
+        let many = 100;
+        let images = live(&setup, setup.images(), async move |_, engine| {
+            put(&engine, 0, 1).await;
+            put(&engine, 1, 1).await;
+            rest(&engine).await;
+            for block in 0..many {
+                overwrite(&engine, block, BlockRange::new(100, 104), b"part", 4).await;
+            }
+        });
+        let mut small = setup.clone();
+        small.options.cache_bytes = 1;
+        live(&small, images, async move |report, engine| {
+            let (home, kept) = (report.home_blocks_written, report.blocks_kept);
+            assert_eq!(
+                (home, kept, report.blocks_in_part),
+                (many, 0, 0),
+                "{records:?} {teller:?}: {report:?}"
+            );
+            for block in 0..many {
+                let read = read(&engine, block).await;
+                assert_eq!(&read[100..104], b"part", "{records:?} {teller:?}: {block}");
+                let base = if block < 2 { content(block, 1)[99] } else { STALE };
+                assert_eq!(read[99], base, "{records:?} {teller:?}: {block}");
             }
         });
     }

@@ -1,25 +1,10 @@
 //! The table of runs (`mtl=`): a restart reads it instead of searching the logs, and believes nothing that does not fit.
 
-use crate::restart::{BLOCKS, LOGS, all, content, live, log_home, put, read, restart, rig, setup};
+use crate::restart::{BLOCKS, content, live, put, put_all, read, setup, with_memory};
 use disks::Image;
-use engine::{DataMode, Engine, RecordFormat, RecoveryReport};
+use engine::{DataMode, RecordFormat, RecoveryReport};
 use format::run_table::{TABLE_BYTES, TABLE_PAGE};
-use std::rc::Rc;
 use std::time::Duration;
-
-fn with_memory(mut images: Vec<Image>) -> Vec<Image> {
-    images.truncate(1);
-    images.push(Image::new(TABLE_BYTES));
-    images
-}
-
-/// All blocks, the arm now here and now there.
-async fn put_all(engine: &Rc<Engine>, version: u8) {
-    for block in 0..BLOCKS {
-        read(engine, log_home(block % LOGS).get() - 1).await;
-        put(engine, block, version).await;
-    }
-}
 
 /// That the next life finds all in `version`, and how.
 fn finds(
@@ -42,29 +27,6 @@ fn is_told(report: &RecoveryReport) {
 }
 fn is_searched(report: &RecoveryReport) {
     assert!(report.table_refused.is_some() && report.logs_read > 0 && report.blocks_kept > 0, "{report:?}");
-}
-
-#[test]
-fn a_restart_reads_the_table_and_searches_no_log() {
-    for setup in all() {
-        let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
-            put_all(&engine, 1).await;
-        });
-        for version in 2..=4 {
-            images = live(&setup, images, async move |report, engine| {
-                is_told(&report);
-                for block in 0..BLOCKS {
-                    assert_eq!(read(&engine, block).await, content(block, version - 1), "{report:?}");
-                }
-                put_all(&engine, version).await;
-            });
-        }
-        let rig = rig(&setup, images);
-        let parts = rig.parts.clone();
-        rig.run(async move { restart(parts).await.1.shutdown().await.unwrap() }).unwrap();
-        (0..BLOCKS)
-            .for_each(|block| assert_eq!(rig.home_block(block)[..], content(block, 4), "{block} at home"));
-    }
 }
 
 #[test]

@@ -61,7 +61,11 @@ async fn recover_protected(
     if !has_records(parts, first) {
         return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
     }
-    let report = engine::recover(&found.parts, dry_run).await.map_err(|error| refused(parts, error))?;
+    let failed = |error| refused(parts, error);
+    let mut report = engine::recover(&found.parts, dry_run).await.map_err(failed)?;
+    if dry_run {
+        report.restart = engine::foretell_restart(&found.parts).await.map_err(failed)?;
+    }
     let mut fresh = superblock::read(&*parts.home).await?;
     if !dry_run && report.gave_up {
         // Home may be newer than what was replayed over it.

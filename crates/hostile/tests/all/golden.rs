@@ -7,9 +7,11 @@ use crate::listing;
 
 use device::{Disk, World};
 use disks::{Image, MemoryDisk};
+use engine::{DataMode, EngineOptions, LogKind, RecordFormat};
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::checksum::crc32c;
-use hostile::golden;
+use format::jbd2::JournalSuperblock;
+use hostile::{golden, journal_runs};
 use runtime::VirtualWorld;
 use std::fmt::Write;
 use std::path::Path;
@@ -49,7 +51,7 @@ fn tell(name: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let mut text = String::new();
 
-    let opened = open_and_list(&home, journal.as_ref(), &mut text);
+    let opened = open_and_list(&home, journal.as_ref(), EngineOptions::default(), &mut text);
     let verdict =
         |home: &Image, journal: Option<&Image>, how: &str| check(directory.path(), home, journal, how);
     writeln!(text, "e2fsck -fy: {}", verdict(&home, journal.as_ref(), "-fy")).unwrap();
@@ -69,16 +71,44 @@ fn tell(name: &str) -> String {
         };
         writeln!(text, "kernel: {said}").unwrap();
     }
+    if let Some(engine) = scattered_restart(name, &home) {
+        let mut told = String::new();
+        let again = open_and_list(&home, journal.as_ref(), engine, &mut told);
+        let same = again.is_some_and(|(again, ..)| again == listed);
+        writeln!(text, "log=scattered: {}", if same { "the same files" } else { "other files" }).unwrap();
+        told.lines().for_each(|line| writeln!(text, "log=scattered, {line}").unwrap());
+    }
     let all = listed.join("\n");
     writeln!(text, "files: {} lines, checksum {:08x}\n\n{all}", listed.len(), crc32c(!0, all.as_bytes()))
         .unwrap();
     text
 }
 
+/// How a mount goes on with the logs that a crash left, if they are scattered: in the format that they have.
+fn scattered_restart(name: &str, home: &Image) -> Option<EngineOptions> {
+    if !name.starts_with("dirty-") {
+        return None;
+    }
+    let (size, blocks) = journal_runs(home);
+    let mut bytes = vec![0; size.bytes()];
+    home.read(blocks[0].start, &mut bytes);
+    let superblock = JournalSuperblock::parse(&bytes, size, blocks.len() as u64).unwrap();
+    superblock.scattered.as_ref()?;
+    let records = if superblock.packed.is_some() { RecordFormat::Packed } else { RecordFormat::Blocks };
+    Some(EngineOptions {
+        log: LogKind::Scattered,
+        data: DataMode::Journal,
+        records: Some(records),
+        log_unit: superblock.packed.map(|packed| packed.unit),
+        ..EngineOptions::default()
+    })
+}
+
 /// What the volume says when it is opened, and what is in it; the images after it was closed.
 fn open_and_list(
     home: &Image,
     journal: Option<&Image>,
+    engine: EngineOptions,
     text: &mut String,
 ) -> Option<(Vec<String>, Image, Option<Image>)> {
     let virtual_world = VirtualWorld::new(1);
@@ -89,7 +119,7 @@ fn open_and_list(
         world: world.clone(),
         home: Rc::new(home_disk.clone()),
         journal: journal_disk.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>),
-        options: VolumeOptions::default(),
+        options: VolumeOptions { engine, ..VolumeOptions::default() },
     };
     let outcome = virtual_world.run(async move {
         let volume = Volume::open(parts).await?;
@@ -110,7 +140,7 @@ fn open_and_list(
             let recovery = &report.recovery;
             writeln!(text, "mount: opened").unwrap();
             report.warnings.iter().for_each(|warning| writeln!(text, "warning: {warning}").unwrap());
-            let replay = &recovery.replay;
+            let replay = &recovery.replay.counts;
             match recovery.clean {
                 true => writeln!(text, "recovery: nothing to do"),
                 false => writeln!(
@@ -120,11 +150,25 @@ fn open_and_list(
                     recovery.first_transaction,
                     replay.whole_records,
                     replay.fragment_records,
-                    recovery.revoke.revokes,
+                    recovery.revoke.counts.revokes,
                     recovery.home_blocks_written
                 ),
             }
             .unwrap();
+            if recovery.blocks_kept > 0 {
+                writeln!(
+                    text,
+                    "restart: {} blocks stay in {} logs; a snapshot of {} log blocks tells of {} transactions",
+                    recovery.blocks_kept,
+                    recovery.logs_read,
+                    recovery.snapshot_blocks_read,
+                    recovery.snapshot_transactions
+                )
+                .unwrap();
+            }
+            if let Some(why) = &recovery.snapshot_refused {
+                writeln!(text, "snapshot: refused: {why}").unwrap();
+            }
             let orphans = report.orphans;
             writeln!(text, "orphans: {} freed, {} cut to size", orphans.freed, orphans.truncated).unwrap();
             Some((listed, home_disk.image(), journal_disk.map(|disk| disk.image())))

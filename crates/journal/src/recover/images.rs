@@ -41,6 +41,11 @@ impl ReplayImages {
         given.insert(range);
     }
 
+    /// What was merged of the block counts for nothing.
+    pub fn forget(&mut self, home: HomeBlock) {
+        self.images.remove(&home);
+    }
+
     /// Blocks held in memory: when there are too many, write what `take` gives and go on.
     pub fn len(&self) -> usize {
         self.images.len()

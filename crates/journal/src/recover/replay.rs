@@ -11,6 +11,14 @@ pub enum ReplayAction {
     Merge { home: HomeBlock, range: BlockRange, bytes: Vec<u8>, base_zero: bool },
 }
 
+impl ReplayAction {
+    pub fn home(&self) -> HomeBlock {
+        match self {
+            ReplayAction::WriteWhole { home, .. } | ReplayAction::Merge { home, .. } => *home,
+        }
+    }
+}
+
 /// The same, and where it comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplayedRecord {

@@ -24,17 +24,6 @@ enum Teller {
     Snapshot,
 }
 
-/// Blocks all over the disk, so many of them, each updated by so many bytes and logged once; then the power is cut.
-fn restart_after(
-    data: DataMode,
-    updates: u64,
-    bytes: usize,
-    elevator: Option<HostScheduler>,
-    teller: Teller,
-) -> RecoveryReport {
-    play(data, updates, bytes, elevator, teller, Arm::Rests)
-}
-
 /// What the arm does between two updates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arm {
@@ -44,16 +33,36 @@ enum Arm {
     Wanders,
 }
 
-fn play(
+/// Blocks all over the disk, so many of them, each updated by so many bytes and logged once; then the power is cut.
+#[derive(Clone, Copy)]
+struct Script {
     data: DataMode,
+    log: LogKind,
     updates: u64,
     bytes: usize,
     elevator: Option<HostScheduler>,
     teller: Teller,
     arm: Arm,
-) -> RecoveryReport {
+}
+
+impl Script {
+    fn new(data: DataMode, updates: u64, bytes: usize) -> Script {
+        Script {
+            data,
+            log: LogKind::Scattered,
+            updates,
+            bytes,
+            elevator: Some(HostScheduler::NOOP),
+            teller: Teller::Snapshot,
+            arm: Arm::Rests,
+        }
+    }
+}
+
+fn play(script: Script) -> RecoveryReport {
+    let Script { data, log, updates, bytes, elevator, teller, arm } = script;
     let length = if arm == Arm::Wanders { 3 * FILE } else { FILE };
-    let mut options = StageOptions { seed: 5, ..StageOptions::of_manylogs(data, LogKind::Scattered) };
+    let mut options = StageOptions { seed: 5, ..StageOptions::of_manylogs(data, log) };
     options.home.options.size = Some(64 << 30);
     options.home.elevator = elevator;
     options.journal_size = 64 << 20;
@@ -91,7 +100,8 @@ fn play(
     let report = stage.crash_and_recover().unwrap();
     println!(
         "{updates} updates of {bytes} bytes: {} logs, {} pages of a table and {} blocks of a snapshot read, {:.2} s in all: {:.2} to \
-         read the snapshot, {:.2} to find the runs, {:.2} to scan {} of {} of them, {:.2} to read them again; {} blocks home, {} kept",
+         read the snapshot, {:.2} to find the runs, {:.2} to scan {} of {} of them, {:.2} to read them again; {} blocks home, {} kept, {} \
+         of them in part",
         report.logs_read,
         report.table_pages_read,
         report.snapshot_blocks_read,
@@ -99,11 +109,12 @@ fn play(
         seconds(report.snapshot_nanoseconds),
         seconds(report.find_nanoseconds),
         seconds(report.scan.nanoseconds),
-        report.scan.transactions,
+        report.scan.counts.transactions,
         report.transactions,
         seconds(report.replay.nanoseconds),
         report.home_blocks_written,
-        report.blocks_kept
+        report.blocks_kept,
+        report.blocks_in_part
     );
     stage.close_and_check().unwrap();
     report
@@ -117,9 +128,8 @@ fn seconds(nanoseconds: u64) -> f64 {
 #[test]
 fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     for (updates, longest) in [(2_000, 3.0), (20_000, 8.0)] {
-        let [searched, told] = [Teller::Nobody, Teller::Table].map(|teller| {
-            restart_after(DataMode::Adaptive, updates, 4096, Some(HostScheduler::NOOP), teller)
-        });
+        let [searched, told] = [Teller::Nobody, Teller::Table]
+            .map(|teller| play(Script { teller, ..Script::new(DataMode::Adaptive, updates, 4096) }));
         assert!(searched.logs_read > 0 && searched.find_nanoseconds > 0);
         for report in [&searched, &told] {
             assert!(report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1, "{report:?}");
@@ -139,16 +149,15 @@ const LOGGED_BLOCKS: u64 = 100_000_000_000 / 4096;
 /// it looks into as many logs as it ever does. How long reading a snapshot takes for each block in it, tells the rest.
 #[test]
 fn a_snapshot_bounds_what_a_restart_reads() {
-    let noop = Some(HostScheduler::NOOP);
     let mut a_block = 0.0;
     for updates in [20_000, 40_000, 120_000] {
-        let report = restart_after(DataMode::Adaptive, updates, 4096, noop, Teller::Snapshot);
+        let report = play(Script::new(DataMode::Adaptive, updates, 4096));
         assert!(report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1, "{report:?}");
         assert!(report.snapshot_refused.is_none() && report.snapshot_transactions > 0, "{report:?}");
         assert!(seconds(report.nanoseconds) < 3.0, "{report:?}");
         a_block = seconds(report.snapshot_nanoseconds) / report.blocks_kept as f64;
     }
-    let worst = play(DataMode::Adaptive, 12_000, 4096, noop, Teller::Snapshot, Arm::Wanders);
+    let worst = play(Script { arm: Arm::Wanders, ..Script::new(DataMode::Adaptive, 12_000, 4096) });
     assert!(worst.snapshot_refused.is_none() && worst.snapshot_transactions > 0, "{worst:?}");
     assert!(worst.logs_read > 256, "{worst:?}");
     let full = seconds(worst.nanoseconds) + a_block * LOGGED_BLOCKS as f64;
@@ -156,11 +165,26 @@ fn a_snapshot_bounds_what_a_restart_reads() {
     assert!(full < 10.0, "{full:.2} s: {worst:?}");
 }
 
-/// Parts of blocks go home.
+/// Parts of blocks stay in the logs and in memory. A restart reads the runs that hold them, and one block of home.
+#[test]
+fn a_restart_neither_reads_nor_writes_at_home_what_the_logs_hold_in_part() {
+    for (updates, arm, longest) in
+        [(2_000, Arm::Rests, 3.0), (20_000, Arm::Rests, 8.0), (6_000, Arm::Wanders, 10.0)]
+    {
+        let report = play(Script { arm, ..Script::new(DataMode::Wasteless, updates, 512) });
+        assert!(report.blocks_in_part * 10 > updates * 9, "{report:?}");
+        assert!(report.home_blocks_written <= 1 && report.home_blocks_read <= 1, "{report:?}");
+        assert!(seconds(report.nanoseconds) < longest, "{report:?}");
+    }
+}
+
+/// All of a log with one place goes home.
 #[test]
 fn replay_leaves_a_drive_that_sorts_something_to_choose_from() {
-    let [alone, sorted] = [Some(HostScheduler::NOOP), None]
-        .map(|elevator| restart_after(DataMode::Wasteless, 2_000, 512, elevator, Teller::Nobody));
+    let [alone, sorted] = [Some(HostScheduler::NOOP), None].map(|elevator| {
+        let script = Script::new(DataMode::Wasteless, 2_000, 512);
+        play(Script { log: LogKind::Circular, elevator, teller: Teller::Nobody, ..script })
+    });
     assert_eq!(alone.home_blocks_written, sorted.home_blocks_written);
     assert!(alone.home_blocks_written >= 1_900);
     assert!(sorted.nanoseconds * 3 < alone.nanoseconds * 2, "{alone:?}, {sorted:?}");

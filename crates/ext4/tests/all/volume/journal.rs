@@ -302,7 +302,7 @@ fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {
             }
             let disk = MemoryDisk::from_image(world.clone(), left);
             let report = ext4::recover(&packed(&disk), false).await.unwrap();
-            assert!(report.transactions > 0 && report.replay.whole_records == 0, "{report:?}");
+            assert!(report.transactions > 0 && report.replay.counts.whole_records == 0, "{report:?}");
             let volume = Volume::open(packed(&disk)).await.unwrap();
             match volume.inode(InodeNumber(12)).await {
                 Ok(inode) => assert!(!rotten && inode.fields.borrow().mode & 0o777 == 0o600),
