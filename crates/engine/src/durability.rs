@@ -256,14 +256,16 @@ impl Durability {
         let mut flush: [bool; 2] =
             std::array::from_fn(|disk| of_disk[disk] > usize::from(self.disks.forced_unit_access[disk]));
         let before = match barrier {
-            Barrier::HomeBeforeLogTail | Barrier::HomeBeforeReply | Barrier::SnapshotBeforeSuperblock => {
-                self.written.get()
-            }
+            Barrier::HomeBeforeLogTail
+            | Barrier::HomeBeforeReply
+            | Barrier::SnapshotBeforeSuperblock
+            | Barrier::FoundBeforeHome => self.written.get(),
             Barrier::DataBeforeCommit => self.early.get(),
             _ => HomeWrites::default(),
         };
         flush[Place::Home as usize] |= self.durable.get() < before;
-        flush[self.disk_of(Place::Log)] |= barrier == Barrier::CopyBeforeHeader;
+        let of_others = matches!(barrier, Barrier::CopyBeforeHeader | Barrier::FoundBeforeHome);
+        flush[self.disk_of(Place::Log)] |= of_others;
         for place in [Place::Home, Place::Log] {
             flush[self.disk_of(place)] |= self.unflushed[self.disk_of(place)].get();
         }
@@ -306,6 +308,16 @@ mod tests {
         flush(&durability);
         durability.flush_completed(early);
         assert!(durability.is_durable(written));
+    }
+
+    #[test]
+    fn what_recovery_found_is_flushed_on_both_disks() {
+        for disks in [ONE, TWO] {
+            let durability = Durability::new(disks, true).after_unknown();
+            let phase = durability.end_phase([0; 2], Some(Barrier::FoundBeforeHome));
+            let flushed = [Place::Home, Place::Log].map(|place| phase.flush[durability.disk_of(place)]);
+            assert_eq!((flushed, phase.durable), ([true; 2], [false; 2]));
+        }
     }
 
     #[test]

@@ -537,7 +537,7 @@ fn with_table(log: ScatteredLog, parts: &EngineParts) -> ScatteredLog {
 }
 
 fn snapshot_of(superblock: &JournalSuperblock, parts: &EngineParts) -> Snapshot {
-    let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+    let unit = superblock.log_block_bytes();
     Snapshot::new(SnapshotRing::new(superblock), unit, parts.options.snapshot_after)
 }
 

@@ -18,7 +18,7 @@ use journal::records;
 use journal::{
     BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, LogWalk, Logs, Pass, ReadSnapshot,
     ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable,
-    ScanPass, Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log,
+    ScanPass, Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log, plan_found_log,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -99,6 +99,7 @@ impl<'a> Recovery<'a> {
         // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
         let durability = Rc::new(Durability::after_unknown_writes(parts));
         let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+        runner.count_log_in(superblock.log_block_bytes());
         Ok(Begun::Live(Box::new(Recovery { parts, area, superblock, report, reader, runner, begun })))
     }
 
@@ -178,6 +179,10 @@ impl<'a> Recovery<'a> {
 
         let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
+        if !self.report.dry_run {
+            let told = found.as_ref().and_then(|found| found.told_header(&self.superblock, scanned.end));
+            self.runner.run(plan_found_log(told)).await?;
+        }
         Ok(ReadLog { scanned, revokes: revoke.finish(), found })
     }
 
@@ -343,10 +348,11 @@ impl<'a> Recovery<'a> {
 
     /// Everything is home.
     async fn empty_log(&self, next: TransactionId) -> Result<(), EngineError> {
+        let at = LogBlock(self.area.superblock.get() * self.superblock.log_blocks_per_block());
         let mut superblock = self.superblock.clone();
         superblock.set_clean(next.previous());
         records::clear(&mut superblock, self.parts.options.journal_checksum);
-        let image = SuperblockImage { at: self.area.superblock, image: image_of(&superblock) };
+        let image = SuperblockImage { at, image: image_of(&superblock) };
         self.runner.run(plan_empty_log(Some(image))).await
     }
 }
@@ -418,7 +424,7 @@ struct LogReader<'a> {
 
 impl<'a> LogReader<'a> {
     fn new(parts: &'a EngineParts, area: &'a LogArea, superblock: &JournalSuperblock) -> LogReader<'a> {
-        let unit = parts.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let unit = superblock.log_block_bytes();
         let (walk, bytes) = (Rc::new(LogRing::of(superblock)), Buffer::zeroed(0));
         LogReader { parts, area, walk, read_bytes: READ_BYTES, unit, first: LogBlock(0), count: 0, bytes }
     }

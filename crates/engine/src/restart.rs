@@ -148,7 +148,6 @@ impl Recovery<'_> {
         if !gathered.has_parts() {
             return Ok(Vec::new());
         }
-        self.runner.count_log_in(records::of(&self.superblock).block_bytes());
         let Some(mut parts) = parts else {
             // What was read gives its own.
             let told = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by)).collect();
@@ -257,7 +256,6 @@ impl Recovery<'_> {
         let (first, end) = (self.superblock.sequence, read.scanned.end);
         let count = end.0.wrapping_sub(first.0) as usize;
         let unit = records::of(&self.superblock).block_bytes();
-        self.runner.count_log_in(unit);
         let nothing = Rc::new(Buffer::zeroed(unit));
         let headers = found.headers_from(end).map(|at| (at, nothing.clone())).collect();
         self.runner.run(plan_kept_log(headers)).await?;

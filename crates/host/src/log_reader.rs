@@ -22,7 +22,7 @@ pub(crate) struct LogReader<'a> {
 
 impl<'a> LogReader<'a> {
     pub fn new(journal: &'a HostJournal, superblock: &JournalSuperblock) -> LogReader<'a> {
-        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let unit = superblock.log_block_bytes();
         let (ring, bytes) = (LogRing::of(superblock), Buffer::zeroed(0));
         LogReader { journal, ring, unit, first: LogBlock(0), count: 0, bytes }
     }

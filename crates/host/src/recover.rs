@@ -102,7 +102,7 @@ pub async fn recover(
     report.files = join_window(work, FILES_MAX).await?;
     report.files.sort_by_key(|outcome| outcome.file);
     if !dry_run {
-        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let unit = superblock.log_block_bytes();
         superblock.set_clean(content.next.previous());
         records::clear(&mut superblock, true);
         run_plan(&*journal.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await?;

@@ -84,7 +84,7 @@ impl Log {
         let (size, count) = (self.block_size, self.count());
         let Ok(superblock) = JournalSuperblock::parse(self.block(0), size, count.into()) else { return };
         let Ok(mut scan) = ScanPass::new(&superblock) else { return };
-        let unit = size.bytes() / superblock.log_blocks_per_block() as usize;
+        let unit = superblock.log_block_bytes();
         if !self.feed(unit, &mut scan, |_| ()) {
             return;
         }

@@ -39,8 +39,8 @@ pub use revoke::RevokeTable;
 pub use snapshot::{NewPiece, SnapshotRing, ToldPiece, plan_naming, plan_piece};
 pub use swap::{plan_copies, plan_run_headers, plan_table_forgotten};
 pub use tail::{
-    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_home_durable, plan_kept_log,
-    plan_tail_update, take_tail_along,
+    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_found_log, plan_home_durable,
+    plan_kept_log, plan_tail_update, take_tail_along,
 };
 pub use told::{PassCounts, RecoverError};
 pub use transaction::{

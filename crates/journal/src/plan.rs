@@ -30,6 +30,9 @@ pub enum Barrier {
     CopyBeforeHeader,
     /// A piece of a snapshot, and what it says that home has, before the superblock names it.
     SnapshotBeforeSuperblock,
+    /// What recovery has found in the log, before any of it goes home: whoever wrote it was perhaps killed while a disk's
+    /// cache had it.
+    FoundBeforeHome,
 }
 
 /// What a written block is, for `stats`.

@@ -7,6 +7,8 @@
 //! 4. A log is called empty only when everything is durable at home.
 //! 5. A log that a restart keeps goes on with the first id that no committed transaction has. Headers of that id, and of later ones, are torn
 //!    runs'. They are overwritten before, durably, and so are not found in place of what comes.
+//! 6. What recovery has found is durable in the log, and can be found there without a table, before any of it goes home.
+//!    Whoever recovers after the next power cut finds it again.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 use device::Buffer;
@@ -60,6 +62,16 @@ pub fn plan_announcement(superblock: SuperblockImage) -> Plan {
 pub fn plan_home_durable() -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::HomeBeforeReply);
+    plan
+}
+
+/// Nothing that recovery has found goes home before. `header`: of the run that a table alone told of.
+pub fn plan_found_log(header: Option<(LogBlock, Rc<Buffer>)>) -> Plan {
+    let mut plan = Plan::default();
+    if let Some((at, header)) = header {
+        plan.write(Address::Log(at), vec![(BlockKind::RunHeader, header)]);
+    }
+    plan.barrier(Barrier::FoundBeforeHome);
     plan
 }
 

@@ -20,8 +20,15 @@ use std::rc::Rc;
 pub struct Snapshot {
     pub cut: u64,
     pub left: String,
-    pub disks: Disks,
+    pub state: State,
     pub progress: Vec<Progress>,
+}
+
+pub enum State {
+    /// The power was cut.
+    Cut(Disks),
+    /// The daemon was killed. Caches of disks go on holding what they hold.
+    Killed(MemoryDisks),
 }
 
 /// More subsets than this are drawn instead of enumerated.
@@ -29,6 +36,10 @@ const SUBSETS_MAX: u64 = 8;
 
 /// A cut at one of so many writes of evictions: they have little to say.
 const EVICTION_WRITES_A_CUT: u64 = 4;
+/// At one of so many cuts the daemon is killed, too.
+const CUTS_A_KILL: u64 = 3;
+/// Images that most cuts leave: a turn of each, whatever other cuts have left, so that one cut alone leaves the same.
+const TURNS_A_CUT: u64 = 3;
 
 /// What a run has left.
 pub struct Recording {
@@ -126,11 +137,17 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
             return;
         }
         let mut snapshots = snapshots.borrow_mut();
-        for (left, disks) in images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut)) {
-            let turn = snapshots.len() as u64;
+        let mut add = |left, state| {
+            snapshots.push(Snapshot { cut, left, state, progress: progress.borrow().clone() });
+        };
+        let images = images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut));
+        for (turn, (left, disks)) in (cut * TURNS_A_CUT..).zip(images) {
             let (left, disks) = spoiled(left, disks, older_table.as_ref(), turn);
             let (left, disks) = snapshot::spoiled(left, disks, setup, journal_at, turn);
-            snapshots.push(Snapshot { cut, left, disks, progress: progress.borrow().clone() });
+            add(left, State::Cut(disks));
+        }
+        if cut.is_multiple_of(CUTS_A_KILL) {
+            add("the daemon was killed".to_owned(), State::Killed(all.fork()));
         }
     });
 }

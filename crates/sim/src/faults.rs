@@ -3,7 +3,7 @@
 //! sync fails as well, and what is in memory can still be read.
 
 use crate::case::{Case, CaseReport, Failure, refused};
-use crate::crash::Snapshot;
+use crate::crash::{Snapshot, State};
 use crate::judge::{judge, read_back};
 use crate::memory_disks::MemoryDisks;
 use crate::model::{History, Outcome, Promise};
@@ -127,7 +127,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     for (policy, disks) in images {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();
-        let snapshot = Snapshot { cut: plan.place, left: left.clone(), disks, progress };
+        let snapshot = Snapshot { cut: plan.place, left: left.clone(), state: State::Cut(disks), progress };
         let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
         judge(case, snapshot, &histories, sampled, &mut report).map_err(|wrong| failure(left, wrong.why))?;
     }

@@ -1,11 +1,12 @@
 //! Recovers a crash image, reads everything back, and holds it against the histories of the writers.
 
 use crate::case::{Case, CaseReport};
-use crate::crash::Snapshot;
+use crate::crash::{Snapshot, State};
 use crate::earlier;
 use crate::liar::Liar;
 use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, FoundEntry, History, Promise};
+use crate::run_table::spoiled;
 use crate::setup::{Disks, check};
 use crate::writer::{ATTRIBUTE, Progress, directory_of};
 use disks::{Atomicity, CrashPolicy};
@@ -28,7 +29,7 @@ impl From<String> for Wrong {
 }
 
 /// Recovers the image and judges it. When sampled, e2fsck sees the result, and the image is recovered once more
-/// with two crashes on the way.
+/// with two crashes on the way. Where the daemon was killed, the power is cut while the next one recovers.
 pub fn judge(
     case: &Case,
     snapshot: Snapshot,
@@ -36,17 +37,26 @@ pub fn judge(
     sampled: bool,
     report: &mut CaseReport,
 ) -> Result<(), Wrong> {
-    let Snapshot { disks, progress, cut, .. } = snapshot;
-    judge_once(case, &disks, &progress, histories, sampled, report)?;
+    let Snapshot { state, progress, cut, .. } = snapshot;
+    let mut cuts = Vec::new();
+    let mut disks = match state {
+        State::Cut(disks) => disks,
+        State::Killed(memory) => crash_recovery(case, |world| memory.go_on(world, case), cut, &mut cuts)?,
+    };
+    let mut judge_now = |disks: &Disks, cuts: &[String]| {
+        report.recoveries_cut += u64::from(!cuts.is_empty());
+        judge_once(case, disks, &progress, histories, sampled, report).map_err(|Wrong { why, torn }| {
+            let after = if cuts.is_empty() { String::new() } else { format!("after {}: ", cuts.join(", ")) };
+            Wrong { why: format!("{after}{why}"), torn }
+        })
+    };
+    judge_now(&disks, &cuts)?;
     if sampled {
-        let mut disks = disks;
         for time in 0..2 {
-            disks = crash_recovery(case, &disks, cut * 2 + time)?;
+            let memory = |world: &VirtualWorld| MemoryDisks::of(world, &disks, case);
+            disks = crash_recovery(case, memory, cut * 2 + time, &mut cuts)?;
         }
-        report.recoveries_cut += 1;
-        judge_once(case, &disks, &progress, histories, sampled, report).map_err(|Wrong { why, torn }| {
-            Wrong { why: format!("after two crashes while recovering: {why}"), torn }
-        })?;
+        judge_now(&disks, &cuts)?;
     }
     Ok(())
 }
@@ -121,12 +131,17 @@ fn promise(case: &Case) -> Promise {
     }
 }
 
-/// Cuts the power again at some write of the recovery.
-fn crash_recovery(case: &Case, disks: &Disks, time: u64) -> Result<Disks, String> {
+/// Cuts the power at some write of a recovery, and says so in `cuts`. The table of runs may be lost with it.
+fn crash_recovery(
+    case: &Case,
+    disks: impl FnOnce(&VirtualWorld) -> MemoryDisks,
+    time: u64,
+    cuts: &mut Vec<String>,
+) -> Result<Disks, String> {
     let seed = case.seed.wrapping_mul(31).wrapping_add(time);
     let dice = SplitMix::new(seed);
     let world = VirtualWorld::new(seed);
-    let memory = MemoryDisks::of(&world, disks, case);
+    let memory = disks(&world);
     memory.home.cut_at(dice.next() % 12 * case.liar.as_ref().map_or(1, Liar::writes_a_flush));
     let opened = world.run({
         let (world, memory, case) = (world.clone(), memory.clone(), case.clone());
@@ -136,7 +151,10 @@ fn crash_recovery(case: &Case, disks: &Disks, time: u64) -> Result<Disks, String
     if let Either::Left(Err(error)) = opened {
         return Err(format!("recovery before its own crash: {error}"));
     }
-    Ok(memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) }))
+    let disks = memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) });
+    let (said, disks) = spoiled("a power cut while recovering".to_owned(), disks, None, dice.next());
+    cuts.push(said);
+    Ok(disks)
 }
 
 /// Everything in the writers' directories, and in the directories there.

@@ -23,20 +23,43 @@ pub struct MemoryDisks {
 
 impl MemoryDisks {
     pub fn of(world: &VirtualWorld, disks: &Disks, case: &Case) -> MemoryDisks {
+        let memory = |image: &Image| MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
         let make = |image: &Image| {
-            let disk = MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
+            let disk = memory(image);
             case.liar.iter().for_each(|liar| disk.lie(liar.lying(case.seed)));
+            disk
+        };
+        let table = disks.table.as_ref().map(memory);
+        MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make), table }.like(case)
+    }
+
+    /// The same disks in the same state, caches included, without what is on its way.
+    pub fn fork(&self) -> MemoryDisks {
+        self.fork_in(&VirtualWorld::new(0))
+    }
+    /// The same in another world, for the next daemon.
+    pub fn go_on(&self, world: &VirtualWorld, case: &Case) -> MemoryDisks {
+        self.fork_in(world).like(case)
+    }
+    fn fork_in(&self, world: &VirtualWorld) -> MemoryDisks {
+        let fork = |disk: &MemoryDisk| disk.fork(Rc::new(world.clone()));
+        MemoryDisks {
+            home: fork(&self.home),
+            journal: self.journal.as_ref().map(fork),
+            table: self.table.as_ref().map(fork),
+        }
+    }
+
+    fn like(self, case: &Case) -> MemoryDisks {
+        for disk in [Some(&self.home), self.journal.as_ref()].into_iter().flatten() {
             if !case.has_forced_unit_access() {
                 disk.hide_forced_unit_access();
             }
             if case.is_scattered() {
                 disk.set_latency(SCATTERED_LATENCY);
             }
-            disk
-        };
-        let memory = |image: &Image| MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
-        let table = disks.table.as_ref().map(memory);
-        MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make), table }
+        }
+        self
     }
 
     pub async fn open(&self, world: &VirtualWorld, case: &Case) -> Result<Rc<Volume>, Error> {

@@ -54,7 +54,7 @@ fn story(log: &LogReader, records: Vec<Record>) -> Result<JournalStory, CliError
     Ok(JournalStory {
         place: log.place(),
         uuid: uuid_text(&superblock.uuid),
-        block_size: superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize,
+        block_size: superblock.log_block_bytes(),
         log_blocks: log_blocks.end.get() - log_blocks.start.get(),
         features: features(superblock),
         clean: superblock.is_clean() && !superblock.is_forgotten(),

@@ -46,7 +46,7 @@ impl PackedWalk<'_> {
     /// Returns how many units the transaction takes, `left` at most.
     fn transaction(&mut self, at: LogBlock, header: PackedHeader, left: u32) -> Result<u32, CliError> {
         let superblock = &self.log.superblock;
-        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let unit = superblock.log_block_bytes();
         let PackedHeader { transaction, length, durable, time, body_sum } = header;
         self.records.push(Record::Packed {
             transaction: transaction.0,

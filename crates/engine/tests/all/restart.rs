@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, LogBlock, Owner};
 
-const LOG_BLOCKS: u32 = 700;
+pub const LOG_BLOCKS: u32 = 700;
 /// Between two logs.
 const BETWEEN: u64 = 1500;
 pub const LOGS: u64 = 3;

@@ -1,10 +1,11 @@
 //! The table of runs (`mtl=`): a restart reads it instead of searching the logs, and believes nothing that does not fit.
 
-use crate::restart::{BLOCKS, content, live, put, put_all, read, setup, with_memory};
+use crate::restart::{BLOCKS, LOG_BLOCKS, content, live, log_home, put, put_all, read, setup, with_memory};
 use disks::Image;
 use engine::{DataMode, RecordFormat, RecoveryReport};
 use format::run_table::{TABLE_BYTES, TABLE_PAGE};
 use std::time::Duration;
+use units::HomeBlock;
 
 /// That the next life finds all in `version`, and how.
 fn finds(
@@ -74,6 +75,39 @@ fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
     let images = finds(&setup, &images, 1, is_told);
     let without = finds(&setup, &images[..1], 1, |report| assert!(report.logs_read > 0));
     finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_told);
+}
+
+/// The power cut has torn its header. What goes home of it, and what comes behind it, must not depend on the table.
+#[test]
+fn a_run_that_the_table_alone_told_of_is_found_without_it_after_a_restart() {
+    let setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
+        put_all(&engine, 1).await;
+        put(&engine, 0, 2).await;
+    });
+    let header = header_of_latest_run(&setup, &images[1]);
+    images[0].fill(header.get() << setup.block_size.shift(), 1 << setup.block_size.shift(), 0);
+    let reads = |told: bool| {
+        async move |report: RecoveryReport, engine: std::rc::Rc<engine::Engine>| {
+            assert_eq!(report.table_pages_read > 0, told, "{report:?}");
+            assert_eq!(read(&engine, 0).await, content(0, 2), "{report:?}");
+        }
+    };
+    let images = live(&setup, images, reads(true));
+    live(&setup, images[..1].to_vec(), reads(false));
+}
+
+/// Where it lies.
+fn header_of_latest_run(setup: &crate::common::Setup, table: &Image) -> HomeBlock {
+    let word = |at: u64| {
+        let mut bytes = [0; 4];
+        table.read(at, &mut bytes);
+        u64::from(u32::from_be_bytes(bytes))
+    };
+    let latest = format::run_table::LATEST_PAGES.map(|page| page * TABLE_PAGE as u64);
+    let at = latest.max_by_key(|page| word(page + 8)).map(|page| word(page + 4)).unwrap();
+    let behind = at - u64::from(setup.log_blocks);
+    log_home(behind / u64::from(LOG_BLOCKS)).plus(behind % u64::from(LOG_BLOCKS))
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl CircularLog {
     /// The empty log of a journal.
     pub fn of(superblock: &JournalSuperblock) -> CircularLog {
         let ring = LogRing::of(superblock);
-        let unit = superblock.block_size.bytes() as u32 / superblock.log_blocks_per_block();
+        let unit = superblock.log_block_bytes() as u32;
         CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) }
     }
 

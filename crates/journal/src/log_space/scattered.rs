@@ -58,7 +58,7 @@ pub(super) struct Held {
 impl ScatteredLog {
     /// Empty logs. `superblock` says that the log lies there.
     pub fn new(superblock: &JournalSuperblock, logs: Logs) -> ScatteredLog {
-        let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+        let unit = superblock.log_block_bytes();
         ScatteredLog {
             unit,
             seed: superblock.scattered_seed(),

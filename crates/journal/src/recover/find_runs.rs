@@ -7,6 +7,7 @@
 
 use super::{RecoverError, ToldLog};
 use crate::log_space::{LogRun, LogWalk, Logs};
+use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
 use format::scattered::RunHeader;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +24,7 @@ pub fn look_ahead(superblock: &JournalSuperblock) -> u32 {
 }
 
 fn look_ahead_of(superblock: &JournalSuperblock, longest: u32) -> u32 {
-    let unit = superblock.block_size.bytes() / superblock.log_blocks_per_block() as usize;
+    let unit = superblock.log_block_bytes();
     // Of a run whose header has rotted, that block and those behind it; and the next one's header.
     ((LOOK_AHEAD / unit) as u32).max(longest.saturating_add(1))
 }
@@ -69,6 +70,8 @@ pub struct FoundRuns {
     pub(super) proven: Option<TransactionId>,
     pub(super) gave_up: bool,
     pub(super) headers: Vec<(LogBlock, TransactionId)>,
+    /// Of the latest run, where a table tells of it. In the log it may be torn.
+    pub(super) told: Option<RunHeader>,
     pub logs_read: u32,
     pub blocks_read: u64,
 }
@@ -86,6 +89,18 @@ impl FoundRuns {
     pub fn headers_from(&self, end: TransactionId) -> impl Iterator<Item = LogBlock> {
         let is_later = move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
         self.headers.iter().filter(is_later).map(|(at, _)| *at)
+    }
+    /// The header of the last transaction before `end`, if a table alone tells of it: a log block, and where it belongs.
+    pub fn told_header(
+        &self,
+        superblock: &JournalSuperblock,
+        end: TransactionId,
+    ) -> Option<(LogBlock, Rc<Buffer>)> {
+        let header = self.told.filter(|header| end.is_after(header.transaction))?;
+        let unit = superblock.log_block_bytes();
+        let mut block = Buffer::zeroed(unit);
+        header.serialize(superblock.scattered_seed(), &mut block);
+        Some((header.at, Rc::new(block)))
     }
     /// The same from a later transaction on.
     #[must_use]
@@ -239,7 +254,7 @@ impl FindRuns {
         let runs = self.found.range(..there).map(|(_, found)| found.run).collect();
         let walk = Rc::new(RunsInOrder::new(runs, self.logs.blocks()));
         let FindRuns { tail, headers, logs_read, blocks_read, .. } = self;
-        Ok(FoundRuns { walk, tail, latest, proven, gave_up, headers, logs_read, blocks_read })
+        Ok(FoundRuns { walk, tail, latest, proven, gave_up, headers, told: None, logs_read, blocks_read })
     }
 }
 

@@ -209,6 +209,10 @@ impl JournalSuperblock {
     pub fn log_blocks_per_block(&self) -> u32 {
         self.packed.map_or(1, |packed| self.block_size.bytes() as u32 / packed.unit)
     }
+    /// Bytes of a log block.
+    pub fn log_block_bytes(&self) -> usize {
+        self.packed.map_or(self.block_size.bytes(), |packed| packed.unit as usize)
+    }
     /// The log, in its own blocks.
     pub fn log_blocks(&self) -> Range<LogBlock> {
         let each = self.log_blocks_per_block();

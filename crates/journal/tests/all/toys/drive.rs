@@ -98,7 +98,8 @@ impl Drive {
             Barrier::DataBeforeCommit
             | Barrier::HomeBeforeLogTail
             | Barrier::HomeBeforeReply
-            | Barrier::SnapshotBeforeSuperblock => true,
+            | Barrier::SnapshotBeforeSuperblock
+            | Barrier::FoundBeforeHome => true,
             Barrier::LogBeforeCommit
             | Barrier::CommitBeforeReply
             | Barrier::TailBeforeReuse
