@@ -259,12 +259,12 @@ impl Durability {
             Barrier::HomeBeforeLogTail
             | Barrier::HomeBeforeReply
             | Barrier::SnapshotBeforeSuperblock
-            | Barrier::FoundBeforeHome => self.written.get(),
+            | Barrier::FoundBeforeWrite => self.written.get(),
             Barrier::DataBeforeCommit => self.early.get(),
             _ => HomeWrites::default(),
         };
         flush[Place::Home as usize] |= self.durable.get() < before;
-        let of_others = matches!(barrier, Barrier::CopyBeforeHeader | Barrier::FoundBeforeHome);
+        let of_others = matches!(barrier, Barrier::CopyBeforeHeader | Barrier::FoundBeforeWrite);
         flush[self.disk_of(Place::Log)] |= of_others;
         for place in [Place::Home, Place::Log] {
             flush[self.disk_of(place)] |= self.unflushed[self.disk_of(place)].get();
@@ -314,7 +314,7 @@ mod tests {
     fn what_recovery_found_is_flushed_on_both_disks() {
         for disks in [ONE, TWO] {
             let durability = Durability::new(disks, true).after_unknown();
-            let phase = durability.end_phase([0; 2], Some(Barrier::FoundBeforeHome));
+            let phase = durability.end_phase([0; 2], Some(Barrier::FoundBeforeWrite));
             let flushed = [Place::Home, Place::Log].map(|place| phase.flush[durability.disk_of(place)]);
             assert_eq!((flushed, phase.durable), ([true; 2], [false; 2]));
         }

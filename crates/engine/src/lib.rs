@@ -34,6 +34,7 @@ mod limits;
 mod live_records;
 mod log;
 mod log_format;
+mod log_reader;
 mod log_superblock;
 mod long_writes;
 mod loose;

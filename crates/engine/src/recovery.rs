@@ -6,19 +6,20 @@ use crate::durability::Durability;
 use crate::error::EngineError;
 use crate::home_claims::HomeClaims;
 use crate::limits::HOME_REQUESTS_MAX;
+use crate::log_reader::{LogReader, READ_BYTES};
 use crate::log_superblock::{image_of, read_superblock};
 use crate::options::{EngineParts, LogArea};
 use crate::recovery_report::{PassReport, RecoveryReport};
 use crate::run_plan::Runner;
 use crate::whose::Home;
-use device::{Buffer, Disk};
+use device::Disk;
 use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
 use journal::records;
 use journal::{
-    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, LogWalk, Logs, Pass, ReadSnapshot,
-    ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable,
-    ScanPass, Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log, plan_found_log,
+    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, Logs, Pass, ReadSnapshot, ReadTable,
+    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable, ScanPass,
+    Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log, plan_found_log,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -26,8 +27,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::{HomeBlock, Instant, LogBlock, TransactionId};
 
-/// The log and home are read and written in pieces of up to this many bytes.
-const READ_BYTES: usize = 1 << 20;
 /// While run headers are looked for, which may be far apart.
 const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
@@ -79,6 +78,13 @@ impl<'a> Recovery<'a> {
             return Ok(Begun::Clean(report.into()));
         };
         area.check_apart()?;
+        // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
+        let durability = Rc::new(Durability::after_unknown_writes(parts));
+        let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+        if !dry_run {
+            // Also where the log is empty: that may be in a cache alone.
+            runner.run(plan_found_log(None)).await?;
+        }
         let mut superblock = read_superblock(parts, area).await?;
         report.recorded_error = superblock.errno;
         if superblock.is_forgotten() {
@@ -96,9 +102,6 @@ impl<'a> Recovery<'a> {
             superblock = copy;
         }
         let reader = LogReader::new(parts, area, &superblock);
-        // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
-        let durability = Rc::new(Durability::after_unknown_writes(parts));
-        let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
         runner.count_log_in(superblock.log_block_bytes());
         Ok(Begun::Live(Box::new(Recovery { parts, area, superblock, report, reader, runner, begun })))
     }
@@ -166,7 +169,9 @@ impl<'a> Recovery<'a> {
     pub async fn read_runs(&mut self, found: Option<FoundRuns>) -> Result<ReadLog, EngineError> {
         let scan = match &found {
             Some(found) => {
-                self.reader.follow(found.walk(), READ_BYTES);
+                // They may lie all over the disk, and nothing else needs the cache's memory yet.
+                let ahead = self.parts.options.cache_bytes / 2;
+                self.reader.follow(found.walk(), (ahead as usize).max(READ_BYTES));
                 ScanPass::over_runs(records::of(&self.superblock), found)
             }
             None => ScanPass::new(&self.superblock)?,
@@ -179,8 +184,8 @@ impl<'a> Recovery<'a> {
 
         let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
-        if !self.report.dry_run {
-            let told = found.as_ref().and_then(|found| found.told_header(&self.superblock, scanned.end));
+        let told = found.as_ref().and_then(|found| found.told_header(&self.superblock, scanned.end));
+        if told.is_some() && !self.report.dry_run {
             self.runner.run(plan_found_log(told)).await?;
         }
         Ok(ReadLog { scanned, revokes: revoke.finish(), found })
@@ -405,48 +410,5 @@ impl Bounds for InHome {
     fn refuses(&self, home: HomeBlock) -> Option<&'static str> {
         let is_there = || self.home.contains(home, 1);
         self.bounds.refuses(home).or_else(|| (!is_there()).then_some("which is no block of home"))
-    }
-}
-
-/// Gives log blocks one by one and reads them in large pieces.
-struct LogReader<'a> {
-    parts: &'a EngineParts,
-    area: &'a LogArea,
-    walk: Rc<dyn LogWalk>,
-    read_bytes: usize,
-    /// Bytes of a log block.
-    unit: usize,
-    /// Log blocks `first .. first + count` are in `bytes`.
-    first: LogBlock,
-    count: u32,
-    bytes: Buffer,
-}
-
-impl<'a> LogReader<'a> {
-    fn new(parts: &'a EngineParts, area: &'a LogArea, superblock: &JournalSuperblock) -> LogReader<'a> {
-        let unit = superblock.log_block_bytes();
-        let (walk, bytes) = (Rc::new(LogRing::of(superblock)), Buffer::zeroed(0));
-        LogReader { parts, area, walk, read_bytes: READ_BYTES, unit, first: LogBlock(0), count: 0, bytes }
-    }
-
-    /// Reads the log in this order from now on, in pieces of up to so many bytes.
-    fn follow(&mut self, walk: Rc<dyn LogWalk>, read_bytes: usize) {
-        (self.walk, self.read_bytes) = (walk, read_bytes);
-    }
-
-    async fn read(&mut self, at: LogBlock) -> Result<&[u8], EngineError> {
-        let size = self.parts.block_size.bytes();
-        if at < self.first || at.get() - self.first.get() >= self.count {
-            // Whole blocks are read, from the one that holds `at` on.
-            let each = (size / self.unit) as u32;
-            let (block, log_blocks) =
-                (LogBlock(at.get() / each), (at.get() % each + self.walk.together(at)).div_ceil(each));
-            let (place, together) = self.area.locate(block)?;
-            let count = together.min(log_blocks).min((self.read_bytes / size) as u32);
-            self.bytes = self.parts.read_log(self.area, place, count as usize).await?;
-            (self.first, self.count) = (LogBlock(block.get() * each), count * each);
-        }
-        let offset = (at.get() - self.first.get()) as usize * self.unit;
-        Ok(&self.bytes[offset..offset + self.unit])
     }
 }

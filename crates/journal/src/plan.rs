@@ -30,9 +30,8 @@ pub enum Barrier {
     CopyBeforeHeader,
     /// A piece of a snapshot, and what it says that home has, before the superblock names it.
     SnapshotBeforeSuperblock,
-    /// What recovery has found in the log, before any of it goes home: whoever wrote it was perhaps killed while a disk's
-    /// cache had it.
-    FoundBeforeHome,
+    /// What a mount finds, before it writes anything: whoever wrote it was perhaps killed while a disk's cache had it.
+    FoundBeforeWrite,
 }
 
 /// What a written block is, for `stats`.

@@ -65,13 +65,13 @@ pub fn plan_home_durable() -> Plan {
     plan
 }
 
-/// Nothing that recovery has found goes home before. `header`: of the run that a table alone told of.
+/// Nothing is written before. `header`: of the run that a table alone told of.
 pub fn plan_found_log(header: Option<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
     if let Some((at, header)) = header {
         plan.write(Address::Log(at), vec![(BlockKind::RunHeader, header)]);
     }
-    plan.barrier(Barrier::FoundBeforeHome);
+    plan.barrier(Barrier::FoundBeforeWrite);
     plan
 }
 

@@ -11,8 +11,10 @@ use std::rc::Rc;
 
 const FILES: u64 = 16;
 const FILE: u64 = 1 << 30;
-/// Then comes a sync.
+/// Updates between two syncs.
 const TOGETHER: u64 = 20;
+/// As many as `expire=` leaves of a writer who waits for each sync.
+const HALF_A_MINUTE: u64 = 5_000;
 
 /// What tells a restart of the runs, beside their headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,8 @@ struct Script {
     log: LogKind,
     updates: u64,
     bytes: usize,
+    /// Then comes a sync.
+    together: u64,
     elevator: Option<HostScheduler>,
     teller: Teller,
     arm: Arm,
@@ -52,6 +56,7 @@ impl Script {
             log: LogKind::Scattered,
             updates,
             bytes,
+            together: TOGETHER,
             elevator: Some(HostScheduler::NOOP),
             teller: Teller::Snapshot,
             arm: Arm::Rests,
@@ -60,7 +65,7 @@ impl Script {
 }
 
 fn play(script: Script) -> RecoveryReport {
-    let Script { data, log, updates, bytes, elevator, teller, arm } = script;
+    let Script { data, log, updates, bytes, together, elevator, teller, arm } = script;
     let length = if arm == Arm::Wanders { 3 * FILE } else { FILE };
     let mut options = StageOptions { seed: 5, ..StageOptions::of_manylogs(data, log) };
     options.home.options.size = Some(64 << 30);
@@ -88,7 +93,7 @@ fn play(script: Script) -> RecoveryReport {
             let file = &files[(update % FILES) as usize];
             let at = dice.below(length >> 12) << 12;
             volume.write(file, &Caller::ROOT, at, &vec![7; bytes], WriteFlags::default()).await.unwrap();
-            if (update + 1) % TOGETHER == 0 {
+            if (update + 1) % together == 0 {
                 if arm == Arm::Wanders {
                     let elsewhere = dice.below(length >> 12) << 12;
                     volume.read(&files[dice.below(FILES) as usize], elsewhere, 4096).await.unwrap();
@@ -168,10 +173,13 @@ fn a_snapshot_bounds_what_a_restart_reads() {
 /// Parts of blocks stay in the logs and in memory. A restart reads the runs that hold them, and one block of home.
 #[test]
 fn a_restart_neither_reads_nor_writes_at_home_what_the_logs_hold_in_part() {
-    for (updates, arm, longest) in
-        [(2_000, Arm::Rests, 3.0), (20_000, Arm::Rests, 8.0), (6_000, Arm::Wanders, 10.0)]
-    {
-        let report = play(Script { arm, ..Script::new(DataMode::Wasteless, updates, 512) });
+    for (updates, together, arm, longest) in [
+        (2_000, TOGETHER, Arm::Rests, 3.0),
+        (20_000, TOGETHER, Arm::Rests, 8.0),
+        (6_000, TOGETHER, Arm::Wanders, 10.0),
+        (HALF_A_MINUTE, 1, Arm::Wanders, 10.0),
+    ] {
+        let report = play(Script { together, arm, ..Script::new(DataMode::Wasteless, updates, 512) });
         assert!(report.blocks_in_part * 10 > updates * 9, "{report:?}");
         assert!(report.home_blocks_written <= 1 && report.home_blocks_read <= 1, "{report:?}");
         assert!(seconds(report.nanoseconds) < longest, "{report:?}");

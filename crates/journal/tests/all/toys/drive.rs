@@ -99,7 +99,7 @@ impl Drive {
             | Barrier::HomeBeforeLogTail
             | Barrier::HomeBeforeReply
             | Barrier::SnapshotBeforeSuperblock
-            | Barrier::FoundBeforeHome => true,
+            | Barrier::FoundBeforeWrite => true,
             Barrier::LogBeforeCommit
             | Barrier::CommitBeforeReply
             | Barrier::TailBeforeReuse
