@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 /// A drive in front of which every flush becomes the drive's own flush, which it may ignore, and then an eviction.
 ///
-/// Counting: `completed` writes have been answered by the drive; the first `evicted` of them are on the medium. An eviction
+/// Counting: `completed` writes have been answered by the drive, of which the first stands for whatever an earlier life has left in
+/// its cache; the first `evicted` of them are on the medium. An eviction
 /// covers the writes completed before it begins. Flushes that come while one is under way share the next; one whose
 /// writes are evicted already costs nothing.
 #[derive(Clone)]
@@ -47,7 +48,7 @@ impl CoercedDisk {
             drive,
             zone,
             at_once: 1,
-            completed: Cell::default(),
+            completed: Cell::new(1),
             evicted: Cell::default(),
             evicting: Cell::default(),
             over: Event::default(),

@@ -7,7 +7,7 @@ use crate::liar::{Liar, with_zones};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Outcome;
 use crate::run_table::{self, spoiled};
-use crate::setup::{Disks, first_journal_block};
+use crate::setup::{Disks, journal_blocks};
 use crate::snapshot;
 use crate::writer::{Progress, Writers, check_memory};
 use device::{Disk, Operation};
@@ -62,7 +62,11 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
         true => Some(earlier::live(case, fresh).map_err(|error| unexpected(error, 0))?),
         false => None,
     };
-    let journal_at = case.setup.logs.and_then(|_| first_journal_block(fresh).ok());
+    // Only scattered logs have snapshots, in the journal's own blocks.
+    let journal = match case.setup.logs {
+        Some(_) => journal_blocks(fresh).expect("mke2fs has made a journal"),
+        None => Vec::new(),
+    };
     let world = VirtualWorld::new(case.seed);
     let begun = run_table::with_memory(case, lived.as_ref().unwrap_or(fresh));
     let disks = MemoryDisks::of(&world, &with_zones(case, &begun), case);
@@ -79,7 +83,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
                 &disks,
                 &volume,
                 &case,
-                Watched { older_table: begun.table, journal_at, only_cut, snapshots, progress, cuts },
+                Watched { older_table: begun.table, journal, only_cut, snapshots, progress, cuts },
             );
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
@@ -104,8 +108,8 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
 struct Watched {
     /// The table of runs that the mount before has left.
     older_table: Option<Image>,
-    /// The block in which the journal of scattered logs begins.
-    journal_at: Option<u64>,
+    /// The journal's blocks, where snapshots may be.
+    journal: Vec<u64>,
     /// The one cut that is wanted; `None`: all.
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
@@ -116,7 +120,7 @@ struct Watched {
 /// From now on takes crash images whenever something starts on either disk, but only at some of the writes of
 /// evictions. Also checks the memory that is held then.
 fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched) {
-    let Watched { older_table, journal_at, only_cut, snapshots, progress, cuts } = watched;
+    let Watched { older_table, journal, only_cut, snapshots, progress, cuts } = watched;
     let (all, volume, seed, setup) = (disks.clone(), volume.clone(), case.seed, case.setup);
     let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
     let (evicting, changes, changes_a_cut) = (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());
@@ -143,7 +147,7 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
         let images = images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut));
         for (turn, (left, disks)) in (cut * TURNS_A_CUT..).zip(images) {
             let (left, disks) = spoiled(left, disks, older_table.as_ref(), turn);
-            let (left, disks) = snapshot::spoiled(left, disks, setup, journal_at, turn);
+            let (left, disks) = snapshot::spoiled(left, disks, setup, &journal, turn);
             add(left, State::Cut(disks));
         }
         if cut.is_multiple_of(CUTS_A_KILL) {

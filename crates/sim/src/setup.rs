@@ -187,6 +187,13 @@ pub fn first_journal_block(disks: &Disks) -> io::Result<u64> {
     said.trim().parse().map_err(|_| io::Error::other(format!("debugfs bmap said {said:?}")))
 }
 
+/// All of its blocks, in order.
+pub fn journal_blocks(disks: &Disks) -> io::Result<Vec<u64>> {
+    let said = disks.ask("blocks <8>")?;
+    let blocks = said.split_whitespace().map(str::parse).collect::<Result<_, _>>();
+    blocks.map_err(|_| io::Error::other(format!("debugfs blocks said {said:?}")))
+}
+
 /// What `e2fsck -fn` says of a volume; `Err` with its words when it finds anything.
 pub fn check(disks: &Disks) -> Result<(), String> {
     disks.check()

@@ -35,7 +35,8 @@ fn what_was_acknowledged_before_a_failing_disk_is_recovered() {
         let mut failures = 0;
         for (disk, operation) in [(0, Operation::Write), (0, Operation::Flush), (1, Operation::Write)] {
             let disk = disk.min(setup.images().len() - 1);
-            failures += (0..50).filter(|change| fail_from(&setup, disk, operation, *change)).count();
+            // The first flush is the mount's, before there is an engine.
+            failures += (1..50).filter(|change| fail_from(&setup, disk, operation, *change)).count();
         }
         assert!(failures > 10, "{setup:?}: nothing ever failed");
     }

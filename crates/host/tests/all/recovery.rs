@@ -1,6 +1,7 @@
 //! Recovery of many files: several at once, cut at every message, beside peers.
 
 use crate::common::*;
+use device::{Disk, Durability};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use host::{Destage, Durable, FileFate, Host, HostOptions, HostRecoveryReport};
 use runtime::race;
@@ -75,6 +76,62 @@ fn files_of_many_pieces_and_of_few_share_the_ledger() {
     assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
     for (number, file) in files.iter().enumerate() {
         assert_eq!(stage.content(*file), written(number, runs_of(number)));
+    }
+}
+
+/// Two versions of every file were synced. The daemon was killed while the disk's cache had the second one's records; the machine
+/// dies while the next one recovers.
+#[test]
+fn what_a_killed_host_left_in_the_cache_of_its_disk_goes_nowhere_in_part() {
+    const FILES: usize = 3;
+    for after in 0..40 {
+        let stage = Stage::new(after);
+        let disk = stage.disk(stage.formatted());
+        let begun = stage.begin(&disk, under_pressure());
+        let (host, files) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let mut files = Vec::new();
+            for number in 0..FILES {
+                files.push(make(&host, &format!("file {number}")).await);
+                write_pieces(&host, files[number], number, 2).await;
+            }
+            host.sync().await.unwrap();
+            (host, files)
+        });
+        let first = disk.crash(CrashPolicy::LoseAll);
+        let again = files.clone();
+        stage.world.run(async move {
+            for (number, file) in again.iter().enumerate() {
+                write_pieces(&host, *file, number + FILES, 2).await;
+            }
+            host.sync().await.unwrap();
+        });
+        let second = stage.crash(&disk, CrashPolicy::LoseAll);
+        let disk = stage.disk(first.clone());
+        let cached = disk.clone();
+        stage.world.run(async move {
+            for at in (0..JOURNAL_BYTES)
+                .step_by(4096)
+                .filter(|at| first.copy(*at, 4096)[..] != second.copy(*at, 4096)[..])
+            {
+                let bytes = vec![Rc::new(second.copy(at, 4096))];
+                cached.write(at, bytes, Durability::Cached).await.unwrap();
+            }
+        });
+        let message = stage.cluster.messages() + 1 + after;
+        stage.cluster.cut_at(Cut { kind: CutKind::Client, message, moment: Moment::Answer });
+        let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+        stage.world.run(async move { drop(race(begun, cluster.until_alive_cut()).await) });
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        stage.cluster.cancel_cut();
+        let report = recovered(&stage, &stage.disk(image));
+        let is_aside = |file: &host::FileOutcome| matches!(file.outcome, FileFate::SetAside { .. });
+        assert!(!report.files.iter().any(is_aside), "cut at {after}: {report:?}");
+        for (number, file) in files.iter().enumerate() {
+            let content = stage.content(*file);
+            let versions = [number, number + FILES].map(|number| written(number, 2));
+            assert!(versions.contains(&content), "cut at {after}: {file:?} is {content:?}: {report:?}");
+        }
     }
 }
 
