@@ -9,10 +9,9 @@ use std::rc::Rc;
 
 /// A drive in front of which every flush becomes the drive's own flush, which it may ignore, and then an eviction.
 ///
-/// Counting: `completed` writes have been answered by the drive, of which the first stands for whatever an earlier life has left in
-/// its cache; the first `evicted` of them are on the medium. An eviction
-/// covers the writes completed before it begins. Flushes that come while one is under way share the next; one whose
-/// writes are evicted already costs nothing.
+/// Counting: `completed` writes have been answered by the drive. The first of them is whatever an earlier life has left in its
+/// cache. The first `evicted` are on the medium. An eviction covers the writes completed before it begins. Flushes that come while one
+/// is under way share the next; one whose writes are evicted already costs nothing.
 #[derive(Clone)]
 pub struct CoercedDisk(Rc<State>);
 

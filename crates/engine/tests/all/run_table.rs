@@ -79,7 +79,7 @@ fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
 
 /// The power cut has torn its header. What goes home of it, and what comes behind it, must not depend on the table.
 #[test]
-fn a_run_that_the_table_alone_told_of_is_found_without_it_after_a_restart() {
+fn a_run_that_the_table_alone_told_of_is_found_without_it() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
     let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
         put_all(&engine, 1).await;

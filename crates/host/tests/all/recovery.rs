@@ -82,7 +82,7 @@ fn files_of_many_pieces_and_of_few_share_the_ledger() {
 /// Two versions of every file were synced. The daemon was killed while the disk's cache had the second one's records; the machine
 /// dies while the next one recovers.
 #[test]
-fn what_a_killed_host_left_in_the_cache_of_its_disk_goes_nowhere_in_part() {
+fn what_a_killed_host_left_in_a_cache_goes_nowhere_in_part() {
     const FILES: usize = 3;
     for after in 0..40 {
         let stage = Stage::new(after);
