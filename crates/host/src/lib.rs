@@ -26,6 +26,7 @@ mod recover;
 mod recovery_window;
 mod replay;
 mod run_plan;
+mod shared_looks;
 mod stats;
 mod superblock;
 

@@ -16,10 +16,11 @@ impl Host {
         self.store.root()
     }
     pub async fn lookup(&self, parent: FileId, name: &[u8]) -> Result<Found, HostError> {
-        self.look(|| self.store.lookup(parent, name)).await
+        let at = || (parent, name.to_vec());
+        self.look(|| self.names_asked.look(at(), || self.store.lookup(parent, name))).await
     }
     /// What changes nothing may be asked again after the connection was lost.
-    async fn look<T>(&self, ask: impl Fn() -> store::Answer<T>) -> Result<T, HostError> {
+    async fn look<T>(&self, ask: impl AsyncFn() -> Result<T, StoreError>) -> Result<T, HostError> {
         loop {
             let _busy = self.enter().await?;
             match self.noted(ask().await) {
@@ -186,7 +187,7 @@ impl Host {
     }
 
     pub async fn attributes(&self, file: FileId) -> Result<FileAttributes, HostError> {
-        self.look(|| self.store.attributes(file)).await
+        self.look(|| self.attributes_asked.look(file, || self.store.attributes(file))).await
     }
 
     /// Another size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes
