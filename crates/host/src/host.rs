@@ -2,6 +2,7 @@
 //! store: `destage`; a connection that is lost: `connection`.
 
 use crate::creations::Creations;
+use crate::departures::Departures;
 use crate::error::HostError;
 use crate::files::{Dirty, File, Files};
 use crate::log::HostLog;
@@ -41,6 +42,7 @@ pub struct Host {
     pub(crate) options: HostOptions,
     pub(crate) files: Files,
     pub(crate) creations: Creations,
+    pub(crate) departures: Departures,
     pub(crate) attributes_asked: SharedLooks<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLooks<(FileId, Vec<u8>), Result<Found, StoreError>>,
     /// The connection is gone: why.
@@ -80,6 +82,7 @@ impl Host {
             options,
             files: Files::default(),
             creations: Creations::default(),
+            departures: Departures::default(),
             attributes_asked: SharedLooks::default(),
             names_asked: SharedLooks::default(),
             lost: RefCell::default(),

@@ -11,6 +11,8 @@ mod conflict;
 mod connection;
 mod creation;
 mod creations;
+mod departure;
+mod departures;
 mod destage;
 mod error;
 mod files;

@@ -84,9 +84,21 @@ impl Host {
         }
         Ok(Some(guard))
     }
-    /// After a name went. How many are left only the store can tell: another client may have added one meanwhile.
+    /// After a name went. Who asked for that need not wait for what becomes of a file that nobody has open.
     async fn name_went(&self, file: Option<Rc<File>>, settled: Option<WriteGuard>) -> Result<(), HostError> {
         let Some(file) = file else { return Ok(()) };
+        if file.dirty.get().is_some() && file.opens.get() == 0 {
+            self.add_departure(file, settled).await;
+            return Ok(());
+        }
+        self.follow_name(file, settled).await
+    }
+    /// How many names are left only the store can tell: another client may have added one meanwhile. The lock is held until then.
+    pub(crate) async fn follow_name(
+        &self,
+        file: Rc<File>,
+        settled: Option<WriteGuard>,
+    ) -> Result<(), HostError> {
         if let Some(dirty) = file.dirty.get() {
             let links = match self.store.attributes(file.id).await {
                 Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => 0,

@@ -15,6 +15,7 @@ fn a_new_file_and_its_first_write_are_one_message() {
     let stage = Stage::new(1);
     let disk = stage.disk(stage.formatted());
     let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+    let world = stage.world();
     stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         let before = cluster.messages();
@@ -23,7 +24,11 @@ fn a_new_file_and_its_first_write_are_one_message() {
         host.close_file(file).await.unwrap();
         assert_eq!(cluster.messages() - before, 1);
         host.unlink(host.root(), b"file").await.unwrap();
-        assert_eq!(cluster.messages() - before, 3, "the unlink, and the token");
+        assert_eq!(cluster.messages() - before, 2, "nobody waits for more than the unlink");
+        assert!(host.statistics().dirty_in_journal > 0);
+        sleep(&*world, Duration::from_secs(3)).await;
+        assert_eq!(cluster.messages() - before, 3, "the token");
+        assert_eq!(host.statistics().dirty_in_journal, 0, "what nobody can read goes nowhere");
     });
 }
 
@@ -95,4 +100,42 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
         assert_eq!(file, store::FileId(2));
         assert_eq!(stage.content(file), b"minetheirs", "{delay} µs after the file was asked for");
     }
+}
+
+/// The name goes and another comes, in each order that there is. Nobody asks how many are left before the answer.
+#[test]
+fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
+    let (mut kept, mut gone) = (0, 0);
+    for (delay, looks_after) in (0..600).step_by(10).flat_map(|delay| [(delay, 0), (delay, 3000)]) {
+        let stage = Stage::new(delay);
+        let disk = stage.disk(stage.formatted());
+        let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let is_linked = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"mail", Durable::Now).await.unwrap();
+            host.close_file(file).await.unwrap();
+            peer.lookup(peer.root(), b"file").await.unwrap();
+            let (other, clock) = (peer.clone(), world.clone());
+            let link = spawn_with_result(&*world, async move {
+                sleep(&*clock, Duration::from_micros(delay)).await;
+                other.link(file, other.root(), b"kept").await.is_ok()
+            });
+            sleep(&*world, Duration::from_micros(300)).await;
+            host.unlink(host.root(), b"file").await.unwrap();
+            let is_linked = link.await.unwrap();
+            sleep(&*world, Duration::from_millis(looks_after)).await;
+            if is_linked {
+                assert_eq!(peer_reads(&*peer, file).await, b"mail", "{delay} µs, {looks_after} ms later");
+                let found = host.lookup(host.root(), b"kept").await.unwrap();
+                host.open_file(found.file).await.unwrap();
+                host.write(found.file, 4, b"box", Durable::Now).await.unwrap();
+                assert_eq!(peer_reads(&*peer, file).await, b"mailbox");
+            }
+            host.close().await.unwrap();
+            is_linked
+        });
+        if is_linked { kept += 1 } else { gone += 1 }
+    }
+    assert!(kept > 10 && gone > 10, "{kept} kept, {gone} gone");
 }
