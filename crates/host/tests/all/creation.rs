@@ -1,7 +1,8 @@
 //! New files: what they cost, and who may want them at once.
 
 use crate::common::*;
-use host::{Destage, Durable, HostOptions};
+use disks::CrashPolicy;
+use host::{Destage, Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
 use std::time::Duration;
 use store::{Cut, CutKind, Moment, OpenMode, Token};
@@ -102,15 +103,19 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
     }
 }
 
-/// The name goes and another comes, in each order that there is. Nobody asks how many are left before the answer.
+/// The name goes and another comes, in each order that there is. How many are left is asked behind the answer. Then the peer reads,
+/// or the host dies; before the question, and after it.
 #[test]
 fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
     let (mut kept, mut gone) = (0, 0);
-    for (delay, looks_after) in (0..600).step_by(10).flat_map(|delay| [(delay, 0), (delay, 3000)]) {
+    let ends = [(0, false), (3000, false), (0, true), (3000, true)];
+    for (delay, (later, dies)) in (0..600).step_by(20).flat_map(|delay| ends.map(|end| (delay, end))) {
+        let what = format!("{delay} µs, {later} ms later, the host dies: {dies}");
         let stage = Stage::new(delay);
         let disk = stage.disk(stage.formatted());
         let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
-        let is_linked = stage.world.run(async move {
+        let told = what.clone();
+        let linked = stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             let file = make(&host, "file").await;
             host.write(file, 0, b"mail", Durable::Now).await.unwrap();
@@ -124,18 +129,27 @@ fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
             sleep(&*world, Duration::from_micros(300)).await;
             host.unlink(host.root(), b"file").await.unwrap();
             let is_linked = link.await.unwrap();
-            sleep(&*world, Duration::from_millis(looks_after)).await;
-            if is_linked {
-                assert_eq!(peer_reads(&*peer, file).await, b"mail", "{delay} µs, {looks_after} ms later");
-                let found = host.lookup(host.root(), b"kept").await.unwrap();
-                host.open_file(found.file).await.unwrap();
-                host.write(found.file, 4, b"box", Durable::Now).await.unwrap();
-                assert_eq!(peer_reads(&*peer, file).await, b"mailbox");
+            sleep(&*world, Duration::from_millis(later)).await;
+            if is_linked && !dies {
+                assert_eq!(peer_reads(&*peer, file).await, b"mail", "{told}");
+                host.open_file(file).await.unwrap();
+                host.write(file, 4, b"box", Durable::Now).await.unwrap();
+                assert_eq!(peer_reads(&*peer, file).await, b"mailbox", "{told}");
             }
-            host.close().await.unwrap();
-            is_linked
+            is_linked.then_some(file)
         });
-        if is_linked { kept += 1 } else { gone += 1 }
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        let begun = stage.begin(&stage.disk(image), under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        assert!(report.files.iter().all(|file| !matches!(file.outcome, FileFate::SetAside { .. })), "{what}");
+        match linked {
+            Some(file) => {
+                assert_eq!(stage.content(file), if dies { &b"mail"[..] } else { b"mailbox" }, "{what}");
+                kept += 1;
+            }
+            None => gone += 1,
+        }
+        stage.world.end();
     }
     assert!(kept > 10 && gone > 10, "{kept} kept, {gone} gone");
 }
