@@ -8,17 +8,18 @@
 # Contenders (the first three and okeanos, if none is named; okeanos only if PROGRAM knows `host`):
 #   ceph-fuse:default   as Debian has it          ceph-fuse:1s     its buffers go out each second
 #   ceph-fuse:sync      without buffers           okeanos          a journal on this host in front of the cluster
-#   NAME=DIR            whatever is mounted there already; not killed
+#   okeanos:OPTIONS     the same, mounted so      NAME=DIR         whatever is mounted there already; not killed
 # Options: --osds N, --replicas N, --store memstore|bluestore; --writers N, --size BYTES, --seconds N; --json FILE
-#          --work streams|varmail|createfiles|zipf: what is measured; zipf is fio's, 128 MiB
+#          --work streams|varmail|createfiles|untar|zipf: what is measured; untar is of /usr/include/linux, zipf fio's of 128 MiB
 #          --turns N: all contenders so often, in turns, and the medians
 #          --no-crash: unmounted instead; what the OSDs get is counted until then, else until the work is done
+# Of each operation the table tells requests of the metadata server, and processor time of the client's and of the servers' processes.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
-[ $# -ge 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
 scripts=$(dirname "$(realpath "$0")")
 shift
@@ -39,7 +40,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[[ $work =~ ^(streams|varmail|createfiles|zipf)$ ]] || { echo "compare-shared.sh: unknown work $work" >&2; exit 2; }
+[[ $work =~ ^(streams|varmail|createfiles|untar|zipf)$ ]] || { echo "compare-shared.sh: unknown work $work" >&2; exit 2; }
 if [ ${#contenders[@]} = 0 ]; then
     contenders=(ceph-fuse:default ceph-fuse:1s ceph-fuse:sync)
     if "$program" host --help >/dev/null 2>&1; then contenders+=(okeanos); fi
@@ -88,16 +89,19 @@ ceph_fuse() { # DIR OPTION...
     until_mounted "$directory"
 }
 
+is_mounted() { [[ $1 == *=* && $1 != okeanos:* ]]; } # CONTENDER
 # Mounts a contender at DIR, as a process in the foreground whose number is in $client.
 enter() { # CONTENDER DIR
     case $1 in
         ceph-fuse:default) ceph_fuse "$2" ;;
         ceph-fuse:1s) ceph_fuse "$2" --client_oc_max_dirty_age=1 --client_caps_release_delay=1 ;;
         ceph-fuse:sync) ceph_fuse "$2" --client_oc=false ;;
-        okeanos)
+        okeanos | okeanos:*)
+            local options=()
+            [[ $1 != *:* ]] || options=(-o "${1#*:}")
             # The host's journal outlives its client, so that the second mount recovers.
             [ -e "$place/journal" ] || truncate --size 256M "$place/journal"
-            "$program" host mount --foreground --store "ceph:$conf" --journal "$place/journal" "$2" \
+            "$program" host mount --foreground --store "ceph:$conf" --journal "$place/journal" "${options[@]}" "$2" \
                 >"$place/client.out" 2>&1 </dev/null &
             client=$!
             until_mounted "$2"
@@ -133,6 +137,29 @@ print(received, written)
 END
 }
 
+# Requests that the metadata server has taken, and milliseconds of processor time: of the client with what it started, and of
+# the servers.
+spent() {
+    python3 - "$place/c" "$client" <<'END'
+import glob, json, os, socket, struct, sys
+def requests(path):
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.connect(path)
+        asked.sendall(json.dumps({"prefix": "perf dump"}).encode() + b"\0")
+        answer = asked.makefile("rb")
+        return json.loads(answer.read(*struct.unpack(">I", answer.read(4))))["mds_server"]["handle_client_request"]
+def processor(process):
+    user, system = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) * 1000 // os.sysconf("SC_CLK_TCK")
+def with_children(process):
+    children = open(f"/proc/{process}/task/{process}/children").read().split()
+    return processor(process) + sum(map(with_children, children))
+servers = sum(processor(open(path).read().split()[0]) for path in glob.glob(f"{sys.argv[1]}/daemons/*.pid"))
+client = with_children(sys.argv[2]) if sys.argv[2] else 0
+print(sum(map(requests, glob.glob(f"{sys.argv[1]}/run/mds.*.asok"))), client, servers)
+END
+}
+
 # What must be there before the work begins.
 prepare() { # DIR
     [ "$work" != zipf ] || zipf "$1" --create_only=1 >"$place/prepared"
@@ -149,21 +176,31 @@ measure() { # DIR
         streams) timeout $limit "$program" bench streams --json --writers "$writers" --size "$size" --seconds "${seconds}s" "$1" ;;
         varmail) timeout $limit "$program" bench filebench varmail --json --seed 1 --seconds "${seconds}s" "$1" ;;
         createfiles) timeout 300 "$program" bench filebench createfiles --json --seed 1 --files $((seconds * 500)) "$1" ;;
+        untar) timeout $limit python3 - "$1" <<'END' ;;
+import json, subprocess, sys, time
+begin = time.monotonic()
+made = subprocess.check_output(f"tar -C /usr/include -c linux | tar -C '{sys.argv[1]}' -xv", shell=True, text=True).split("\n")
+seconds, files = time.monotonic() - begin, sum(not name.endswith("/") for name in made if name)
+latency = {"p50_ns": None, "mean_ns": seconds / files * 1e9, "p99_ns": None}
+print(json.dumps({"operations": files, "operations_per_second": files / seconds, "latency": latency}))
+END
         zipf) timeout $limit cat <(zipf "$1") ;;
     esac >"$place/measured.json"
 }
 # One line of JSON for a turn, in the same words for each work.
-normal() { # CONTENDER BEFORE AFTER
+normal() { # CONTENDER BEFORE AFTER SPENT-BEFORE SPENT-AFTER
     python3 - "$place/measured.json" "$@" <<'END'
 import json, sys
-it, (received, written) = json.load(open(sys.argv[1])), (int(after) - int(before) for before, after in zip(sys.argv[3].split(), sys.argv[4].split()))
+def between(before, after):
+    return (int(end) - int(begin) for begin, end in zip(before.split(), after.split()))
+it, (received, written), spent = json.load(open(sys.argv[1])), between(*sys.argv[3:5]), between(*sys.argv[5:7])
 it = it[0] if isinstance(it, list) else it
 if "jobs" in it:
     wrote = it["jobs"][0]["write"]
     times = {of + "_ns": wrote["clat_ns"]["percentile"][part] for of, part in (("p50", "50.000000"), ("p99", "99.000000"))}
     it = {"operations": wrote["total_ios"], "operations_per_second": wrote["iops"], "latency": times | {"mean_ns": wrote["clat_ns"]["mean"]}}
 it = {key: it[key] for key in ("operations", "operations_per_second", "latency")}
-print(json.dumps({"client": sys.argv[2]} | it | {"received_bytes": received, "written_bytes": written}))
+print(json.dumps({"client": sys.argv[2]} | it | {"received_bytes": received, "written_bytes": written} | dict(zip(("requests", "client_ms", "servers_ms"), spent))))
 END
 }
 
@@ -196,25 +233,27 @@ kill_and_look() { # CONTENDER DIR
 table() { # all|medians
     python3 - "$1" "$place/turns" <<'END'
 import json, statistics, sys
+from math import isnan
 def values(turn):
-    times = [turn["latency"][of + "_ns"] / 1e6 for of in ("p50", "mean", "p99")]
+    times = [float(turn["latency"][of + "_ns"] or "nan") / 1e6 for of in ("p50", "mean", "p99")]
     bytes = [turn[of + "_bytes"] / turn["operations"] / 1e3 for of in ("received", "written")]
-    return [turn["operations_per_second"]] + times + bytes
+    spent = [turn[of] / turn["operations"] for of in ("requests", "client_ms", "servers_ms")]
+    return [turn["operations_per_second"]] + times + bytes + spent
 rows = {}
 for number, line in enumerate(open(sys.argv[2])):
     turn = json.loads(line)
     rows.setdefault((turn["client"], number if sys.argv[1] == "all" else 0), []).append(turn)
-units = ["%.0f", "%.2f ms", "%.2f ms", "%.2f ms", "%.1f kB", "%.1f kB"]
+units = ["%.0f", "%.2f ms", "%.2f ms", "%.2f ms", "%.1f kB", "%.1f kB", "%.2f", "%.3f ms", "%.3f ms"]
 first = None
-print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there" + "|after kill -9|readable again after" * (sys.argv[1] == "all"))
+print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there|requests|client's processor|servers'" + "|after kill -9|readable again after" * (sys.argv[1] == "all"))
 for (name, _), turns in rows.items():
     row = [statistics.median(column) for column in zip(*map(values, turns))]
-    cells = [unit % own for unit, own in zip(units, row)]
+    cells = ["-" if isnan(own) else unit % own for unit, own in zip(units, row)]
     if sys.argv[1] == "all":
         cells += turns[0]["crash"]
     else:
         first = first or row
-        cells = ["%s (%.2f)" % (cell, its / own if own else 0) for cell, its, own in zip(cells, first, row)]
+        cells = ["%s (%.2f)" % (cell, its / own if own else 0) if cell != "-" else cell for cell, its, own in zip(cells, first, row)]
     print(name, *cells, sep="|")
 END
 }
@@ -223,7 +262,7 @@ END
 : >"$place/turns"
 for contender in "${contenders[@]}"; do
     verdict=- again=-
-    if [[ $contender == *=* ]]; then
+    if is_mounted "$contender"; then
         directory=${contender#*=}
     else
         directory=$place/mount
@@ -232,9 +271,11 @@ for contender in "${contenders[@]}"; do
     below=$(mktemp -d "$directory/compareXXXX")
     prepare "$below"
     before=$(counters)
+    spent_before=$(spent)
     measure "$below"
+    spent_after=$(spent)
     after=$(counters)
-    if [[ $contender != *=* ]]; then
+    if ! is_mounted "$contender"; then
         if [ -n "$crash" ]; then
             kill_and_look "$contender" "$below"
         else
@@ -246,7 +287,7 @@ for contender in "${contenders[@]}"; do
         fi
         rm -f "$place/journal"
     fi
-    turn=$(normal "$contender" "$before" "$after")
+    turn=$(normal "$contender" "$before" "$after" "$spent_before" "$spent_after")
     echo "${turn%\}}, \"crash\": [\"$verdict\", \"$again\"]}" >>"$place/turns"
 done
 [ -z "$json" ] || (echo "[" && paste -sd, "$place/turns" && echo "]") >"$json"
@@ -263,7 +304,7 @@ if ((turns > 1)); then
     echo "medians of $turns turns; in brackets, what ${contenders[0]} has over it:"
     table medians | column -t -s '|'
 fi
-if [[ " ${contenders[*]} " != *" okeanos "* ]]; then
+if [[ " ${contenders[*]} " != *" okeanos"* ]]; then
     echo
     echo "$(basename "$program") has no mount in front of a cluster yet; it will stand in this table."
 fi

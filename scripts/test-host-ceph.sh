@@ -41,15 +41,15 @@ fail() {
     exit 1
 }
 # In the foreground, so that its process is known, and its end too.
-start_host() { # NAME
-    "$OKEANOS" host mount --foreground --store "ceph:$WORK/c/ceph.conf" --journal "journal-$1" -o destage=infinite "$1" \
+start_host() { # NAME [OPTION]
+    "$OKEANOS" host mount --foreground --store "ceph:$WORK/c/ceph.conf" --journal "journal-$1" -o "destage=infinite${2:+,$2}" "$1" \
         >>"$1.out" 2>&1 </dev/null &
     daemon[$1]=$!
     daemons+=($!)
 }
-mount_host() { # NAME
+mount_host() { # NAME [OPTION]
     local round
-    start_host "$1"
+    start_host "$@"
     for ((round = 0; round < 600; round++)); do
         ! grep -q " $WORK/$1 " /proc/self/mounts || return 0
         kill -0 "${daemon[$1]}" 2>/dev/null || break
@@ -144,7 +144,7 @@ for number in $(seq 10); do
     done
 done
 # The kernel keeps attributes of a held file, and not a moment longer: also no mode or size that another gives it.
-requests() { "$OKEANOS" stats --json one | sed -n 's/.*"'"$1"'": \([0-9]*\).*/\1/p'; }
+requests() { "$OKEANOS" stats --json "${2:-one}" | sed -n 's/.*"'"$1"'": \([0-9]*\).*/\1/p'; }
 asked=$(requests getattr)
 looks=$(timeout 120 python3 - one/kept two/kept fuse/kept <<'END'
 import os, sys
@@ -181,6 +181,57 @@ print(looks)
 END
 ) || fail "attributes that others changed"
 ((looks > 2 * ($(requests getattr) - ${asked:-0}))) || fail "the kernel keeps no attributes: $looks looks, $(requests getattr) requests"
+
+# Directories have no tokens: by default the kernel keeps nothing of them, and sees at once what another changes.
+timeout 120 python3 - one two fuse <<'END' || fail "directories that others changed"
+import os, sys
+own, *others = sys.argv[1:]
+def mode(path):
+    try:
+        return os.stat(path).st_mode & 0o777
+    except FileNotFoundError:
+        return None
+os.mkdir(f"{own}/directory")
+within = os.open(f"{own}/directory", os.O_RDONLY)
+for number in range(20):
+    for other in others:
+        os.chmod(f"{other}/directory", 0o700 + number % 8)
+        assert mode(f"{own}/directory") == os.fstat(within).st_mode & 0o777 == 0o700 + number % 8
+        os.mkdir(f"{other}/directory/below")
+        assert mode(f"{own}/directory/below") is not None
+        os.rename(f"{other}/directory/below", f"{other}/moved")
+        assert mode(f"{own}/directory/below") is None and mode(f"{own}/moved") is not None
+        os.rmdir(f"{other}/moved")
+        assert mode(f"{own}/moved") is None
+END
+# With `directories=` it is late by that, and by two ticks of the kernel's clock: 10 ms each at most.
+leave_host two
+mount_host two directories=200ms
+timeout 120 python3 - two one fuse <<'END' || fail "directories= keeps for longer than it says"
+import os, sys, time
+own, *others = sys.argv[1:]
+LATE = 0.2 + 2 * 0.01
+def seen_in_time(look, wanted):
+    begin = time.monotonic()
+    while True:
+        asked = time.monotonic()
+        if look() == wanted:
+            return
+        assert asked - begin <= LATE, f"not seen within {LATE} s"
+for number in range(5):
+    for other in others:
+        os.path.isdir(f"{own}/directory")
+        os.chmod(f"{other}/directory", 0o700 + number % 8)
+        seen_in_time(lambda: os.stat(f"{own}/directory").st_mode & 0o777, 0o700 + number % 8)
+        for new, old in (("moved", "directory"), ("directory", "moved")):
+            os.rename(f"{other}/{old}", f"{other}/{new}")
+            seen_in_time(lambda: [os.path.isdir(f"{own}/{name}") for name in (new, old)], [True, False])
+END
+asked=$(requests lookup two)
+timeout 60 python3 -c 'import os; [os.stat("two/directory/.") for _ in range(1000)]'
+(($(requests lookup two) - asked < 500)) || fail "the kernel keeps no directories"
+leave_host two
+mount_host two
 
 mkdir one/tree
 for number in $(seq 12); do head -c $((number * 9973)) /dev/urandom >"one/tree/$number"; done

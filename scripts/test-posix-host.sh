@@ -4,6 +4,7 @@
 # front of the cluster nothing may fail that does not fail on ceph-fuse as well. Needs root, and what `make deps-ceph`
 # installs.
 # Usage: scripts/test-posix-host.sh PROGRAM TOOLS OPERATIONS   (TOOLS: where pjdfstest and fsx are; fsx does OPERATIONS on each)
+# OPTIONS in the environment are words for -o of the host, such as directories=1s.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -37,7 +38,7 @@ fail() { echo "test-posix-host: $1" >&2; exit 1; }
 enter() { # STORE
     rm -f "$place/journal"
     truncate -s 128M "$place/journal"
-    timeout 120 "$program" host mount --store "$1" --journal "$place/journal" -o allow_other "$place/host" || fail "$1 does not mount"
+    timeout 120 "$program" host mount --store "$1" --journal "$place/journal" -o "allow_other${OPTIONS:+,$OPTIONS}" "$place/host" || fail "$1 does not mount"
 }
 
 system_calls() { # DIR: names of the tests that fail, in order

@@ -83,6 +83,7 @@ impl Host {
         self.world.spawn(Box::pin(self.clone().watch_store()));
         self.world.spawn(Box::pin(self.clone().flush_journal()));
         self.world.spawn(Box::pin(self.clone().destage_task()));
+        self.world.spawn(Box::pin(self.clone().follow_departures()));
     }
 
     pub(crate) async fn keep_connected(self: Rc<Self>) {

@@ -92,6 +92,7 @@ impl Host {
     pub(crate) async fn bring_all_home(&self) -> Result<(), HostError> {
         self.check()?;
         self.closing.set(true);
+        self.departures.changed.notify();
         let files = self.files.all();
         for file in &files {
             // What has begun ends, with its state in the log.

@@ -2,19 +2,21 @@
 //! store: `destage`; a connection that is lost: `connection`.
 
 use crate::creations::Creations;
+use crate::departures::Departures;
 use crate::error::HostError;
 use crate::files::{Dirty, File, Files};
 use crate::log::HostLog;
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::HostRecoveryReport;
+use crate::shared_looks::SharedLooks;
 use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use store::{FileAttributes, FileId, OpenMode, Refusal, Store, StoreError, Token};
+use store::{FileAttributes, FileId, Found, OpenMode, Refusal, Store, StoreError, Token};
 
 /// When a write is promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +42,9 @@ pub struct Host {
     pub(crate) options: HostOptions,
     pub(crate) files: Files,
     pub(crate) creations: Creations,
+    pub(crate) departures: Departures,
+    pub(crate) attributes_asked: SharedLooks<FileId, Result<FileAttributes, StoreError>>,
+    pub(crate) names_asked: SharedLooks<(FileId, Vec<u8>), Result<Found, StoreError>>,
     /// The connection is gone: why.
     pub(crate) lost: RefCell<Option<String>>,
     /// Nobody changes a file any more: all goes to the store.
@@ -77,6 +82,9 @@ impl Host {
             options,
             files: Files::default(),
             creations: Creations::default(),
+            departures: Departures::default(),
+            attributes_asked: SharedLooks::default(),
+            names_asked: SharedLooks::default(),
             lost: RefCell::default(),
             closing: Cell::default(),
             closed: Cell::default(),

@@ -11,6 +11,8 @@ mod conflict;
 mod connection;
 mod creation;
 mod creations;
+mod departure;
+mod departures;
 mod destage;
 mod error;
 mod files;
@@ -26,6 +28,7 @@ mod recover;
 mod recovery_window;
 mod replay;
 mod run_plan;
+mod shared_looks;
 mod stats;
 mod superblock;
 

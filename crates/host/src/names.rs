@@ -16,10 +16,11 @@ impl Host {
         self.store.root()
     }
     pub async fn lookup(&self, parent: FileId, name: &[u8]) -> Result<Found, HostError> {
-        self.look(|| self.store.lookup(parent, name)).await
+        let at = || (parent, name.to_vec());
+        self.look(|| self.names_asked.look(at(), || self.store.lookup(parent, name))).await
     }
     /// What changes nothing may be asked again after the connection was lost.
-    async fn look<T>(&self, ask: impl Fn() -> store::Answer<T>) -> Result<T, HostError> {
+    async fn look<T>(&self, ask: impl AsyncFn() -> Result<T, StoreError>) -> Result<T, HostError> {
         loop {
             let _busy = self.enter().await?;
             match self.noted(ask().await) {
@@ -83,9 +84,21 @@ impl Host {
         }
         Ok(Some(guard))
     }
-    /// After a name went. How many are left only the store can tell: another client may have added one meanwhile.
+    /// After a name went. Who asked for that need not wait for what becomes of a file that nobody has open.
     async fn name_went(&self, file: Option<Rc<File>>, settled: Option<WriteGuard>) -> Result<(), HostError> {
         let Some(file) = file else { return Ok(()) };
+        if file.dirty.get().is_some() && file.opens.get() == 0 {
+            self.add_departure(file, settled).await;
+            return Ok(());
+        }
+        self.follow_name(file, settled).await
+    }
+    /// How many names are left only the store can tell: another client may have added one meanwhile. The lock is held until then.
+    pub(crate) async fn follow_name(
+        &self,
+        file: Rc<File>,
+        settled: Option<WriteGuard>,
+    ) -> Result<(), HostError> {
         if let Some(dirty) = file.dirty.get() {
             let links = match self.store.attributes(file.id).await {
                 Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => 0,
@@ -186,7 +199,7 @@ impl Host {
     }
 
     pub async fn attributes(&self, file: FileId) -> Result<FileAttributes, HostError> {
-        self.look(|| self.store.attributes(file)).await
+        self.look(|| self.attributes_asked.look(file, || self.store.attributes(file))).await
     }
 
     /// Another size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes

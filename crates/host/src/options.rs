@@ -23,6 +23,9 @@ pub struct HostOptions {
     /// Files that may be dirty: each is an open one at the store. Above it the oldest go there; above twice as many, who closes one
     /// waits for that.
     pub dirty_files_max: usize,
+    /// For how long a door's kernel may keep names and attributes of directories. These have no tokens, so others' changes are seen
+    /// that much later. Zero: not at all.
+    pub directories: Duration,
     /// A connection that is lost comes back: how long an operation waits for that. `None`: it stays lost.
     pub reconnect: Option<Duration>,
 }
@@ -37,6 +40,7 @@ impl Default for HostOptions {
             writeback: Duration::from_secs(5),
             dirty_bytes_max: 256 << 20,
             dirty_files_max: 8192,
+            directories: Duration::ZERO,
             reconnect: Some(Duration::from_secs(60)),
         }
     }

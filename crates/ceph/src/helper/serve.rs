@@ -1,13 +1,14 @@
 //! Requests to calls, results to reports.
 
-use super::files::{File, Files};
+use super::files::{File, Files, lock};
 use super::lanes::Turn;
+use super::looks::{Looks, watched};
 use super::output::Output;
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
 use crate::wire::{HelperRequest, Reply, Report};
 use std::ffi::CString;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::{
     AttributeChange, FileAttributes, FileId, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX,
@@ -25,6 +26,8 @@ pub struct Server {
     pub settings: Settings,
     /// Files without a name that are closed behind the answer.
     ending: AtomicUsize,
+    /// Reads of files that are held: whether the library had the content.
+    reads: Mutex<Looks>,
 }
 
 /// A call of the file is in the library for as long as this lives.
@@ -57,7 +60,7 @@ impl Drop for Change<'_> {
 
 impl Server {
     pub fn new(files: Arc<Files>, output: Arc<Output>, settings: Settings) -> Server {
-        Server { files, output, settings, ending: AtomicUsize::new(0) }
+        Server { files, output, settings, ending: AtomicUsize::new(0), reads: Mutex::default() }
     }
 
     pub fn turn_of(&self, request: &HelperRequest) -> Turn {
@@ -87,7 +90,7 @@ impl Server {
         Turn { file: Some(file), shares, is_awaited }
     }
 
-    /// Whether the library answers out of its memory, as a rule. It may wait all the same, for a recall that it knows of already, or for
+    /// Whether the library answers out of its memory, as a rule. Reads are judged by the last ones of any file. It may wait all the same, for a recall that it knows of already, or for
     /// room in its buffer. It may wait for its one lock, and for what another client has changed.
     pub fn is_short(&self, request: &HelperRequest) -> bool {
         let (file, is_look) = match request {
@@ -95,12 +98,16 @@ impl Server {
             HelperRequest::SetAttributes { file, change } if change.size.is_none() => (file, false),
             HelperRequest::Attributes { file } | HelperRequest::Xattr { file, .. } => (file, true),
             HelperRequest::Lookup { parent, .. } => (parent, true),
+            HelperRequest::Read { file, .. } if lock(&self.reads).are_short() => (file, false),
+            // The library tells the servers later.
+            HelperRequest::Forget { .. } => return true,
             _ => return false,
         };
+        let any_token = is_look || matches!(request, HelperRequest::Read { .. });
         let Some(file) = self.files.known(*file) else { return false };
         let state = file.state();
         match &state.held {
-            Some(held) => held.recalled.is_none() && (is_look || held.token == Token::ExclusiveWrite),
+            Some(held) => held.recalled.is_none() && (any_token || held.token == Token::ExclusiveWrite),
             None => is_look && state.looks.are_short(),
         }
     }
@@ -282,7 +289,11 @@ impl Server {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
                 let length = (length as usize).min(TRANSFER_BYTES_MAX);
-                return Ok(Reply::Bytes { bytes: file.handle(false)?.read(at, length)? });
+                let handle = file.handle(false)?;
+                let (bytes, has_waited) = watched(|| handle.read(at, length));
+                let bytes = bytes?;
+                lock(&self.reads).note(has_waited || bytes.len() > SHORT_BYTES);
+                return Ok(Reply::Bytes { bytes });
             }
             HelperRequest::Write { file, at, bytes } => {
                 let file = files.get(file)?;

@@ -201,20 +201,22 @@ impl Drop for Handle {
 
 impl Handle {
     pub fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
-        let mut bytes = vec![0u8; length];
-        let mut done = 0;
-        while done < length {
-            let (mount, at) = (self.inode.mount, offset(at, done)?);
-            let (place, left) = (bytes[done..].as_mut_ptr(), (length - done) as u64);
+        // Not cleared: programs ask for a megabyte of files that have some kilobytes.
+        let mut bytes: Vec<u8> = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let (mount, done) = (self.inode.mount, bytes.len());
+            let (at, left) = (offset(at, done)?, length - done);
+            let place = bytes.spare_capacity_mut().as_mut_ptr();
             // SAFETY: the place has `left` bytes.
-            match Errno::check(unsafe {
-                (mount.call.ceph_ll_read)(mount.raw, self.raw, at, left, place.cast())
-            })? {
-                0 => break,
-                count => done += count as usize,
+            let count = Errno::check(unsafe {
+                (mount.call.ceph_ll_read)(mount.raw, self.raw, at, left as u64, place.cast())
+            })? as usize;
+            if count == 0 {
+                break;
             }
+            // SAFETY: the library has filled so many bytes behind those that were there, and no more than the place has.
+            unsafe { bytes.set_len(done + count.min(left)) };
         }
-        bytes.truncate(done);
         Ok(bytes)
     }
 

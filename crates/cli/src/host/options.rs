@@ -36,6 +36,7 @@ impl HostSettings {
             Some(("writeback", value)) => self.host.writeback = duration_of("writeback", value)?,
             Some(("reconnect", "never")) => self.host.reconnect = None,
             Some(("reconnect", value)) => self.host.reconnect = Some(duration_of("reconnect", value)?),
+            Some(("directories", value)) => self.host.directories = duration_of("directories", value)?,
             Some(("dirty", value)) => self.host.dirty_bytes_max = size_of("dirty", value)?,
             Some(("transport", "auto")) => self.transport = Transport::Auto,
             Some(("transport", "uring")) => self.transport = Transport::Uring,

@@ -123,7 +123,17 @@ impl HostDoor {
     pub(super) fn entry(&self, attributes: &FileAttributes) -> Result<EntryOut> {
         let nodeid = self.node(attributes.file)?;
         self.remember(nodeid);
-        Ok(EntryOut { nodeid, attr: attr_of(nodeid, attributes), ..Default::default() })
+        let kept = self.host.keeps_found(attributes);
+        let (seconds, nanoseconds) = (kept.as_secs(), kept.subsec_nanos());
+        Ok(EntryOut {
+            nodeid,
+            entry_valid: seconds,
+            entry_valid_nsec: nanoseconds,
+            attr_valid: seconds,
+            attr_valid_nsec: nanoseconds,
+            attr: attr_of(nodeid, attributes),
+            ..Default::default()
+        })
     }
 }
 

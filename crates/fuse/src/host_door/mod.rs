@@ -1,10 +1,12 @@
 //! A shared store with a journal of this host, behind the door: one request, one or two calls of [`host::Host`], one answer.
 //!
-//! A node is a file's number, but for the root. Others change the store, too: so the kernel keeps no names, and reads and writes go
-//! past its page cache. It keeps attributes alone, while [`Host::attributes_to_keep`] allows.
+//! A node is a file's number, but for the root. Others change the store, too: so reads and writes go past the kernel's page cache. It
+//! keeps attributes, and names of directories, while [`Host::attributes_to_keep`] and [`Host::keeps_found`] allow.
 
 mod content;
 mod names;
+#[cfg(test)]
+mod tests;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};

@@ -1,7 +1,8 @@
 //! New files: what they cost, and who may want them at once.
 
 use crate::common::*;
-use host::{Destage, Durable, HostOptions};
+use disks::CrashPolicy;
+use host::{Destage, Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
 use std::time::Duration;
 use store::{Cut, CutKind, Moment, OpenMode, Token};
@@ -15,6 +16,7 @@ fn a_new_file_and_its_first_write_are_one_message() {
     let stage = Stage::new(1);
     let disk = stage.disk(stage.formatted());
     let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+    let world = stage.world();
     stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         let before = cluster.messages();
@@ -23,7 +25,11 @@ fn a_new_file_and_its_first_write_are_one_message() {
         host.close_file(file).await.unwrap();
         assert_eq!(cluster.messages() - before, 1);
         host.unlink(host.root(), b"file").await.unwrap();
-        assert_eq!(cluster.messages() - before, 3, "the unlink, and the token");
+        assert_eq!(cluster.messages() - before, 2, "nobody waits for more than the unlink");
+        assert!(host.statistics().dirty_in_journal > 0);
+        sleep(&*world, Duration::from_secs(3)).await;
+        assert_eq!(cluster.messages() - before, 3, "the token");
+        assert_eq!(host.statistics().dirty_in_journal, 0, "what nobody can read goes nowhere");
     });
 }
 
@@ -95,4 +101,55 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
         assert_eq!(file, store::FileId(2));
         assert_eq!(stage.content(file), b"minetheirs", "{delay} µs after the file was asked for");
     }
+}
+
+/// The name goes and another comes, in each order that there is. How many are left is asked behind the answer. Then the peer reads,
+/// or the host dies; before the question, and after it.
+#[test]
+fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
+    let (mut kept, mut gone) = (0, 0);
+    let ends = [(0, false), (3000, false), (0, true), (3000, true)];
+    for (delay, (later, dies)) in (0..600).step_by(20).flat_map(|delay| ends.map(|end| (delay, end))) {
+        let what = format!("{delay} µs, {later} ms later, the host dies: {dies}");
+        let stage = Stage::new(delay);
+        let disk = stage.disk(stage.formatted());
+        let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let told = what.clone();
+        let linked = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"mail", Durable::Now).await.unwrap();
+            host.close_file(file).await.unwrap();
+            peer.lookup(peer.root(), b"file").await.unwrap();
+            let (other, clock) = (peer.clone(), world.clone());
+            let link = spawn_with_result(&*world, async move {
+                sleep(&*clock, Duration::from_micros(delay)).await;
+                other.link(file, other.root(), b"kept").await.is_ok()
+            });
+            sleep(&*world, Duration::from_micros(300)).await;
+            host.unlink(host.root(), b"file").await.unwrap();
+            let is_linked = link.await.unwrap();
+            sleep(&*world, Duration::from_millis(later)).await;
+            if is_linked && !dies {
+                assert_eq!(peer_reads(&*peer, file).await, b"mail", "{told}");
+                host.open_file(file).await.unwrap();
+                host.write(file, 4, b"box", Durable::Now).await.unwrap();
+                assert_eq!(peer_reads(&*peer, file).await, b"mailbox", "{told}");
+            }
+            is_linked.then_some(file)
+        });
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        let begun = stage.begin(&stage.disk(image), under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        assert!(report.files.iter().all(|file| !matches!(file.outcome, FileFate::SetAside { .. })), "{what}");
+        match linked {
+            Some(file) => {
+                assert_eq!(stage.content(file), if dies { &b"mail"[..] } else { b"mailbox" }, "{what}");
+                kept += 1;
+            }
+            None => gone += 1,
+        }
+        stage.world.end();
+    }
+    assert!(kept > 10 && gone > 10, "{kept} kept, {gone} gone");
 }

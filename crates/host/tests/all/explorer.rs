@@ -3,16 +3,18 @@
 //!
 //! After each cut, what was promised is at the store or set aside. What was never written is nowhere, and a file is a
 //! state that it had. Where the store gives up content by itself, what was not promised yet may be there in part.
-//! Recovery is cut, too, and begun again.
+//! Recovery is cut, too, and begun again. What a door's kernel keeps is gone before a peer may change the file.
 
 use crate::common::*;
+use device::World;
 use disks::{CrashPolicy, MemoryDisk};
 use host::{Destage, Durable, FileFate, Host, HostOptions};
 use runtime::race;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{AttributeChange, Cut, CutKind, FileId, Moment, Network, Store};
+use store::{AttributeChange, Cut, CutKind, FileAttributes, FileId, Moment, Network, OpenMode, Store, Token};
+use units::Instant;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -24,6 +26,8 @@ enum Step {
     PeerReads(usize),
     /// One byte at the beginning of the file.
     PeerWrites(usize),
+    /// The same, while a door's kernel looks at the file all the time.
+    PeerWritesUnderLooks(usize),
     /// Another name.
     Link(usize),
     /// The first name goes; nobody has the file open meanwhile.
@@ -36,7 +40,7 @@ enum Step {
 use Durable::{Now, Soon};
 use Step::*;
 
-const SCRIPTS: [&[Step]; 6] = [
+const SCRIPTS: [&[Step]; 7] = [
     &[Write(0, 0, 100, Now), Write(0, 50, 100, Soon), Write(0, 5000, 10, Now), Sync(0)],
     &[Write(0, 0, 9000, Soon), Sync(0), Cut(0, 10), Write(0, 20, 5, Now), Write(1, 0, 5, Now)],
     &[
@@ -57,6 +61,7 @@ const SCRIPTS: [&[Step]; 6] = [
     ],
     &[Write(0, 0, 40, Now), Link(0), Write(0, 20, 40, Now), Unlink(0), Write(0, 50, 40, Soon), Sync(0)],
     &[Write(0, 0, 50, Now), Write(1, 0, 70, Now), Write(0, 30, 40, Soon), Write(1, 10, 9, Soon), Close],
+    &[Write(0, 0, 50, Now), PeerWritesUnderLooks(0), Write(0, 10, 50, Soon), PeerWritesUnderLooks(0)],
 ];
 
 /// What a file was after each change, and up to which one it was promised.
@@ -66,9 +71,42 @@ struct Model {
     promised: usize,
     /// The last state that this host's journal has no part in: a peer wrote it.
     peers: bool,
+    /// A door's kernel kept its attributes when a peer came.
+    was_kept: bool,
 }
 
 type Models = Rc<RefCell<[Model; 2]>>;
+
+/// A door's kernel, with the one file that is looked at: what it may answer with and until when.
+#[derive(Clone, Default)]
+struct Kernel(Rc<Cell<Option<(FileAttributes, Instant)>>>, Rc<Cell<u64>>);
+
+impl Kernel {
+    fn of(host: &Host) -> Kernel {
+        let kernel = Kernel::default();
+        let told = kernel.clone();
+        host.on_forget(Box::new(move |_| {
+            told.0.set(None);
+            told.1.set(told.1.get() + 1);
+        }));
+        kernel
+    }
+    async fn looks(&self, host: &Host, world: &dyn World, file: FileId) {
+        loop {
+            let asked = self.1.get();
+            if let Ok((attributes, time)) = host.attributes_to_keep(file).await
+                && asked == self.1.get()
+                && !time.is_zero()
+            {
+                self.0.set(Some((attributes, world.now().plus(time))));
+            }
+            sleep(world, Duration::from_micros(30)).await;
+        }
+    }
+    fn keeps(&self, world: &dyn World) -> Option<FileAttributes> {
+        self.0.get().filter(|(_, until)| *until >= world.now()).map(|(attributes, _)| attributes)
+    }
+}
 
 impl Model {
     /// Whether each byte is one that it had since it was promised, or none yet.
@@ -103,6 +141,7 @@ async fn play(
     script: &'static [Step],
     models: Models,
 ) -> Result<(), host::HostError> {
+    let kernel = Kernel::of(&host);
     for (number, step) in (1u8..).zip(script) {
         match *step {
             Write(file, at, length, durable) => {
@@ -133,6 +172,25 @@ async fn play(
             PeerWrites(file) => {
                 models.borrow_mut()[file].change(|state| put(state, 0, &[200 + number]));
                 peer_writes(&*peer, files[file], 0, &[200 + number]).await;
+                let model = &mut models.borrow_mut()[file];
+                model.promised = model.states.len() - 1;
+            }
+            PeerWritesUnderLooks(file) => {
+                models.borrow_mut()[file].change(|state| put(state, 0, &[200 + number]));
+                // With a token, so that there is something to keep.
+                host.read(files[file], 0, 1).await?;
+                let writes = async {
+                    sleep(&*world, Duration::from_micros(200)).await;
+                    models.borrow_mut()[file].was_kept |= kernel.keeps(&*world).is_some();
+                    let open = peer.open(files[file], OpenMode::ReadWrite).await.unwrap();
+                    peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+                    assert_eq!(kernel.keeps(&*world), None, "kept before the write: a peer has the token");
+                    peer.write(open, 0, &[200 + number]).await.unwrap();
+                    assert_eq!(kernel.keeps(&*world), None, "kept after the write: a peer has the token");
+                    peer.return_token(files[file]).await.unwrap();
+                    peer.close(open).await.unwrap();
+                };
+                race(writes, kernel.looks(&host, &*world, files[file])).await;
                 let model = &mut models.borrow_mut()[file];
                 model.promised = model.states.len() - 1;
             }
@@ -287,6 +345,8 @@ fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
     for (number, script, network) in cases(&SCRIPTS) {
         let all = run(script, 1, network, None);
         assert!(all.finished);
+        let has_looks = script.iter().any(|step| matches!(step, PeerWritesUnderLooks(0)));
+        assert_eq!(all.models.borrow()[0].was_kept, has_looks);
         for message in all.messages.clone() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Client, message, moment };

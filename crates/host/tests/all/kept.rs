@@ -6,7 +6,7 @@ use runtime::spawn_with_result;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, OpenMode, Token};
+use store::{FileId, NewNode, OpenMode, Token};
 
 /// Counts how often each file was to be forgotten.
 fn forgotten(host: &Host) -> Rc<RefCell<Vec<FileId>>> {
@@ -99,4 +99,27 @@ fn kernel_forgets_attributes_when_the_connection_is_lost() {
         sleep(&*world, Duration::from_secs(1)).await;
         assert_eq!(*told.borrow(), [file]);
     });
+}
+
+#[test]
+fn directories_are_kept_only_if_the_mount_allows_it_and_no_longer() {
+    const WHILE: Duration = Duration::from_millis(20);
+    for (directories, expected) in [(HostOptions::default().directories, Duration::ZERO), (WHILE, WHILE)] {
+        let stage = Stage::new(1);
+        let disk = stage.disk(stage.formatted());
+        let begun = stage.begin(&disk, HostOptions { directories, ..HostOptions::default() });
+        stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let node = NewNode::Directory { mode: 0o755 };
+            let made = host.make(host.root(), b"directory", node, ROOT).await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
+            for directory in [host.root(), made.file] {
+                let (attributes, kept) = host.attributes_to_keep(directory).await.unwrap();
+                assert_eq!((kept, host.keeps_found(&attributes)), (expected, expected));
+            }
+            let (attributes, kept) = host.attributes_to_keep(file).await.unwrap();
+            assert_eq!((kept, host.keeps_found(&attributes)), (KEPT, Duration::ZERO));
+        });
+    }
 }

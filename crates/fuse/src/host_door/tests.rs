@@ -1,0 +1,69 @@
+//! For how long the kernel may keep what a host answers, over a simulated cluster in virtual time.
+
+use super::HostDoor;
+use crate::abi::{AttrOut, EntryOut, InHeader, MkdirIn, MknodIn, OutHeader, ROOT_NODE, opcode};
+use crate::{FileSystem, Request};
+use disks::MemoryDisk;
+use host::{Host, HostJournal, HostOptions, recover};
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Cluster, Identity, Network, SimulatedStore};
+use zerocopy::{FromBytes, IntoBytes};
+
+const JOURNAL_BYTES: u64 = 16 << 20;
+
+fn door_over_a_host(directories: Duration, test: impl AsyncFnOnce(Rc<HostDoor>) + 'static) {
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn device::World> = Rc::new(virtual_world.clone());
+    virtual_world.run(async move {
+        let identity = Identity("host".into());
+        let cluster = Cluster::new(world.clone(), Network::default(), Vec::new(), 1);
+        let store = Rc::new(SimulatedStore::connect(&cluster, identity.clone()));
+        let disk = Rc::new(MemoryDisk::new(world.clone(), JOURNAL_BYTES));
+        HostJournal::format(&*world, disk.clone(), identity, "simulated cluster").await.unwrap();
+        let journal = HostJournal::open(disk).await.unwrap();
+        recover(&*world, &*store, &journal, false).await.unwrap();
+        let options = HostOptions { directories, ..HostOptions::default() };
+        let host = Host::open(world, store, &journal, options).await.unwrap();
+        test(HostDoor::new(host, Box::new(|what| panic!("{what}")))).await;
+    });
+}
+
+async fn ask(door: &Rc<HostDoor>, opcode: u32, nodeid: u64, arguments: &[u8]) -> Vec<u8> {
+    let len = (size_of::<InHeader>() + arguments.len()) as u32;
+    let header = InHeader { len, opcode, unique: 2, nodeid, ..Default::default() };
+    let request = Request::from_message(&[header.as_bytes(), arguments].concat()).unwrap();
+    let answer = door.clone().serve(request).await;
+    assert_eq!(answer.errno(), 0);
+    answer.into_message(2).0.split_off(size_of::<OutHeader>())
+}
+fn entry(payload: &[u8]) -> (u64, [Duration; 2]) {
+    let entry = EntryOut::read_from_prefix(payload).unwrap().0;
+    let name = Duration::new(entry.entry_valid, entry.entry_valid_nsec);
+    (entry.nodeid, [name, Duration::new(entry.attr_valid, entry.attr_valid_nsec)])
+}
+
+#[test]
+fn the_kernel_keeps_directories_as_the_mount_says_and_no_names_of_files() {
+    for directories in [Duration::ZERO, Duration::from_millis(1020)] {
+        door_over_a_host(directories, async move |door| {
+            let mode = MkdirIn { mode: 0o755, umask: 0 };
+            let made =
+                ask(&door, opcode::MKDIR, ROOT_NODE, &[mode.as_bytes(), b"directory\0"].concat()).await;
+            let (node, kept) = entry(&made);
+            assert_eq!(kept, [directories; 2]);
+            assert_eq!(entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"directory\0").await), (node, kept));
+            let getattr = [0u8; 16];
+            for node in [ROOT_NODE, node] {
+                let told = ask(&door, opcode::GETATTR, node, &getattr).await;
+                let told = AttrOut::read_from_prefix(&told).unwrap().0;
+                assert_eq!(Duration::new(told.attr_valid, told.attr_valid_nsec), directories);
+            }
+            let mode = MknodIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
+            let made = ask(&door, opcode::MKNOD, ROOT_NODE, &[mode.as_bytes(), b"file\0"].concat()).await;
+            assert_eq!(entry(&made).1, [Duration::ZERO; 2]);
+            assert_eq!(entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"file\0").await).1, [Duration::ZERO; 2]);
+        });
+    }
+}

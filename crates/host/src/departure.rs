@@ -1,0 +1,63 @@
+//! How many names are left of a file, asked behind the answer to the unlink. If none is, what is dirty of it is dropped.
+//!
+//! 1. Only the store knows. On Ceph this question has the metadata server write its journal, and waits for that. So it comes for
+//!    all files of a while at once: one write serves them all.
+//! 2. Until it is answered the file's lock is held: nobody writes the file, and it goes nowhere.
+//! 3. What waits is bounded. Beyond half of it nothing waits for others to come, beyond all of it the unlinks wait.
+
+use crate::departures::Departure;
+use crate::files::File;
+use crate::host::Host;
+use runtime::sync::WriteGuard;
+use runtime::{join_window, race};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// For others to come.
+const WHILE: Duration = Duration::from_secs(1);
+/// Questions at once: threads of the store are left for others.
+const QUESTIONS: usize = 16;
+
+type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
+
+impl Host {
+    pub(crate) async fn add_departure(&self, file: Rc<File>, settled: Option<WriteGuard>) {
+        let may = || (!self.departures.is_full() || self.check().is_err()).then_some(());
+        self.departures.changed.until(may).await;
+        if self.check().is_ok() {
+            let bytes = file.dirty.get().map_or(0, |dirty| dirty.bytes);
+            self.departures.add(Departure { file, settled, bytes });
+        }
+    }
+
+    pub(crate) async fn follow_departures(self: Rc<Self>) {
+        let _busy = self.busy();
+        let departures = &self.departures;
+        let is_over = || self.closed.get() || self.check().is_err();
+        loop {
+            let some = departures.changed.until(|| (!departures.is_empty()).then_some(()));
+            race(some, self.ended.until(|| is_over().then_some(()))).await;
+            if is_over() {
+                break;
+            }
+            let no_longer = departures.changed.until(|| {
+                (departures.is_half_full() || self.closing.get() || self.check().is_err()).then_some(())
+            });
+            race(self.world.sleep_until(self.world.now().plus(WHILE)), no_longer).await;
+            let work: Vec<Work<'_>> = departures.take().into_iter().map(|one| self.follow(one)).collect();
+            let _ = join_window(work, QUESTIONS).await;
+        }
+        // When the connection was lost the recovery looks after these.
+        departures.take().iter().for_each(|one| departures.end(one.bytes));
+    }
+
+    fn follow(&self, Departure { file, settled, bytes }: Departure) -> Work<'_> {
+        Box::pin(async move {
+            // What goes wrong is noted with the connection, or its records stay until the file goes to the store.
+            let _ = self.follow_name(file, settled).await;
+            self.departures.end(bytes);
+            Ok(())
+        })
+    }
+}
