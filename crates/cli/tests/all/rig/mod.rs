@@ -14,9 +14,9 @@ const PATIENCE: &str = "300";
 /// `as_nobody COMMAND...`: as an ordinary user. `refuses COMMAND...`: it must fail (bash lets a `!` pass whatever
 /// comes of it).
 const WORDS: &str = r#"
-settle() { for file; do for i in $(seq 100); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done; done; }
+settle() { for file; do for i in $(seq 600); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done; done; }
 serve() { $O mount -f -o $1 $2 $M & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
-kill_daemon() { kill -9 $DAEMON; wait $DAEMON || true; for i in $(seq 100); do stat -f $M >stat 2>&1 || break; sleep 0.1; done; }
+kill_daemon() { kill -9 $DAEMON; wait $DAEMON || true; for i in $(seq 600); do stat -f $M >stat 2>&1 || break; sleep 0.1; done; }
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
 copy() { cp --sparse=always $1 $2; }
 refuses() { if "$@"; then echo "not refused: $*" >&2; exit 1; fi; }
