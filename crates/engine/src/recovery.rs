@@ -19,7 +19,7 @@ use journal::records;
 use journal::{
     BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, Logs, Pass, ReadSnapshot, ReadTable,
     ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable, ScanPass,
-    Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log, plan_found_log,
+    Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log, plan_found_log, plan_run_headers,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -83,7 +83,7 @@ impl<'a> Recovery<'a> {
         let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
         if !dry_run {
             // Also where the log is empty: that may be in a cache alone.
-            runner.run(plan_found_log(None)).await?;
+            runner.run(plan_found_log()).await?;
         }
         let mut superblock = read_superblock(parts, area).await?;
         report.recorded_error = superblock.errno;
@@ -160,7 +160,7 @@ impl<'a> Recovery<'a> {
     async fn find_behind(&mut self, told: &ToldLog, logs: Rc<Logs>) -> Result<FoundRuns, EngineError> {
         let find = FindRuns::behind(&self.superblock, logs.clone(), told);
         // Most have none: as far as is looked ahead is read with one request.
-        let ahead = find.look_ahead() as usize * records::of(&self.superblock).block_bytes();
+        let ahead = find.look_ahead() as usize * self.superblock.log_block_bytes();
         let bytes = (ahead + self.parts.block_size.bytes()).clamp(FIND_BYTES, READ_BYTES);
         self.search(find, logs, bytes).await
     }
@@ -185,8 +185,8 @@ impl<'a> Recovery<'a> {
         let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
         let told = found.as_ref().and_then(|found| found.told_header(&self.superblock, scanned.end));
-        if told.is_some() && !self.report.dry_run {
-            self.runner.run(plan_found_log(told)).await?;
+        if let Some(told) = told.filter(|_| !self.report.dry_run) {
+            self.runner.run(plan_run_headers(vec![told])).await?;
         }
         Ok(ReadLog { scanned, revokes: revoke.finish(), found })
     }

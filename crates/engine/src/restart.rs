@@ -205,7 +205,7 @@ impl Recovery<'_> {
             return Err(format!("{} is told, and the log ends before {end}", snapshot.end().previous()));
         }
         let count = end.0.wrapping_sub(first.0) as usize;
-        let unit = records::of(&self.superblock).block_bytes();
+        let unit = self.superblock.log_block_bytes();
         let mut gathered = Gathered::new(first, count);
         let leaves_them = self.parts.options.durable_only;
         let runs = found.first_runs(count);
@@ -255,7 +255,7 @@ impl Recovery<'_> {
     ) -> Result<KeptLog, EngineError> {
         let (first, end) = (self.superblock.sequence, read.scanned.end);
         let count = end.0.wrapping_sub(first.0) as usize;
-        let unit = records::of(&self.superblock).block_bytes();
+        let unit = self.superblock.log_block_bytes();
         let nothing = Rc::new(Buffer::zeroed(unit));
         let headers = found.headers_from(end).map(|at| (at, nothing.clone())).collect();
         self.runner.run(plan_kept_log(headers)).await?;

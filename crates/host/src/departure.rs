@@ -6,11 +6,11 @@
 //! 3. What waits is bounded. Beyond half of it nothing waits for others to come, beyond all of it the unlinks wait.
 
 use crate::departures::Departure;
+use crate::destage::{Work, at_once};
 use crate::files::File;
 use crate::host::Host;
+use runtime::race;
 use runtime::sync::WriteGuard;
-use runtime::{join_window, race};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,8 +18,6 @@ use std::time::Duration;
 const WHILE: Duration = Duration::from_secs(1);
 /// Questions at once: threads of the store are left for others.
 const QUESTIONS: usize = 16;
-
-type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 
 impl Host {
     pub(crate) async fn add_departure(&self, file: Rc<File>, settled: Option<WriteGuard>) {
@@ -45,8 +43,8 @@ impl Host {
                 (departures.is_half_full() || self.closing.get() || self.check().is_err()).then_some(())
             });
             race(self.world.sleep_until(self.world.now().plus(WHILE)), no_longer).await;
-            let work: Vec<Work<'_>> = departures.take().into_iter().map(|one| self.follow(one)).collect();
-            let _ = join_window(work, QUESTIONS).await;
+            let work = departures.take().into_iter().map(|one| self.follow(one));
+            at_once(work.collect(), QUESTIONS).await;
         }
         // When the connection was lost the recovery looks after these.
         departures.take().iter().for_each(|one| departures.end(one.bytes));

@@ -17,12 +17,13 @@ use store::StoreEvent;
 /// Files on their way at once.
 const FILES_AT_ONCE: usize = 64;
 /// What is done with one file. What goes wrong is noted elsewhere, so that the others go on.
-type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
+pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 /// Between two looks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
 
-async fn at_once(work: Vec<Work<'_>>) {
-    let _ = join_window(work, FILES_AT_ONCE).await;
+/// So many at once.
+pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {
+    let _ = join_window(work, limit).await;
 }
 
 impl Host {
@@ -108,7 +109,7 @@ impl Host {
                     Ok(())
                 })
             });
-            at_once(contents.collect()).await;
+            at_once(contents.collect(), FILES_AT_ONCE).await;
             self.check()?;
             self.noted(self.store.send_attributes().await)?;
         }
@@ -123,7 +124,7 @@ impl Host {
                 Ok(())
             })
         });
-        at_once(work.collect()).await;
+        at_once(work.collect(), FILES_AT_ONCE).await;
         failed.take().map_or(Ok(()), Err)
     }
     /// What goes wrong is noted with the file.
@@ -272,6 +273,6 @@ impl Host {
                 Ok(())
             })
         });
-        at_once(work.collect()).await;
+        at_once(work.collect(), FILES_AT_ONCE).await;
     }
 }

@@ -1,7 +1,7 @@
 //! What a door's kernel may keep: the attributes of a file while its token is held, and of directories what the mount allows.
 //!
-//! 1. Those of a file are kept only if one token was held from before the store was asked until the answer. It must not be recalled then,
-//!    and nobody may be changing the file.
+//! 1. Those of a file are kept only if one token was held from before the store was asked until the answer. It must not be
+//!    recalled then, and nobody may be changing the file.
 //! 2. The kernel is told to forget them before the token is returned, and before a name of the file changes.
 //! 3. They are kept for [`KEPT`] at most. A daemon that stands still tells nothing; by then the store has given the token to nobody.
 //! 4. Directories have no tokens, and no store tells of their changes. Names and attributes of them are kept for

@@ -23,7 +23,7 @@ pub fn plan_copies(at: LogBlock, blocks: Rc<Buffer>) -> Plan {
     plan
 }
 
-/// All copies are written: headers say where they lie, and from then on they count.
+/// All copies are written: headers say where they lie, and from then on they count. Or recovery has found a run whose header is lost.
 pub fn plan_run_headers(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::CopyBeforeHeader);

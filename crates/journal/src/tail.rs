@@ -65,12 +65,9 @@ pub fn plan_home_durable() -> Plan {
     plan
 }
 
-/// Nothing is written before. `header`: of the run that a table alone told of.
-pub fn plan_found_log(header: Option<(LogBlock, Rc<Buffer>)>) -> Plan {
+/// A mount begins with it: nothing is written before.
+pub fn plan_found_log() -> Plan {
     let mut plan = Plan::default();
-    if let Some((at, header)) = header {
-        plan.write(Address::Log(at), vec![(BlockKind::RunHeader, header)]);
-    }
     plan.barrier(Barrier::FoundBeforeWrite);
     plan
 }

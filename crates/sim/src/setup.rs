@@ -183,8 +183,7 @@ fn adjust_journal(setup: Setup, disks: &mut Disks) -> io::Result<()> {
 
 /// Where the hidden inode of the journal begins.
 pub fn first_journal_block(disks: &Disks) -> io::Result<u64> {
-    let said = disks.ask("bmap <8> 0")?;
-    said.trim().parse().map_err(|_| io::Error::other(format!("debugfs bmap said {said:?}")))
+    journal_blocks(disks)?.first().copied().ok_or_else(|| io::Error::other("the journal has no blocks"))
 }
 
 /// All of its blocks, in order.

@@ -13,9 +13,8 @@ const SECTOR: u64 = 512;
 /// sector of its first pieces. `journal`: the blocks of the journal.
 pub fn spoiled(left: String, disks: Disks, setup: Setup, journal: &[u64], turn: u64) -> (String, Disks) {
     let spoils = turn % 8 == 2 || turn % 8 == 6;
-    let Some(pieces) = Some(()).filter(|_| spoils).and_then(|()| pieces(&disks.home, setup, journal)) else {
-        return (left, disks);
-    };
+    let found = if spoils { pieces(&disks.home, setup, journal) } else { None };
+    let Some(pieces) = found else { return (left, disks) };
     let (dice, mut home) = (SplitMix::new(turn), disks.home.clone());
     // Most pieces take a block, and begin with what counts.
     let at = pieces[dice.below(pieces.len() as u64) as usize] * setup.block_size();

@@ -90,8 +90,9 @@ impl Server {
         Turn { file: Some(file), shares, is_awaited }
     }
 
-    /// Whether the library answers out of its memory, as a rule. Reads are judged by the last ones of any file. It may wait all the same, for a recall that it knows of already, or for
-    /// room in its buffer. It may wait for its one lock, and for what another client has changed.
+    /// Whether the library answers out of its memory, as a rule. Reads are judged by the last ones of any file. It may wait all
+    /// the same, for a recall that it knows of already, or for room in its buffer. It may wait for its one lock, and for what
+    /// another client has changed.
     pub fn is_short(&self, request: &HelperRequest) -> bool {
         let (file, is_look) = match request {
             HelperRequest::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => (file, false),
