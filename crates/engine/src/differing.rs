@@ -1,23 +1,43 @@
 //! Which bytes of a block have changed.
 
+use smallvec::SmallVec;
 use units::BlockRange;
 
+/// Of an inode that is stored anew these are the size, the times and the checksums.
+const FEW: usize = 8;
+
 /// Where in `range` the bytes of a block differ from `before`, the bytes that the range had.
-pub(crate) fn differing(range: BlockRange, before: &[u8], bytes: &[u8]) -> Vec<BlockRange> {
-    // Slices are compared faster than bytes, and few of them differ.
-    const TOGETHER: usize = 32;
-    let mut parts: Vec<BlockRange> = Vec::new();
-    let pairs = before.chunks(TOGETHER).zip(bytes[range.as_usize()].chunks(TOGETHER));
-    for (index, (old, new)) in pairs.enumerate().filter(|(_, (old, new))| old != new) {
-        let first = range.start + (index * TOGETHER) as u32;
-        for (at, _) in (first..).zip(old.iter().zip(new)).filter(|(_, (old, new))| old != new) {
-            match parts.last_mut() {
-                Some(part) if part.end == at => part.end += 1,
-                _ => parts.push(BlockRange::new(at, at + 1)),
-            }
+pub(crate) fn differing(range: BlockRange, before: &[u8], bytes: &[u8]) -> SmallVec<[BlockRange; FEW]> {
+    // Words are compared faster than bytes, and few of them differ.
+    const WORD: usize = size_of::<u64>();
+    let mut parts = SmallVec::new();
+    let (old, old_rest) = before.as_chunks::<WORD>();
+    let (new, new_rest) = bytes[range.as_usize()].as_chunks::<WORD>();
+    let mut at = range.start;
+    for (old, new) in old.iter().zip(new) {
+        if old != new {
+            note(&mut parts, at, u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new));
         }
+        at += WORD as u32;
+    }
+    for (old, new) in old_rest.iter().zip(new_rest) {
+        note(&mut parts, at, u64::from(old ^ new));
+        at += 1;
     }
     parts
+}
+
+/// The bytes of `difference` that are not zero, the lowest at `at`.
+fn note(parts: &mut SmallVec<[BlockRange; FEW]>, mut at: u32, mut difference: u64) {
+    while difference != 0 {
+        let same = difference.trailing_zeros() / u8::BITS;
+        (at, difference) = (at + same, difference >> (same * u8::BITS));
+        match parts.last_mut() {
+            Some(part) if part.end == at => part.end += 1,
+            _ => parts.push(BlockRange::new(at, at + 1)),
+        }
+        (at, difference) = (at + 1, difference >> u8::BITS);
+    }
 }
 
 #[cfg(test)]
@@ -28,17 +48,17 @@ mod tests {
     fn what_differs_is_found_wherever_it_begins_and_ends() {
         let range = BlockRange::new(8, 48);
         let before = [7; 64];
-        assert_eq!(differing(range, &before[range.as_usize()], &before), []);
+        assert!(differing(range, &before[range.as_usize()], &before).is_empty());
         for first in 8..48 {
             for last in first + 2..48 {
                 let mut after = before;
                 (after[first as usize], after[last as usize]) = (1, 2);
                 let parts = [first, last].map(|at| BlockRange::new(at, at + 1));
-                assert_eq!(differing(range, &before[range.as_usize()], &after), parts);
+                assert_eq!(differing(range, &before[range.as_usize()], &after)[..], parts);
             }
         }
         let mut after = before;
         after[10..20].fill(1);
-        assert_eq!(differing(range, &before[range.as_usize()], &after), [BlockRange::new(10, 20)]);
+        assert_eq!(differing(range, &before[range.as_usize()], &after)[..], [BlockRange::new(10, 20)]);
     }
 }

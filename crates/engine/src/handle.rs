@@ -9,6 +9,7 @@ use crate::promise::Declared;
 use crate::update::{Base, Contents, Credits, FileUpdate};
 use device::Buffer;
 use journal::{Decision, UpdateSequence};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::rc::Rc;
@@ -135,7 +136,8 @@ impl Handle {
         if !self.engine.logs_ranges() {
             return self.change(block, range, change);
         }
-        let before = block.bytes()[range.as_usize()].to_vec();
+        // An inode, mostly.
+        let before = SmallVec::<[u8; 256]>::from_slice(&block.bytes()[range.as_usize()]);
         let promises = &self.engine.promises;
         let all_before = promises.before(&block.bytes());
         let result = block.0.change(change);
@@ -159,13 +161,11 @@ impl Handle {
         let whole = engine.block_size.whole();
         assert!(ranges.iter().all(|range| !range.is_empty() && whole.covers(*range)));
         let mut transaction = engine.pipeline.transaction();
-        for range in ranges {
-            if transaction.add_metadata(block.number(), *range) {
-                debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number());
-                if self.credits > 0 {
-                    self.credits -= 1;
-                    transaction.use_credits(1);
-                }
+        if transaction.add_metadata(block.number(), ranges) {
+            debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number());
+            if self.credits > 0 {
+                self.credits -= 1;
+                transaction.use_credits(1);
             }
         }
         drop(transaction);

@@ -620,7 +620,7 @@ mod tests {
     fn commit(log: &mut LogState, id: TransactionId) {
         let mut running = RunningTransaction::new(id, Instant(0), size());
         running.open_handle(1);
-        running.add_metadata(CHANGED, BlockRange::new(0, 4));
+        running.add_metadata(CHANGED, &[BlockRange::new(0, 4)]);
         running.close_handle(1);
         let mut locked = running.lock();
         let moment = CommitMoment { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };

@@ -324,7 +324,7 @@ mod tests {
     /// A handle that changes a block.
     fn change(pipeline: &Pipeline, at: u64) -> TransactionId {
         pipeline.join(1, 0, Instant(5));
-        assert!(pipeline.transaction().add_metadata(HomeBlock(at), BlockRange::new(0, 4)));
+        assert!(pipeline.transaction().add_metadata(HomeBlock(at), &[BlockRange::new(0, 4)]));
         pipeline.transaction().use_credits(1);
         pipeline.leave(0, 0);
         pipeline.running_id()

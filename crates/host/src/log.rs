@@ -309,7 +309,7 @@ impl HostLog {
         running.states_most = running.states_most.max(record.states.len());
         running.bytes += bytes.len() as u64;
         // Counted as a whole block until the commit: what it will hold is not known yet.
-        running.transaction.add_metadata(slot.record_at(), BlockRange::new(0, 1));
+        running.transaction.add_metadata(slot.record_at(), &[BlockRange::new(0, 1)]);
         running.transaction.close_handle(0);
         let live = state.slots.entry(slot).or_default();
         live.bytes += bytes.len() as u64;
@@ -402,7 +402,7 @@ impl HostLog {
                 let bytes = record.to_bytes();
                 let mut image = Buffer::zeroed(BLOCK.bytes());
                 image[..bytes.len()].copy_from_slice(&bytes);
-                taken.transaction.add_metadata(slot.record_at(), BlockRange::new(0, bytes.len() as u32));
+                taken.transaction.add_metadata(slot.record_at(), &[BlockRange::new(0, bytes.len() as u32)]);
                 taken.images.insert(slot.record_at(), image);
             }
             let id = taken.transaction.id();

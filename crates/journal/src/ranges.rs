@@ -1,10 +1,11 @@
+use smallvec::{SmallVec, smallvec};
 use units::BlockRange;
 
 /// Disjoint byte ranges of one block, sorted; ranges that touch are one.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RangeSet {
-    /// Few in practice: appends extend the last one.
-    ranges: Vec<BlockRange>,
+    /// Few in practice: appends extend the last one. Two take no more room than a `Vec` does.
+    ranges: SmallVec<[BlockRange; 2]>,
 }
 
 impl RangeSet {
@@ -12,7 +13,7 @@ impl RangeSet {
         RangeSet::default()
     }
     pub fn of(range: BlockRange) -> RangeSet {
-        RangeSet { ranges: vec![range] }
+        RangeSet { ranges: smallvec![range] }
     }
     pub fn as_slice(&self) -> &[BlockRange] {
         &self.ranges
@@ -36,6 +37,10 @@ impl RangeSet {
         if range.is_empty() {
             return;
         }
+        if self.ranges.last().is_none_or(|last| last.end < range.start) {
+            self.ranges.push(range);
+            return;
+        }
         let from = self.ranges.partition_point(|own| own.end < range.start);
         let to = from + self.ranges[from..].partition_point(|own| own.start <= range.end);
         if from == to {
@@ -53,7 +58,7 @@ impl RangeSet {
         if range.is_empty() {
             return;
         }
-        let mut kept = Vec::with_capacity(self.ranges.len() + 1);
+        let mut kept = SmallVec::with_capacity(self.ranges.len() + 1);
         for own in &self.ranges {
             let before = BlockRange { start: own.start, end: own.end.min(range.start) };
             let after = BlockRange { start: own.start.max(range.end), end: own.end };
@@ -95,7 +100,7 @@ mod tests {
                 let mut with = set.clone();
                 with.insert(range);
                 set.remove(range);
-                let mask = bits(&RangeSet { ranges: vec![range] });
+                let mask = bits(&RangeSet { ranges: smallvec![range] });
                 assert!(is_canonical(&with) && is_canonical(&set), "{base:b} {range:?}");
                 assert_eq!((bits(&with), bits(&set)), (base | mask, base & !mask), "{range:?}");
                 assert_eq!(bits(&with.missing(BlockRange::new(0, 16))), !(base | mask));

@@ -22,6 +22,8 @@ use units::{Instant, Timestamp};
 
 /// Polls after which the ring is looked at, so that tasks that wake one another cannot starve it.
 const POLLS_PER_TURN: usize = 4096;
+/// Polls after which the clocks are looked at. A small write asks for the time six times.
+const POLLS_PER_LOOK: usize = 16;
 
 struct State {
     tasks: Tasks,
@@ -29,12 +31,16 @@ struct State {
     ring: Ring,
     random: SplitMix,
     begin: std::time::Instant,
+    /// The time when the clocks were last looked at.
+    now: Cell<Instant>,
+    wall_clock: Cell<Timestamp>,
     polling: Polling,
     expected: Cell<Expected>,
 }
 
 /// The world outside, for one thread. Clones are the same world.
 ///
+/// The time stands still while a few tasks take their steps: it may be some ten microseconds late.
 /// [`World::expect_soon`] is a flag here, not a count: the last call holds. While it is set, a wait may poll for longer.
 #[derive(Clone)]
 pub struct RealWorld(Rc<State>);
@@ -48,6 +54,8 @@ impl RealWorld {
             // The standard library's hash keys come from the kernel's random numbers.
             random: SplitMix::new(RandomState::new().hash_one(0)),
             begin: std::time::Instant::now(),
+            now: Cell::default(),
+            wall_clock: Cell::new(wall_clock()),
             polling: Polling::new(std::thread::available_parallelism().map_or(1, |count| count.get())),
             expected: Cell::new(Expected::Request),
         })))
@@ -88,14 +96,17 @@ impl RealWorld {
         }));
         loop {
             let mut polls = 0;
-            while self.0.tasks.ready_count() > 0 && polls < POLLS_PER_TURN {
-                self.0.tasks.poll_one(0);
+            while polls < POLLS_PER_TURN && self.0.tasks.poll_first() {
                 polls += 1;
+                if polls.is_multiple_of(POLLS_PER_LOOK) {
+                    self.look_at_clocks();
+                }
             }
             let over = result.borrow_mut().take();
             // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go out.
             let turn = if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
             turn.unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
+            self.look_at_clocks();
             if let Some(value) = over {
                 return value;
             }
@@ -111,6 +122,7 @@ impl RealWorld {
         if self.0.tasks.ready_count() > 0 {
             return self.0.ring.turn(Wait::No).map(drop);
         }
+        self.look_at_clocks();
         let (begin, expected) = (self.now(), self.0.expected.get());
         let limit = self.0.timers.next().map(|at| at.since(begin));
         let window = self.0.polling.window(expected, begin);
@@ -120,6 +132,7 @@ impl RealWorld {
             limit => Wait::Awake { awake: window, limit },
         };
         let ended = self.0.ring.turn(wait)?;
+        self.look_at_clocks();
         let now = self.now();
         self.0.polling.learn(expected, ended, now.since(begin), window, now);
         let paid = ended == Ended::Completion && !window.is_zero();
@@ -127,6 +140,11 @@ impl RealWorld {
             self.0.ring.keep_others_awake();
         }
         Ok(())
+    }
+
+    fn look_at_clocks(&self) {
+        self.0.now.set(Instant(self.0.begin.elapsed().as_nanos() as u64));
+        self.0.wall_clock.set(wall_clock());
     }
 
     /// Drops every task. Operations under way complete unobserved.
@@ -137,14 +155,10 @@ impl RealWorld {
 
 impl World for RealWorld {
     fn now(&self) -> Instant {
-        Instant(self.0.begin.elapsed().as_nanos() as u64)
+        self.0.now.get()
     }
     fn wall_clock(&self) -> Timestamp {
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(time) => Timestamp { seconds: time.as_secs() as i64, nanoseconds: time.subsec_nanos() },
-            // A clock set before 1970 is not worth more.
-            Err(_) => Timestamp::default(),
-        }
+        self.0.wall_clock.get()
     }
     fn sleep_until(&self, at: Instant) -> LocalFuture<()> {
         Box::pin(RealSleep { world: self.clone(), at, ticket: None })
@@ -157,6 +171,14 @@ impl World for RealWorld {
     }
     fn expect_soon(&self, soon: bool) {
         self.0.expected.set(if soon { Expected::Answer } else { Expected::Request });
+    }
+}
+
+fn wall_clock() -> Timestamp {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(time) => Timestamp { seconds: time.as_secs() as i64, nanoseconds: time.subsec_nanos() },
+        // A clock set before 1970 is not worth more.
+        Err(_) => Timestamp::default(),
     }
 }
 

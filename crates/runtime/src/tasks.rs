@@ -31,7 +31,8 @@ struct TaskSlot {
     /// `None` while the task is being polled, and when the slot is free.
     future: Option<LocalFuture<()>>,
     wake: Arc<TaskWaker>,
-    waker: Waker,
+    /// `None` while the task is being polled.
+    waker: Option<Waker>,
 }
 
 #[derive(Default)]
@@ -48,7 +49,7 @@ impl Tasks {
             let slot = slots.len();
             let queued = AtomicBool::new(false);
             let wake = Arc::new(TaskWaker { slot, queued, ready: self.ready.clone() });
-            slots.push(TaskSlot { future: None, waker: Waker::from(wake.clone()), wake });
+            slots.push(TaskSlot { future: None, waker: Some(Waker::from(wake.clone())), wake });
             slot
         });
         slots[slot].future = Some(future);
@@ -62,17 +63,32 @@ impl Tasks {
     /// Polls the ready task at place `pick` of the queue. A wake-up of a task that has ended since, or of its
     /// slot's next tenant, is harmless: a future may be polled at any time.
     pub fn poll_one(&self, pick: usize) {
-        let Some(slot) = self.ready.lock().unwrap().remove(pick) else { return };
-        let (future, waker) = {
+        let picked = self.ready.lock().unwrap().remove(pick);
+        if let Some(slot) = picked {
+            self.poll_slot(slot);
+        }
+    }
+
+    /// Polls the task that has been ready for the longest time; false if there is none.
+    pub fn poll_first(&self) -> bool {
+        let first = self.ready.lock().unwrap().pop_front();
+        first.map(|slot| self.poll_slot(slot)).is_some()
+    }
+
+    fn poll_slot(&self, slot: usize) {
+        let (mut future, waker) = {
             let entry = &mut self.slots.borrow_mut()[slot];
             // Before the poll: a wake-up that arrives during it must queue the task again.
             entry.wake.queued.store(false, Ordering::Release);
-            (entry.future.take(), entry.waker.clone())
+            let Some(future) = entry.future.take() else { return };
+            (future, entry.waker.take().expect("no task polls itself"))
         };
-        let Some(mut future) = future else { return };
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let entry = &mut self.slots.borrow_mut()[slot];
+        entry.waker = Some(waker);
+        match polled {
             Poll::Ready(()) => self.free.borrow_mut().push(slot),
-            Poll::Pending => self.slots.borrow_mut()[slot].future = Some(future),
+            Poll::Pending => entry.future = Some(future),
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::{Inode, Mapping, MappingState, Result, Volume};
 use engine::Credits;
 use format::ext4::{extent, inode::flags};
+use smallvec::SmallVec;
 use units::FileBlock;
 
 /// The longest write of one handle, in bytes, where the log allows it. The door's requests are no longer.
@@ -16,7 +17,7 @@ const NODE_ENTRY: u32 = 12;
 /// As many blocks of a write as one handle takes.
 pub(super) struct WritePlan {
     /// How the blocks are mapped, in order and without gaps.
-    pub mappings: Vec<Mapping>,
+    pub mappings: SmallVec<[Mapping; 1]>,
     pub touched: Touched,
     pub credits: Credits,
     /// The block behind these cannot be looked up: the write ends before it.
@@ -68,7 +69,8 @@ impl Volume {
         let credits = |touched: &Touched| self.credits_write(inode, touched) + besides;
         // And one for the zeros behind the old end.
         let fits = |touched: &Touched| self.engine().fits_handle(credits(touched), touched.blocks + 1);
-        let (mut mappings, mut touched, mut ends) = (Vec::new(), Touched::default(), false);
+        let (mut mappings, mut touched, mut ends) =
+            (SmallVec::<[Mapping; 1]>::new(), Touched::default(), false);
         while touched.blocks < wanted {
             let at = FileBlock(first.get() + touched.blocks);
             let mut mapping = match self.map(inode, at, wanted - touched.blocks).await {

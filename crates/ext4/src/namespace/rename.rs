@@ -242,7 +242,7 @@ impl Volume {
     /// All inodes' table blocks, and of directories the first blocks, which hold `..`.
     async fn hold_places(self: &Rc<Self>, moving: &Move<'_>) -> Result<Vec<Block>> {
         let Move { from, to, source, target, .. } = moving;
-        let mut held = self.hold(&[from.parent, to.parent, source]).await?;
+        let mut held = self.hold(&[from.parent, to.parent, source]).await?.into_vec();
         if let Some(target) = target {
             held.extend(self.hold(&[target]).await?);
         }

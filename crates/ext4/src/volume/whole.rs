@@ -6,6 +6,7 @@
 use crate::groups::Bits;
 use crate::{Error, Inode, Result, Volume};
 use engine::{Block, EngineError, Handle};
+use smallvec::SmallVec;
 use units::{GroupNumber, HomeBlock};
 
 /// A handle, and an inode as it was in memory, before a part of an operation.
@@ -18,8 +19,8 @@ pub(crate) struct Before<'a> {
 impl Volume {
     /// The inodes' table blocks stay in memory as long as the answer lives: storing one of them cannot fail. Take
     /// it before the handle is started.
-    pub(crate) async fn hold(&self, inodes: &[&Inode]) -> Result<Vec<Block>> {
-        let mut blocks = Vec::with_capacity(inodes.len());
+    pub(crate) async fn hold(&self, inodes: &[&Inode]) -> Result<SmallVec<[Block; 2]>> {
+        let mut blocks = SmallVec::new();
         for inode in inodes {
             blocks.push(self.engine.metadata(self.inode_place(inode.number).0).await?);
         }

@@ -10,7 +10,9 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
 
 /// Where checksums of an inode, its extents and its directory blocks begin.
 pub fn inode_seed(volume_seed: u32, number: InodeNumber, generation: u32) -> u32 {
-    crc32c(crc32c(volume_seed, &number.get().to_le_bytes()), &generation.to_le_bytes())
+    // One call: a short one costs as much as two hundred bytes do.
+    let both = u64::from(number.get()) | u64::from(generation) << 32;
+    crc32c(volume_seed, &both.to_le_bytes())
 }
 
 /// CRC-16 with polynomial 0x8005 reflected, from 0xffff on, over all `parts` (group descriptors, gdt_csum).

@@ -10,21 +10,22 @@ pub const LENGTH_MAX: usize = 10;
 
 /// How many bytes `value` takes.
 pub fn length(value: u64) -> usize {
+    if value < 1 << 7 {
+        return 1;
+    }
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// The bytes of `value`, and how many of them count.
-pub(super) fn encode(mut value: u64) -> ([u8; LENGTH_MAX], usize) {
-    let (mut bytes, mut count) = ([0; LENGTH_MAX], 0);
-    loop {
-        let low = value as u8 & 0x7f;
+/// Puts `value` at the start of `bytes`, and says how many of them it takes.
+pub(super) fn encode(mut value: u64, bytes: &mut [u8]) -> usize {
+    let mut count = 0;
+    while value >= 1 << 7 {
+        bytes[count] = value as u8 | 0x80;
         value >>= 7;
-        bytes[count] = if value == 0 { low } else { low | 0x80 };
         count += 1;
-        if value == 0 {
-            return (bytes, count);
-        }
     }
+    bytes[count] = value as u8;
+    count + 1
 }
 
 /// The number at `at`, which is moved behind it; `None` if its end is not there yet.
@@ -52,7 +53,8 @@ mod tests {
     fn numbers_of_every_length_come_back() {
         let powers = (0..64).flat_map(|bit| [1u64 << bit, (1 << bit) - 1]);
         for value in powers.chain([u64::MAX]) {
-            let (bytes, count) = encode(value);
+            let mut bytes = [0; LENGTH_MAX];
+            let count = encode(value, &mut bytes);
             assert_eq!(count, length(value), "{value}");
             for cut in 0..count {
                 assert_eq!(decode(&bytes[..cut], &mut 0), Ok(None), "{value} cut at {cut}");

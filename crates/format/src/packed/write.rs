@@ -59,8 +59,7 @@ impl RunWriter {
         let mut end = 0;
         for part in parts {
             assert!(part.start >= end && !part.is_empty(), "{home}: {parts:?}");
-            self.number((part.start - end).into());
-            self.number(part.len() as u64);
+            self.numbers([(part.start - end).into(), part.len() as u64]);
             self.put(&image[part.as_usize()]);
             end = part.end;
         }
@@ -86,16 +85,23 @@ impl RunWriter {
     }
 
     fn head(&mut self, home: HomeBlock, kind: Kind, count: u64) {
-        self.number(home.get().wrapping_sub(self.previous));
-        self.number(count << Kind::BITS | kind.number());
+        self.numbers([home.get().wrapping_sub(self.previous), count << Kind::BITS | kind.number()]);
         self.previous = home.get();
     }
-    fn number(&mut self, value: u64) {
-        let (bytes, count) = encode(value);
+    fn numbers(&mut self, values: [u64; 2]) {
+        let mut bytes = [0; 2 * LENGTH_MAX];
+        let first = encode(values[0], &mut bytes);
+        let count = first + encode(values[1], &mut bytes[first..]);
         self.put(&bytes[..count]);
     }
     fn put(&mut self, mut bytes: &[u8]) {
         self.length += bytes.len() as u64;
+        // The unit is a power of two.
+        let used = self.bytes.len() & (self.unit - 1);
+        if used > 0 && bytes.len() <= self.unit - used {
+            self.bytes.extend_from_slice(bytes);
+            return;
+        }
         while !bytes.is_empty() {
             let used = self.bytes.len() % self.unit;
             if used == 0 {

@@ -101,22 +101,19 @@ impl RunningTransaction {
         self.credits = self.credits.checked_sub(credits).expect("credits reserved by this handle");
     }
 
-    /// `range` of a metadata block changed. True if the block was not yet part of this transaction.
-    pub fn add_metadata(&mut self, block: HomeBlock, range: BlockRange) -> bool {
+    /// `ranges` of a metadata block changed. True if the block was not yet part of this transaction.
+    pub fn add_metadata(&mut self, block: HomeBlock, ranges: &[BlockRange]) -> bool {
         // Data of another owner, on a damaged volume: what changed of it is logged no more as data.
-        let range = if self.drop_data(block) { self.block_size.whole() } else { range };
+        let all = [self.block_size.whole()];
+        let ranges = if self.drop_data(block) { &all } else { ranges };
         // A revoke would hide this transaction's own copy as well. Older copies are replayed before it.
-        self.revoked.remove(&block);
-        match self.metadata.entry(block) {
-            std::collections::hash_map::Entry::Occupied(mut found) => {
-                found.get_mut().insert(range);
-                false
-            }
-            std::collections::hash_map::Entry::Vacant(empty) => {
-                empty.insert(RangeSet::of(range));
-                true
-            }
+        if !self.revoked.is_empty() {
+            self.revoked.remove(&block);
         }
+        let blocks = self.metadata.len();
+        let changed = self.metadata.entry(block).or_default();
+        ranges.iter().for_each(|range| changed.insert(*range));
+        self.metadata.len() > blocks
     }
 
     /// `range` of a data block changed and is to be logged as bytes. `base_zero`: every other byte of the
@@ -258,6 +255,9 @@ impl RunningTransaction {
 
     /// Forgets what was to be logged of a data block; true if there was something.
     fn drop_data(&mut self, block: HomeBlock) -> bool {
+        if self.data.is_empty() {
+            return false;
+        }
         match self.data.remove(&block) {
             None => return false,
             Some(Record::Whole) => self.whole_data -= 1,
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_freed_block_is_revoked_and_nothing_of_it_is_written() {
         let mut running = running();
-        running.add_metadata(HomeBlock(1), BlockRange::new(0, 4));
+        running.add_metadata(HomeBlock(1), &[BlockRange::new(0, 4)]);
         running.add_data_bytes(HomeBlock(2), BlockRange::new(0, 4), false);
         running.add_home_data(Owner(11), HomeBlock(3), 1024);
         for block in 1..=4 {

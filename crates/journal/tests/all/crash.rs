@@ -13,12 +13,12 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
     let mut running = volume.running();
     let metadata = 10 + turn % 3;
     let range = BlockRange::new(8, 16 + turn as u32 % 8);
-    running.add_metadata(volume.change(metadata, range, byte), range);
+    running.add_metadata(volume.change(metadata, range, byte), &[range]);
     // A metadata block that begins with the journal's magic must be escaped.
     let escaped = HomeBlock(20);
     volume.image(escaped)[..4].copy_from_slice(&format::jbd2::MAGIC.to_be_bytes());
     volume.change(20, BlockRange::new(4, 8), byte);
-    running.add_metadata(escaped, BlockRange::new(0, 8));
+    running.add_metadata(escaped, &[BlockRange::new(0, 8)]);
     let mut home_data = BTreeSet::new();
     if extended {
         for fragment in 0..3 {
@@ -169,7 +169,7 @@ fn a_freed_block_that_the_same_transaction_logged_is_not_logged() {
     let mut volume = Volume::new(format, 64, TransactionId(1));
     let range = BlockRange::new(0, 4);
     let mut running = volume.running();
-    running.add_metadata(volume.change(5, range, 1), range);
+    running.add_metadata(volume.change(5, range, 1), &[range]);
     running.add_data_bytes(volume.change(6, range, 1), range, false);
     running.free(HomeBlock(5), false);
     running.free(HomeBlock(6), false);

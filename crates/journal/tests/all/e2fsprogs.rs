@@ -230,7 +230,7 @@ fn write_journal(image: &Image, checksums: bool) -> Vec<Vec<u8>> {
     magic[..4].copy_from_slice(&format::jbd2::MAGIC.to_be_bytes());
     expected[5] = magic.to_vec();
     writer.contents.insert(image.file[5], Rc::new(magic));
-    second.add_metadata(image.file[5], BlockRange::new(0, 4));
+    second.add_metadata(image.file[5], &[BlockRange::new(0, 4)]);
     // Freed: the copy in the first transaction must not be replayed.
     second.free(image.file[7], true);
     expected[7].fill(0x11);

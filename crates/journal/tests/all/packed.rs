@@ -138,7 +138,7 @@ fn random_transactions_are_replayed_to_the_byte() {
                 match kind {
                     0 | 1 => {
                         block[range.as_usize()].fill(dice.next() as u8);
-                        running.add_metadata(HomeBlock(at), range);
+                        running.add_metadata(HomeBlock(at), &[range]);
                     }
                     2 => {
                         block[range.as_usize()].fill(dice.next() as u8);
@@ -154,7 +154,7 @@ fn random_transactions_are_replayed_to_the_byte() {
                         // A new block of metadata is mostly zeros.
                         block.fill(0);
                         block[range.as_usize()].fill(dice.next() as u8);
-                        running.add_metadata(HomeBlock(at), size().whole());
+                        running.add_metadata(HomeBlock(at), &[size().whole()]);
                         freed.remove(&at);
                     }
                     5 => {
@@ -249,7 +249,7 @@ fn a_new_block_shows_nothing_of_what_the_disk_held() {
         block[from..].fill(byte);
     }
     let mut running = running(1);
-    (3..6).for_each(|at| _ = running.add_metadata(HomeBlock(at), size().whole()));
+    (3..6).for_each(|at| _ = running.add_metadata(HomeBlock(at), &[size().whole()]));
     let log = bytes_of(&*records, running, 0, &now);
     assert_eq!(log.len(), 1536, "the zeros of new blocks are not logged");
     let mut home = fresh_home();
@@ -270,11 +270,11 @@ fn a_block_with_two_owners_keeps_the_changes_of_both() {
         block[right.as_usize()].fill(2);
     }
     let mut running = running(1);
-    running.add_metadata(HomeBlock(1), left);
+    running.add_metadata(HomeBlock(1), &[left]);
     running.add_data_bytes(HomeBlock(1), right, false);
     running.add_data_bytes(HomeBlock(2), right, false);
-    running.add_metadata(HomeBlock(2), left);
-    running.add_metadata(HomeBlock(3), left);
+    running.add_metadata(HomeBlock(2), &[left]);
+    running.add_metadata(HomeBlock(3), &[left]);
     running.add_data_block(HomeBlock(3), 8);
     let log = bytes_of(&*records, running, 0, &now);
     let mut home = fresh_home();
@@ -289,7 +289,7 @@ fn coverage_is_that_of_the_record() {
     for end in [1, 100, 506, 507, 508, 700, 1024] {
         let range = BlockRange::new(0, end);
         let mut running = running(1);
-        running.add_metadata(HomeBlock(2), range);
+        running.add_metadata(HomeBlock(2), &[range]);
         let log = bytes_of(&*records, running, 0, &fresh_home());
         let recovered = recover(&records, &log, 1, &mut fresh_home()).unwrap();
         let mut ranges = RangeSet::new();
@@ -311,8 +311,8 @@ fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
     let now = fresh_home();
     for id in 1..2000u32 {
         let mut running = running(id);
-        running.add_metadata(HOT, BlockRange::new(id % 1000, id % 1000 + 2));
-        running.add_metadata(HomeBlock(1 + u64::from(id) % 30), BlockRange::new(4, 300));
+        running.add_metadata(HOT, &[BlockRange::new(id % 1000, id % 1000 + 2)]);
+        running.add_metadata(HomeBlock(1 + u64::from(id) % 30), &[BlockRange::new(4, 300)]);
         let mut locked = running.lock();
         checkpoint.log_hot_blocks_whole(&mut locked, capacity);
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
@@ -353,7 +353,7 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
             let inode = (writer % 4 * 256) as u32;
             for (start, end) in OF_INODE {
                 let range = BlockRange::new(inode + start, inode + end);
-                running.add_metadata(HomeBlock(1000 + writer / 4), range);
+                running.add_metadata(HomeBlock(1000 + writer / 4), &[range]);
             }
         }
         let image = Rc::new(Buffer::copy_of(&[7; 1024]));

@@ -27,7 +27,7 @@ fn words(plan: &Plan) -> Vec<String> {
 fn plan(volume: &mut Volume, home_data: bool) -> CommitPlan {
     let mut running = volume.running();
     let range = BlockRange::new(0, 8);
-    running.add_metadata(volume.change(9, range, 1), range);
+    running.add_metadata(volume.change(9, range, 1), &[range]);
     for home in [53, 50, 51].into_iter().filter(|_| home_data) {
         running.add_home_data(Owner(12), volume.change(home, range, 2), 8);
     }
@@ -90,7 +90,7 @@ fn with_separate_barriers_data_is_durable_before_the_log_is_written() {
         let mut volume = Volume::new(Format { extended, ..FORMAT }, 64, TransactionId(1));
         let mut running = volume.running();
         let range = BlockRange::new(0, 8);
-        running.add_metadata(volume.change(9, range, 1), range);
+        running.add_metadata(volume.change(9, range, 1), &[range]);
         running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
         let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
         let images = |home: HomeBlock| cache[&home].clone();
@@ -114,7 +114,7 @@ fn a_log_says_where_a_commit_lies_when_its_plan_is_issued() {
     let mut running = volume.running();
     let range = BlockRange::new(0, 8);
     for home in [9, 10] {
-        running.add_metadata(volume.change(home, range, 1), range);
+        running.add_metadata(volume.change(home, range, 1), &[range]);
     }
     let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
     let images = |home: HomeBlock| cache[&home].clone();
@@ -150,7 +150,7 @@ fn without_a_journal_a_commit_is_home_writes_and_a_barrier() {
     let mut volume = Volume::new(FORMAT, 64, TransactionId(1));
     let mut running = volume.running();
     let range = BlockRange::new(0, 8);
-    running.add_metadata(volume.change(9, range, 1), range);
+    running.add_metadata(volume.change(9, range, 1), &[range]);
     running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
     let cache = &volume.cache;
     let plan = plan_commit_home(&running.lock(), &|home| cache[&home].clone());
@@ -163,7 +163,7 @@ fn data_that_write_back_sent_home_early_keeps_its_barrier() {
     let mut volume = Volume::new(FORMAT, 64, TransactionId(1));
     let mut running = volume.running();
     let range = BlockRange::new(0, 8);
-    running.add_metadata(volume.change(9, range, 1), range);
+    running.add_metadata(volume.change(9, range, 1), &[range]);
     running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
     running.home_data_written(Owner(12), HomeBlock(50));
     let (plan, _) = volume.plan(running);
@@ -198,7 +198,7 @@ fn a_log_without_room_is_refused_and_nothing_is_taken() {
     let mut volume = Volume::new(FORMAT, 4, TransactionId(1));
     let mut running = volume.running();
     for home in 9..12 {
-        running.add_metadata(volume.change(home, BlockRange::new(0, 8), 1), BlockRange::new(0, 8));
+        running.add_metadata(volume.change(home, BlockRange::new(0, 8), 1), &[BlockRange::new(0, 8)]);
     }
     let (cache, moment) = (&volume.cache, volume.moment());
     let images = |home: HomeBlock| cache[&home].clone();
@@ -253,7 +253,7 @@ fn no_transaction_takes_more_log_than_its_bound() {
                 match dice.below(40) {
                     0 => running.free(block, true),
                     1 => {
-                        running.add_metadata(block, range);
+                        running.add_metadata(block, &[range]);
                     }
                     2 => running.add_data_block(block, 1),
                     _ if format.extended => running.add_data_bytes(block, range, dice.below(30) == 0),
@@ -275,7 +275,7 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
     let mut words_of = |number: u32| {
         let mut running = RunningTransaction::new(TransactionId(number), Instant(0), volume.block_size);
         let range = BlockRange::new(0, 8);
-        running.add_metadata(volume.change(9, range, 1), range);
+        running.add_metadata(volume.change(9, range, 1), &[range]);
         running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
         let (locked, cache) = (running.lock(), &volume.cache);
         let moment = CommitMoment { durable: TransactionId(number - 1), ..volume.moment() };

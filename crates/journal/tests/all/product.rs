@@ -217,7 +217,7 @@ impl Volume {
         let mut group = Group { running, home_data: BTreeSet::new() };
         for (index, range) in [(10 + turn % 3, BlockRange::new(8, 20)), (20, block_size().whole())] {
             let home = self.change(index, range, byte);
-            group.running.add_metadata(home, range);
+            group.running.add_metadata(home, &[range]);
         }
         let start = (turn as u32 * 97) % 500;
         self.data(&mut group, 30 + turn % 3, BlockRange::new(start, start + 100), 100, byte);
@@ -227,7 +227,7 @@ impl Volume {
         if turn % 3 == 1 {
             let range = BlockRange::new(0, 40);
             let home = self.change(45, range, byte);
-            group.running.add_metadata(home, range);
+            group.running.add_metadata(home, &[range]);
         }
         if turn % 3 == 2 {
             group.running.free(self.whose.address(45), true);

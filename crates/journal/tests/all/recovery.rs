@@ -309,7 +309,7 @@ fn a_clean_journal_wants_nothing_read() {
 fn the_counts_of_each_pass_are_what_was_logged() {
     let mut volume = volume_with(EXTENDED, 3);
     let mut running = volume.running();
-    running.add_metadata(volume.change(9, BlockRange::new(0, 1), 1), BlockRange::new(0, 1));
+    running.add_metadata(volume.change(9, BlockRange::new(0, 1), 1), &[BlockRange::new(0, 1)]);
     running.free(HomeBlock(5), true);
     volume.commit(running);
     let [scan, revoke, replay] = recover(&mut volume.disk).unwrap().counts;

@@ -71,9 +71,9 @@ impl Records for PackedRecords {
         read_again(log, self.unit, offset, block);
     }
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage {
-        match parts::of_metadata(ranges, self.block_size) {
-            Some(_) => Coverage::Fragment,
-            None => Coverage::Whole,
+        match parts::logs_parts(ranges, self.block_size) {
+            true => Coverage::Fragment,
+            false => Coverage::Whole,
         }
     }
 

@@ -9,36 +9,46 @@ const ZEROS_MIN: usize = 8;
 
 /// What is logged of a metadata block of which `ranges` changed; `None`: all of it.
 pub(super) fn of_metadata(ranges: &RangeSet, block_size: BlockSize) -> Option<Vec<BlockRange>> {
-    let parts = joined(ranges);
-    is_worth_it(&parts, block_size).then_some(parts)
+    let mut parts = Vec::with_capacity(ranges.as_slice().len());
+    parts.extend(joined(ranges));
+    is_worth_it(parts.iter().copied(), block_size).then_some(parts)
+}
+
+/// Whether it is parts of a metadata block that are logged, and not all of it.
+pub(super) fn logs_parts(ranges: &RangeSet, block_size: BlockSize) -> bool {
+    is_worth_it(joined(ranges), block_size)
 }
 
 /// The parts of a whole image that are not zeros, if leaving the zeros out is worth it.
 pub(super) fn of_image(image: &[u8], block_size: BlockSize) -> Option<Vec<BlockRange>> {
     let parts = nonzero(image);
-    is_worth_it(&parts, block_size).then_some(parts)
+    is_worth_it(parts.iter().copied(), block_size).then_some(parts)
 }
 
 /// At or above half a block, tags included, a record does not gain enough. A whole block needs no base, and supersedes
 /// what was logged of it before.
-fn is_worth_it(parts: &[BlockRange], block_size: BlockSize) -> bool {
+fn is_worth_it(parts: impl Iterator<Item = BlockRange>, block_size: BlockSize) -> bool {
     const HEAD_MIN: usize = 2;
-    HEAD_MIN + RunWriter::parts_length(parts.iter().copied()) < block_size.bytes() / 2
+    HEAD_MIN + RunWriter::parts_length(parts) < block_size.bytes() / 2
 }
 
 /// Ranges between which fewer bytes lie than a part of its own takes are one.
-fn joined(ranges: &RangeSet) -> Vec<BlockRange> {
-    let mut parts: Vec<BlockRange> = Vec::with_capacity(ranges.as_slice().len());
-    for range in ranges.as_slice() {
-        match parts.last_mut() {
-            Some(last) if is_shorter_as_one(*last, *range) => last.end = range.end,
-            _ => parts.push(*range),
+fn joined(ranges: &RangeSet) -> impl Iterator<Item = BlockRange> {
+    let mut ranges = ranges.as_slice().iter().copied().peekable();
+    std::iter::from_fn(move || {
+        let mut part = ranges.next()?;
+        while let Some(next) = ranges.next_if(|next| is_shorter_as_one(part, *next)) {
+            part.end = next.end;
         }
-    }
-    parts
+        Some(part)
+    })
 }
 
 fn is_shorter_as_one(left: BlockRange, right: BlockRange) -> bool {
+    // A gap and two lengths take no more than this.
+    if right.start - left.end > 3 * varint_length(u64::from(u32::MAX)) as u32 {
+        return false;
+    }
     let length = |part: BlockRange| varint_length(part.len() as u64);
     let gap = (right.start - left.end) as usize;
     let one = length(BlockRange::new(left.start, right.end)) + gap;
@@ -86,7 +96,7 @@ mod tests {
                 let start = roll(1000) as u32;
                 ranges.insert(BlockRange::new(start, (start + 1 + roll(30) as u32).min(1024)));
             }
-            let parts = joined(&ranges);
+            let parts: Vec<BlockRange> = joined(&ranges).collect();
             let all = parts.iter().fold(RangeSet::new(), |mut all, part| {
                 all.insert(*part);
                 all
