@@ -106,7 +106,6 @@ impl RealWorld {
             // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go out.
             let turn = if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
             turn.unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
-            self.look_at_clocks();
             if let Some(value) = over {
                 return value;
             }
@@ -120,7 +119,9 @@ impl RealWorld {
     /// Hands over, and waits if no task can go on.
     fn turn(&self) -> io::Result<()> {
         if self.0.tasks.ready_count() > 0 {
-            return self.0.ring.turn(Wait::No).map(drop);
+            let turn = self.0.ring.turn(Wait::No).map(drop);
+            self.look_at_clocks();
+            return turn;
         }
         self.look_at_clocks();
         let (begin, expected) = (self.now(), self.0.expected.get());
