@@ -37,6 +37,10 @@ pub fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     put(&mut bytes, CHECKSUM_AT, &sum.to_le_bytes());
     bytes
 }
+/// Whether the block, whole or torn, was begun as one of this kind and identity.
+pub fn is_of(bytes: &[u8], magic: [u8; 4], nonce: u128) -> bool {
+    bytes.starts_with(&magic) && u128_at(bytes, 8) == nonce
+}
 /// The first block of `bytes`, if it is whole and of this kind and identity.
 pub fn sealed(bytes: &[u8], magic: [u8; 4], nonce: Option<u128>) -> Option<&[u8]> {
     let bytes = bytes.get(..BLOCK)?;

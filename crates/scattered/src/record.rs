@@ -6,7 +6,7 @@
 //! lost record. They still do when the place is written again.
 
 use crate::BLOCK;
-use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
+use crate::fields::{NUMBER_MAX, begin, is_of, put, seal, sealed, u32_at, u64_at};
 
 const MAGIC: [u8; 4] = *b"OKSR";
 const ENTRIES_AT: usize = 64;
@@ -94,6 +94,11 @@ impl Header {
             previous: u64_at(bytes, 56),
             entries,
         })
+    }
+
+    /// Whether a record that followed the one with this tag was begun there, whole or not. Its first sector tells.
+    pub fn was_begun(bytes: &[u8], nonce: u128, previous: u64) -> bool {
+        bytes.len() >= BLOCK && is_of(bytes, MAGIC, nonce) && u64_at(bytes, 56) == previous
     }
 
     /// Whether `data`, what follows the header, is what it names.

@@ -1,8 +1,9 @@
 //! Opening: the newest snapshot, then the records behind it of the logs on the open list. Nothing is checkpointed.
 //!
 //! Invariants: both disks are flushed first, so that what is read stays. A log's records are followed as far as each
-//! proves that it follows the one before. All are applied in the order of their sequence, and a drop hides only what
-//! is older than it.
+//! proves that it follows the one before, right behind it or behind a gap. A log with a record that was begun and is not whole
+//! takes no other until it is begun anew. All are applied in the order of their sequence, and a drop hides only what is
+//! older than it.
 
 use crate::BLOCK;
 use crate::claims::Claims;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The first read of a log, and the later ones.
+/// The first read of a log, beside a gap, and the longest: each is twice as long as the one before.
 const PROBE: usize = 64 << 10;
 const CHUNK: usize = 1 << 20;
 
@@ -262,45 +263,92 @@ impl Reader<'_> {
         known: u64,
         records: &mut BTreeMap<u64, (Header, u64)>,
     ) -> Result<(), OpenError> {
-        let begin = self.layout.log_begin(number);
         let blocks = self.layout.log_blocks();
-        let main = self.main.clone();
-        // What was read from `at` on.
-        let (mut at, mut bytes, mut size) = (log.fill, Vec::new(), PROBE);
-        while log.fill < blocks {
-            let needed = loop {
-                let behind = &bytes[((log.fill - at) as usize * BLOCK).min(bytes.len())..];
-                let header = Header::parse(behind, self.layout.nonce(), self.layout.homes());
-                let needed = header.as_ref().map_or(1, |header| 1 + header.data_blocks());
-                let end = at as usize + bytes.len() / BLOCK;
-                if behind.len() >= needed * BLOCK || end >= blocks as usize {
-                    break header.map(|header| (header, behind));
+        let size = PROBE + self.layout.gap() as usize * BLOCK;
+        let begin = self.layout.log_begin(number);
+        let mut window = Window { begin, at: log.fill, bytes: Vec::new(), size };
+        loop {
+            window.forget(log.fill);
+            let mut next = None;
+            let places = [log.fill, log.fill.saturating_add(self.layout.gap())];
+            for position in places {
+                let follows = |header: &Header| {
+                    header.log == number
+                        && header.epoch == log.epoch
+                        && header.position == position
+                        && header.previous == log.tag
+                        && header.sequence > known
+                        && !records.contains_key(&header.sequence)
+                };
+                next = self.record_at(&mut window, position, follows).await?.map(|header| (position, header));
+                if next.is_some() {
+                    break;
                 }
-                // The next part, without what was gone through.
-                bytes.drain(..((log.fill - at) as usize * BLOCK).min(bytes.len()));
-                at = log.fill;
-                let from = at as usize + bytes.len() / BLOCK;
-                let chunk = size.min((blocks as usize - from) * BLOCK);
-                bytes.extend_from_slice(&self.read(&main, begin + from as u64, chunk).await?);
-                size = CHUNK;
-            };
-            let Some((header, behind)) = needed else { break };
-            let follows = header.log == number
-                && header.epoch == log.epoch
-                && header.position == log.fill
-                && header.previous == log.tag
-                && header.sequence > known
-                && !records.contains_key(&header.sequence);
-            let data = behind.get(BLOCK..(1 + header.data_blocks()) * BLOCK);
-            if !follows || !data.is_some_and(|data| header.holds(data)) {
-                break;
             }
-            let place = begin + u64::from(log.fill);
-            log.fill += 1 + header.data_blocks() as u32;
+            let Some((position, header)) = next else {
+                // What is written over parts of it might make it whole, and it would follow again.
+                let nonce = self.layout.nonce();
+                if places.iter().any(|place| Header::was_begun(window.from(*place), nonce, log.tag)) {
+                    log.fill = blocks;
+                }
+                return Ok(());
+            };
+            log.fill = position + 1 + header.data_blocks() as u32;
             log.tag = header.tag;
-            records.insert(header.sequence, (header, place));
+            records.insert(header.sequence, (header, window.begin + u64::from(position)));
         }
-        Ok(())
+    }
+
+    /// The record that begins there, if it follows and is whole.
+    async fn record_at(
+        &mut self,
+        window: &mut Window,
+        position: u32,
+        follows: impl Fn(&Header) -> bool,
+    ) -> Result<Option<Header>, OpenError> {
+        let blocks = self.layout.log_blocks() as usize;
+        let main = self.main.clone();
+        loop {
+            let behind = window.from(position);
+            let header = Header::parse(behind, self.layout.nonce(), self.layout.homes()).filter(&follows);
+            let needed = (1 + header.as_ref().map_or(0, Header::data_blocks)) * BLOCK;
+            let end = window.at as usize + window.bytes.len() / BLOCK;
+            if behind.len() >= needed || end >= blocks {
+                let is_whole =
+                    |header: &Header| behind.get(BLOCK..needed).is_some_and(|data| header.holds(data));
+                return Ok(header.filter(is_whole));
+            }
+            let chunk = window.size.min((blocks - end) * BLOCK);
+            window.bytes.extend_from_slice(&self.read(&main, window.begin + end as u64, chunk).await?);
+            window.size = CHUNK.min(window.size * 2);
+        }
+    }
+}
+
+/// What was read of a log, from block `at` on.
+struct Window {
+    begin: u64,
+    at: u32,
+    bytes: Vec<u8>,
+    /// Of the next read.
+    size: usize,
+}
+
+impl Window {
+    fn from(&self, position: u32) -> &[u8] {
+        self.bytes.get((position - self.at) as usize * BLOCK..).unwrap_or_default()
+    }
+    /// What is before the position was gone through.
+    fn forget(&mut self, position: u32) {
+        let gone = (position - self.at) as usize * BLOCK;
+        if gone >= self.bytes.len() {
+            // Only what is asked for is read.
+            self.bytes.clear();
+            self.at = position;
+        } else if gone >= CHUNK {
+            self.bytes.drain(..gone);
+            self.at = position;
+        }
     }
 }
 

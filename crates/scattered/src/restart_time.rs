@@ -84,7 +84,9 @@ async fn log_what_no_snapshot_knows(logs: &ScatteredDisk) {
         }
     }
     let few = u64::from(regions * REGION_LOGS) * 2 * BLOCK as u64;
-    for _ in 0..(settings.scan_bytes - few) / (WRITE + 2 * BLOCK) as u64 {
+    // One follows the other at once.
+    let each = (WRITE + (2 + layout.gap() as usize) * BLOCK) as u64;
+    for _ in 0..(settings.scan_bytes - few) / each {
         write(0, WRITE).await;
     }
     assert!(logs.statistics().snapshots == 0, "a snapshot knows them: {:?}", logs.statistics());

@@ -54,6 +54,8 @@ pub struct Inner {
     pub unflushed: BTreeMap<u32, u64>,
     pub completions: u64,
     pub under_way: UnderWay,
+    /// The log of the record that was complete last, and when that was.
+    pub ended: Option<(u32, Instant)>,
     pub pending: Pending,
     /// Logs that are not empty.
     pub in_use: usize,
@@ -113,6 +115,7 @@ impl Inner {
             unflushed: BTreeMap::new(),
             completions: 0,
             under_way: UnderWay::default(),
+            ended: None,
             pending: Pending::default(),
             crowded: BTreeSet::new(),
             swapping: None,

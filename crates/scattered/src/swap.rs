@@ -9,6 +9,7 @@ use crate::BLOCK;
 use crate::append::Piece;
 use crate::claims::{Change, sectors_of};
 use crate::disk::DeviceResult;
+use crate::record::MAX_ENTRIES;
 use crate::state::State;
 use crate::table::Mapped;
 use device::{Buffer, Durability};
@@ -55,6 +56,9 @@ impl State {
         let mut entries = self.entries_of(log);
         entries.sort_unstable_by_key(|(_, mapped)| mapped.place);
         entries.truncate(self.layout.record_entries_max());
+        // Gaps between records make a read long.
+        let first = entries.first().map_or(0, |(_, mapped)| mapped.place);
+        entries.retain(|(_, mapped)| mapped.place - first < 2 * MAX_ENTRIES as u64);
         let going_on = self.inner.borrow().swapping.filter(|(from, _)| *from == log).map(|(_, to)| to);
         let Some(cold) = going_on.or_else(|| self.coldest()) else { return Ok(true) };
         let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks()) as usize;

@@ -12,6 +12,9 @@ impl UnderWay {
     pub fn count(&self) -> usize {
         self.records.len()
     }
+    pub fn is_in(&self, log: u32) -> bool {
+        self.records.range((log, 0)..=(log, u32::MAX)).next().is_some()
+    }
     pub fn begin(&mut self, log: u32, position: u32, cached: bool) {
         self.records.insert((log, position), cached);
     }

@@ -73,6 +73,8 @@ fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
             for number in 0..26u64 {
                 let part = Rc::new(Buffer::zeroed(32 << 10));
                 logs.write(number << 20, vec![part], Durability::Cached).await.expect("a write");
+                // The next lies right behind it.
+                inner.sleep_until(inner.now().plus(Duration::from_millis(1))).await;
             }
             let begin = inner.now();
             inner.sleep_until(begin.plus(settings.swap_idle + Duration::from_millis(after))).await;

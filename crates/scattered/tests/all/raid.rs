@@ -49,7 +49,7 @@ fn four_disks_share_each_log_and_synced_writes_survive_a_cut_of_all() {
         let (mut plain, sectors) = (vec![0u8; SPAN], SPAN as u64 / 512);
         for step in 0..300u32 {
             let from = dice.next() % sectors;
-            let count = (1 + dice.next() % 200).min(sectors - from);
+            let count = (1 + dice.next() % 100).min(sectors - from);
             let range = (from * 512) as usize..((from + count) * 512) as usize;
             plain[range.clone()].fill(step as u8);
             let part = Rc::new(Buffer::copy_of(&plain[range]));

@@ -88,6 +88,15 @@ impl Model {
             _ => Ok(()),
         }
     }
+    /// The newest write of a sector: they rise.
+    pub fn last(&self, sector: u64) -> u64 {
+        let versions = self.sectors.get(&sector).into_iter().flatten();
+        let written = versions.filter_map(|version| match version.what {
+            What::Written(id) => Some(id),
+            What::Trimmed => None,
+        });
+        written.max().unwrap_or(0)
+    }
     pub fn is_busy(&self, sectors: &Range<u64>) -> bool {
         self.busy.iter().any(|other| other.start < sectors.end && sectors.start < other.end)
     }
