@@ -25,7 +25,7 @@ impl Host {
         let may = || (!self.departures.is_full() || self.check().is_err()).then_some(());
         self.departures.changed.until(may).await;
         if self.check().is_ok() {
-            let bytes = file.dirty.get().map_or(0, |dirty| dirty.bytes);
+            let bytes = file.held_bytes();
             self.departures.add(Departure { file, settled, bytes });
         }
     }

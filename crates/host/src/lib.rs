@@ -14,6 +14,7 @@ mod creations;
 mod departure;
 mod departures;
 mod destage;
+mod dirty_ranges;
 mod error;
 mod files;
 mod host;
