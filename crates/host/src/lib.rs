@@ -17,6 +17,7 @@ mod destage;
 mod dirty_ranges;
 mod error;
 mod files;
+mod gathering;
 mod host;
 mod kept;
 mod ledger;
