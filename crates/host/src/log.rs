@@ -1,8 +1,8 @@
 //! The log of a host: the running transaction, group commit, and which slots still need which transactions.
 //!
 //! 1. What is appended between two waits is in one transaction, so a write(2) is there whole or not at all.
-//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next, and so do those whom it answers
-//!    if they are back soon ([`crate::gathering`]).
+//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next. So do those whom it
+//!    answers, if they are back soon ([`crate::gathering`]).
 //! 3. A slot counts as freed when the transaction with its revoke is durable. The tail passes a transaction when every slot in
 //!    it is freed; its room is used again when the superblock that says so is durable.
 //! 4. Room is reserved before a write begins, and whoever waits for room holds no file. A sixteenth of the log is for revokes

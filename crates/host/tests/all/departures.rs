@@ -1,5 +1,5 @@
-//! Files that lose a name while something of them is dirty: whether it was the last one, only the store knows, and is asked
-//! behind the answer.
+//! Files that lose a name while something of them is dirty. Whether it was the last one only the store knows. That is asked behind
+//! the answer.
 
 use crate::common::*;
 use disks::CrashPolicy;
