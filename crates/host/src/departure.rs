@@ -3,7 +3,8 @@
 //! 1. Only the store knows. On Ceph this question has the metadata server write its journal, and waits for that. So it comes for
 //!    all files of a while at once: one write serves them all.
 //! 2. Until it is answered the file's lock is held: nobody writes the file, and it goes nowhere.
-//! 3. What waits is bounded. Beyond half of it nothing waits for others to come, beyond all of it the unlinks wait.
+//! 3. What waits is bounded. Beyond half of it, or when the journal is short, nothing waits for others to come. Beyond all of it
+//!    the unlinks wait.
 
 use crate::departures::Departure;
 use crate::destage::{Work, at_once};
@@ -24,14 +25,14 @@ impl Host {
         let may = || (!self.departures.is_full() || self.check().is_err()).then_some(());
         self.departures.changed.until(may).await;
         if self.check().is_ok() {
-            let bytes = file.dirty.get().map_or(0, |dirty| dirty.bytes);
+            let bytes = file.held_bytes();
             self.departures.add(Departure { file, settled, bytes });
         }
     }
 
     pub(crate) async fn follow_departures(self: Rc<Self>) {
         let _busy = self.busy();
-        let departures = &self.departures;
+        let (departures, log) = (&self.departures, self.log());
         let is_over = || self.closed.get() || self.check().is_err();
         loop {
             let some = departures.changed.until(|| (!departures.is_empty()).then_some(()));
@@ -42,6 +43,8 @@ impl Host {
             let no_longer = departures.changed.until(|| {
                 (departures.is_half_full() || self.closing.get() || self.check().is_err()).then_some(())
             });
+            // What waits holds the tail of a journal that is short.
+            let no_longer = race(no_longer, log.until_short());
             race(self.world.sleep_until(self.world.now().plus(WHILE)), no_longer).await;
             let work = departures.take().into_iter().map(|one| self.follow(one));
             at_once(work.collect(), QUESTIONS).await;

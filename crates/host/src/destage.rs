@@ -42,9 +42,10 @@ impl Host {
             return Err(error);
         }
         self.log().free(dirty.slot);
+        let bytes = file.ranges.borrow().bytes();
         self.files.set_dirty(file, None);
         self.count(|counters| {
-            counters.destaged_bytes += dirty.bytes;
+            counters.destaged_bytes += bytes;
             counters.destaged_files += 1;
         });
         self.log().commit_all().await
@@ -248,7 +249,7 @@ impl Host {
             if excess == 0 {
                 break;
             }
-            excess = excess.saturating_sub(file.dirty.get().map_or(0, |dirty| dirty.bytes));
+            excess = excess.saturating_sub(file.held_bytes());
             if !files.iter().any(|one| Rc::ptr_eq(one, &file)) {
                 files.push(file);
             }

@@ -5,6 +5,7 @@
 //! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before each write. From
 //!    then on nobody writes until the token is back.
 
+use crate::dirty_ranges::DirtyRanges;
 use crate::error::HostError;
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};
@@ -29,6 +30,8 @@ pub(crate) struct File {
     /// As the store told last.
     pub told: Cell<Version>,
     pub dirty: Cell<Option<Dirty>>,
+    /// As long as it is dirty.
+    pub ranges: RefCell<DirtyRanges>,
     /// Its last name went while it was open.
     pub nameless: Cell<bool>,
     pub recalled: Cell<bool>,
@@ -46,7 +49,6 @@ pub(crate) struct Dirty {
     pub since: Instant,
     /// The latest transaction with anything of it.
     pub last: TransactionId,
-    pub bytes: u64,
 }
 
 #[derive(Default)]
@@ -62,6 +64,9 @@ impl Files {
     }
     /// What the store may not have of a file changed.
     pub fn set_dirty(&self, file: &File, dirty: Option<Dirty>) {
+        if dirty.is_none() {
+            file.ranges.take();
+        }
         let (now, before) = (usize::from(dirty.is_some()), usize::from(file.dirty.replace(dirty).is_some()));
         self.dirty.set(self.dirty.get() + now - before);
     }
@@ -77,6 +82,7 @@ impl Files {
                 kept: Cell::new(false),
                 told: Cell::default(),
                 dirty: Cell::new(None),
+                ranges: RefCell::default(),
                 nameless: Cell::new(false),
                 recalled: Cell::new(false),
                 returned: Event::default(),
@@ -113,7 +119,7 @@ impl Files {
         self.table.borrow().values().cloned().collect()
     }
     pub fn dirty_bytes(&self) -> u64 {
-        self.table.borrow().values().filter_map(|file| file.dirty.get()).map(|dirty| dirty.bytes).sum()
+        self.table.borrow().values().map(|file| file.held_bytes()).sum()
     }
 }
 
@@ -121,6 +127,10 @@ impl File {
     /// What the store answered to a flush of it. The first counts.
     pub fn fail(&self, error: &HostError) {
         self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+    }
+    /// What the store buffers of it.
+    pub fn held_bytes(&self) -> u64 {
+        self.ranges.borrow().held_bytes()
     }
     pub async fn until_returned(&self) {
         self.returned.until(|| (!self.recalled.get()).then_some(())).await

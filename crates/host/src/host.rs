@@ -319,11 +319,10 @@ impl Host {
             base: file.told.get(),
             since: self.world.now(),
             last: self.log().running_id(),
-            bytes: 0,
         };
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);
         dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, (at, bytes));
-        dirty.bytes += bytes.len() as u64;
+        file.ranges.borrow_mut().insert(at..at + bytes.len() as u64);
         self.files.set_dirty(file, Some(dirty));
         file.told.set(attributes.version);
         dirty.last

@@ -1,7 +1,8 @@
 //! The log of a host: the running transaction, group commit, and which slots still need which transactions.
 //!
 //! 1. What is appended between two waits is in one transaction, so a write(2) is there whole or not at all.
-//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next.
+//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next. So do those whom it
+//!    answers, if they are back soon ([`crate::gathering`]).
 //! 3. A slot counts as freed when the transaction with its revoke is durable. The tail passes a transaction when every slot in
 //!    it is freed; its room is used again when the superblock that says so is durable.
 //! 4. Room is reserved before a write begins, and whoever waits for room holds no file. A sixteenth of the log is for revokes
@@ -9,6 +10,7 @@
 //! 5. After a failed write nothing is promised any more: all that waits, and all that comes, fails.
 
 use crate::error::HostError;
+use crate::gathering::Gathering;
 use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
 use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
@@ -19,6 +21,7 @@ use journal::{
     CircularLog, CommitMoment, Holdings, LogSpace, RunningTransaction, SuperblockImage, begin_log,
     plan_commit, plan_empty_log, plan_tail_update,
 };
+use runtime::race;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -52,6 +55,7 @@ pub struct HostLog {
     waiting: Cell<u32>,
     /// Nothing runs, and someone waits for room: perhaps the tail can move.
     tail_wanted: Cell<bool>,
+    gathering: Gathering,
     commits: Cell<u64>,
     log_bytes: Cell<u64>,
 }
@@ -166,6 +170,7 @@ impl HostLog {
             progress: Event::default(),
             waiting: Cell::default(),
             tail_wanted: Cell::default(),
+            gathering: Gathering::default(),
             commits: Cell::default(),
             log_bytes: Cell::default(),
             world,
@@ -354,6 +359,9 @@ impl HostLog {
             // Nothing of it exists yet; but what came before may be on its way.
             return self.until_committed(id.previous()).await;
         }
+        if id == self.running_id() && self.gathering.came() {
+            self.work.notify();
+        }
         self.want(id);
         self.until_committed(id).await
     }
@@ -379,7 +387,10 @@ impl HostLog {
             }
             let result = match self.tail_wanted.replace(false) {
                 true => self.move_tail().await,
-                false => self.commit_running().await,
+                false => {
+                    self.gather().await;
+                    self.commit_running().await
+                }
             };
             if let Err(error) = result {
                 self.fail(&error);
@@ -388,7 +399,19 @@ impl HostLog {
         }
     }
 
+    /// Waits for those whom the last commit answered. Who waits for room needs it now.
+    async fn gather(&self) {
+        let may_begin = || {
+            let is_over = self.closed.get() || self.check().is_err();
+            (is_over || self.waiting.get() > 0 || self.gathering.are_back()).then_some(())
+        };
+        if let Some(until) = self.gathering.until() {
+            race(self.work.until(may_begin), self.world.sleep_until(until)).await;
+        }
+    }
+
     async fn commit_running(&self) -> Result<(), HostError> {
+        let (count, begun) = (self.gathering.sets_out(), self.world.now());
         let (id, freed, plan, unit) = {
             let state = &mut *self.state.borrow_mut();
             if state.running.transaction.is_empty() {
@@ -428,6 +451,7 @@ impl HostLog {
         run_plan(&*self.disk, unit, plan).await?;
         self.commits.set(self.commits.get() + 1);
         self.committed.set(id);
+        self.gathering.answers(count, begun, self.world.now());
         self.forget(&freed);
         self.progress.notify();
         self.move_tail().await

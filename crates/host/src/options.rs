@@ -18,7 +18,7 @@ pub struct HostOptions {
     pub destage: Destage,
     /// How often files are looked through for old ones.
     pub writeback: Duration,
-    /// Bytes that the store may buffer for us: above it, the oldest files go to the store.
+    /// Bytes that the store may buffer for us, each once however often it was written: above it, the oldest files go to the store.
     pub dirty_bytes_max: u64,
     /// Files that may be dirty: each is an open one at the store. Above it the oldest go there; above twice as many, who closes one
     /// waits for that.

@@ -11,6 +11,8 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Overlay {
     pieces: BTreeMap<u64, Vec<u8>>,
+    /// Of all pieces.
+    bytes: u64,
     base_end: u64,
     size: u64,
 }
@@ -18,10 +20,14 @@ pub(crate) struct Overlay {
 impl Overlay {
     /// Over content of `size` bytes.
     pub fn over(size: u64) -> Overlay {
-        Overlay { pieces: BTreeMap::new(), base_end: size, size }
+        Overlay { pieces: BTreeMap::new(), bytes: 0, base_end: size, size }
     }
     pub fn size(&self) -> u64 {
         self.size
+    }
+    /// How much there is to give, each byte once, however often it was written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
     /// Where the servers' content ends, before the pieces: cut there first.
     pub fn base_end(&self) -> u64 {
@@ -37,6 +43,7 @@ impl Overlay {
         }
         let end = at + bytes.len() as u64;
         self.clear(at, end);
+        self.bytes += end - at;
         self.size = self.size.max(end);
         if let Some((before, piece)) = self.pieces.range_mut(..at).next_back()
             && before + piece.len() as u64 == at
@@ -55,6 +62,7 @@ impl Overlay {
         {
             let behind = piece.split_off((start - at) as usize);
             let behind_end = start + behind.len() as u64;
+            self.bytes -= behind_end.min(end) - start;
             if behind_end > end {
                 let kept = behind[(end - start) as usize..].to_vec();
                 self.pieces.insert(end, kept);
@@ -62,6 +70,7 @@ impl Overlay {
         }
         while let Some((&at, _)) = self.pieces.range(start..end).next() {
             let piece = self.pieces.remove(&at).expect("it is there");
+            self.bytes -= end.min(at + piece.len() as u64) - at;
             if at + piece.len() as u64 > end {
                 self.pieces.insert(end, piece[(end - at) as usize..].to_vec());
             }
@@ -113,6 +122,8 @@ mod tests {
                 let (at, length) = (below(450), below(200) as usize);
                 let part = |of: &[u8]| of.iter().skip(at as usize).take(length).copied().collect::<Vec<u8>>();
                 assert_eq!(overlay.read(at, length, part(&base)), part(&file), "seed {seed} step {step}");
+                let bytes: usize = overlay.pieces().map(|(_, bytes)| bytes.len()).sum();
+                assert_eq!(overlay.bytes(), bytes as u64, "seed {seed} step {step}");
                 // What is given to the servers is the same.
                 let mut given = base.clone();
                 given.truncate(overlay.base_end() as usize);

@@ -246,6 +246,27 @@ fn a_short_journal_sends_the_oldest_files_to_the_store() {
     assert!(report.clean, "a closed host leaves an empty journal: {report:?}");
 }
 
+/// `dirty=` bounds memory, and what is written over takes none.
+#[test]
+fn bytes_that_are_written_over_and_over_stay_with_the_host_and_others_go() {
+    for (stride, goes) in [(0, false), (1000, false), (64 << 10, true)] {
+        let stage = Stage::new(13);
+        let disk = stage.disk(stage.formatted());
+        let options = HostOptions { dirty_bytes_max: 1 << 20, ..under_pressure() };
+        let (begun, world) = (stage.begin(&disk, options), stage.world());
+        stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            for round in 0..28 {
+                host.write(file, round * stride, &[round as u8; 64 << 10], Durable::Soon).await.unwrap();
+            }
+            sleep(&*world, Duration::from_secs(20)).await;
+            assert_eq!(host.statistics().destaged_files > 0, goes, "{stride} bytes further on each time");
+        });
+        stage.world.end();
+    }
+}
+
 #[test]
 fn recovery_asks_for_the_token_before_it_compares() {
     let stage = Stage::new(11);

@@ -120,3 +120,36 @@ fn a_log_goes_round_under_writers_at_once() {
         assert_eq!(stage.content(file), vec![39; 256 << 10]);
     }
 }
+
+/// Else they fall into two groups, and each waits for the other's commit besides its own.
+#[test]
+fn writers_that_one_commit_answers_share_the_next_one() {
+    const TURN: Duration = Duration::from_millis(4);
+    let stage = Stage::new(13);
+    let disk = stage.disk(stage.formatted());
+    let (begun, world, log) = (stage.begin(&disk, options()), stage.world(), disk.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let mut files = Vec::new();
+        for number in 0..WRITERS {
+            files.push(make(&host, &format!("file{number}")).await);
+        }
+        log.set_latency(Latency { least: TURN, spread: Duration::ZERO });
+        let (begun, before) = (world.now(), host.statistics().commits);
+        let writers = files.into_iter().map(|file| {
+            let (host, clock) = (host.clone(), world.clone());
+            runtime::spawn_with_result(&*world, async move {
+                for round in 0..20u8 {
+                    // What each does between two writes takes another time.
+                    sleep(&*clock, Duration::from_micros(file.0 * 50)).await;
+                    host.write(file, 0, &[round], Durable::Now).await.unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        let (commits, time) = (host.statistics().commits - before, world.now().since(begun));
+        assert!(commits < 25 && time < 30 * TURN, "{commits} commits for 20 rounds, {time:?}");
+    });
+}

@@ -4,6 +4,7 @@ mod behaviour;
 mod commits;
 mod common;
 mod creation;
+mod departures;
 mod explorer;
 mod kept;
 mod names;

@@ -3,6 +3,7 @@
 //! What waits for a journal goes there in one write. With a second disk the content is brought to its place later,
 //! every few seconds, each block once. That disk's own time is what repeated writes cost.
 
+use super::link::Link;
 use crate::attributes::FileId;
 use device::{Buffer, Disk, Durability, World};
 use runtime::join_window;
@@ -39,6 +40,8 @@ pub(super) struct DataServer {
     next_write: Cell<u64>,
     last_write: Cell<u64>,
     home: Option<Home>,
+    /// What it sends to the others.
+    pub link: Link,
 }
 
 struct Home {
@@ -58,6 +61,7 @@ impl DataServer {
             next_write: Cell::new(1),
             last_write: Cell::new(0),
             home: None,
+            link: Link::default(),
         }
     }
     pub fn with_home(disks: &ServerDisks) -> DataServer {

@@ -6,7 +6,8 @@
 //!    answered, and carrying out a message twice does no harm.
 //! 3. A client that is fenced, or whose connection was replaced, changes nothing any more.
 //! 4. Buffered writes are made durable data first, then the attributes with the version. Data alone goes earlier when there is much of it
-//!    ([`Network::buffer_bytes`]); the attributes of the write before when a file outgrows its room ([`Network::object_bytes`]).
+//!    ([`Network::buffer_bytes`], what is written over counts once). The attributes of the write before go when a file outgrows its room
+//!    ([`Network::object_bytes`]). Pieces of content are on their way at once. They share the link, and no write waits for them.
 //! 5. Size and time of change follow the data when a client ends that held the file alone.
 //! 6. A client that was fenced forgets what it buffered, as libcephfs does, and makes it durable with success. Who makes a file
 //!    durable asks the servers once more.
@@ -16,6 +17,7 @@
 
 mod client;
 mod data_servers;
+mod link;
 mod servers;
 mod tokens;
 

@@ -1,6 +1,7 @@
 //! The servers' state, and the network between them and the clients.
 
 use super::data_servers::{DataServer, OBJECT_BYTES, ServerDisks};
+use super::link::Link;
 use super::tokens::SimulatedTokens;
 use crate::attributes::{FileAttributes, FileId, FileKind, Version};
 use crate::error::StoreError;
@@ -28,7 +29,7 @@ const RESTART: Duration = Duration::from_millis(200);
 pub struct Network {
     /// One way.
     pub latency: Duration,
-    /// Of each client's link.
+    /// Of each link.
     pub bytes_per_second: u64,
     /// How long a client may keep a token that is recalled, and how long it may be silent.
     pub lease: Duration,
@@ -126,6 +127,8 @@ pub(super) struct Session {
     pub silent: Cell<bool>,
     /// The host is gone.
     pub dead: Cell<bool>,
+    /// What it sends of content.
+    pub link: Link,
 }
 
 pub(super) struct State {
@@ -315,9 +318,11 @@ impl State {
         self.traffic.set(traffic);
     }
 
+    pub fn sending_time(&self, bytes: u64) -> Duration {
+        Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.network.bytes_per_second.max(1))
+    }
     async fn travel(&self, bytes: u64) {
-        let time = bytes.saturating_mul(1_000_000_000) / self.network.bytes_per_second.max(1);
-        let time = self.network.latency + Duration::from_nanos(time);
+        let time = self.network.latency + self.sending_time(bytes);
         self.world.sleep_until(self.world.now().plus(time)).await;
     }
 
@@ -396,7 +401,8 @@ impl State {
             |(replica, server)| -> Pin<Box<dyn Future<Output = Result<(), ()>> + '_>> {
                 Box::pin(async move {
                     if replica > 0 {
-                        self.travel(MESSAGE_BYTES + bytes).await;
+                        self.data_servers[first].link.pass(&*self.world, self.sending_time(bytes)).await;
+                        self.travel(MESSAGE_BYTES).await;
                     }
                     if server.journal(bytes).await {
                         self.count(|traffic| traffic.journal_writes += 1);

@@ -78,3 +78,72 @@ fn a_sync_of_the_kernels_client_leaves_attributes_for_later() {
         assert_eq!(cluster.content(created.found.file).unwrap().1.size, 4);
     });
 }
+
+/// Two pieces of one page, and one in another.
+#[test]
+fn a_kernels_client_sends_whole_pages_and_ours_the_bytes_that_changed() {
+    for (is_kernel, expected) in [(false, 30), (true, 4096 + 2048)] {
+        let (world, cluster) = cluster(Network::default());
+        let identity = Identity("one".into());
+        let store = match is_kernel {
+            true => SimulatedStore::connect_as_kernel(&cluster, identity),
+            false => SimulatedStore::connect(&cluster, identity),
+        };
+        let server = cluster.clone();
+        world.run(async move {
+            let created = store.create(store.root(), b"file", 0o644, OWN).await.unwrap();
+            let (file, open) = (created.found.file, created.open.unwrap());
+            for at in [0, 1000, 4096 + 2038] {
+                store.write(open, at, &[7; 10]).await.unwrap();
+            }
+            store.make_durable(open).await.unwrap();
+            assert_eq!(server.traffic().data_bytes, expected);
+            let content = server.content(file).unwrap().0;
+            assert_eq!((content[9], content[10], content[1009], content.len()), (7, 0, 7, 4096 + 2048));
+        });
+    }
+}
+
+#[test]
+fn bytes_that_are_written_over_take_the_clients_buffer_once_and_others_more() {
+    for (stride, sent) in [(0, 0), (60, 0), (200, 1100)] {
+        let (world, cluster) = cluster(Network { buffer_bytes: 1000, ..Network::default() });
+        let store = SimulatedStore::connect(&cluster, Identity("one".into()));
+        let server = cluster.clone();
+        world.run(async move {
+            let created = store.create(store.root(), b"file", 0o644, OWN).await.unwrap();
+            for round in 0..15 {
+                store.write(created.open.unwrap(), round * stride, &[7; 100]).await.unwrap();
+            }
+            assert_eq!(server.traffic().data_bytes, sent, "{stride} bytes further on each time");
+        });
+    }
+}
+
+/// What is on its way at once shares the link; nobody who writes waits for it.
+#[test]
+fn content_passes_a_link_one_message_after_another_beside_new_writes() {
+    const PIECES: u64 = 50;
+    let (world, cluster) = cluster(Network { bytes_per_second: 1_000_000, ..Network::default() });
+    let store = Rc::new(SimulatedStore::connect(&cluster, Identity("one".into())));
+    let clock = world.clone();
+    let (all, write) = world.run(async move {
+        let created = store.create(store.root(), b"file", 0o644, OWN).await.unwrap();
+        let open = created.open.unwrap();
+        for piece in 0..PIECES {
+            store.write(open, piece * 20_000, &[7; 10_000]).await.unwrap();
+        }
+        let begun = clock.now();
+        let syncing = store.clone();
+        let sync = runtime::spawn_with_result(&clock, async move { syncing.make_durable(open).await });
+        clock.sleep_until(begun.plus(Duration::from_millis(100))).await;
+        let before = clock.now();
+        store.write(open, 0, &[8; 10]).await.unwrap();
+        let write = clock.now().since(before);
+        sync.await.unwrap().unwrap();
+        (clock.now().since(begun), write)
+    });
+    let link = Duration::from_millis(10 * PIECES);
+    assert!(all >= link && all < link + Duration::from_millis(5), "{all:?}");
+    assert_eq!(write, Duration::ZERO);
+}

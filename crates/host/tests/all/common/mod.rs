@@ -37,7 +37,10 @@ impl Stage {
     }
     /// A journal device that was formatted for this cluster.
     pub fn formatted(&self) -> Image {
-        let disk = self.disk(Image::new(JOURNAL_BYTES));
+        self.formatted_with(JOURNAL_BYTES)
+    }
+    pub fn formatted_with(&self, bytes: u64) -> Image {
+        let disk = self.disk(Image::new(bytes));
         let (world, inner) = (self.world(), disk.clone());
         let made = self.world.run(async move {
             HostJournal::format(&*world, Rc::new(inner), identity(), "simulated cluster").await.map(drop)

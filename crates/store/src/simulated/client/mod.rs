@@ -4,6 +4,7 @@ mod leases;
 mod names;
 mod serve;
 
+use super::link::Link;
 use super::servers::{Asks, Cluster, Inode, Session, State, fresh};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, Version};
 use crate::error::{Refusal, StoreError};
@@ -20,11 +21,24 @@ use runtime::{Either, join_window, race};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
 use units::Timestamp;
 
 /// Of a sync of all files.
 const FLUSHED_AT_ONCE: usize = 64;
+
+/// What a kernel's client of Ceph keeps and sends.
+const PAGE: u64 = 4096;
+/// Enough to keep links and journals busy. libcephfs has up to 1,024 on their way (`objecter_inflight_ops`).
+const MESSAGES_AT_ONCE: usize = 128;
+
+/// Goes to a data server in one message: `range`, and what changed in it.
+struct Parcel<'a> {
+    range: Range<u64>,
+    pieces: Vec<(u64, &'a [u8])>,
+}
+type Sent<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + 'a>>;
 
 /// Clones are the same connection.
 #[derive(Clone)]
@@ -54,8 +68,6 @@ struct SimulatedBuffered {
     clean: bool,
     /// The size that the servers have.
     reported: u64,
-    /// Not yet with the servers.
-    unsent_bytes: u64,
     turn: Rc<RwLock>,
 }
 
@@ -63,8 +75,8 @@ impl SimulatedStore {
     pub fn connect(cluster: &Cluster, identity: Identity) -> SimulatedStore {
         SimulatedStore::new(cluster, identity, false)
     }
-    /// As Linux's own client of Ceph. A sync waits for content alone, as the metadata server can recover size and time, and
-    /// no question follows.
+    /// As Linux's own client of Ceph. It sends whole pages. A sync waits for content alone, as the metadata server can recover size
+    /// and time, and no question follows.
     pub fn connect_as_kernel(cluster: &Cluster, identity: Identity) -> SimulatedStore {
         SimulatedStore::new(cluster, identity, true)
     }
@@ -101,6 +113,7 @@ fn new_session(state: &Rc<State>, identity: &Identity) -> Rc<Session> {
         fenced: Cell::new(false),
         silent: Cell::new(false),
         dead: Cell::new(false),
+        link: Link::default(),
     });
     state.sessions.borrow_mut().push(session.clone());
     session
@@ -165,7 +178,6 @@ impl Client {
         let before = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let buffered = self.change(file, |buffered| {
             buffered.overlay.write(at, &bytes);
-            buffered.unsent_bytes += bytes.len() as u64;
             buffered.attributes.modified = now;
         });
         if let (Some(before), Some(attributes)) = (before, buffered) {
@@ -228,7 +240,7 @@ impl Client {
             let size = buffered.overlay.size();
             let flushing = std::mem::replace(&mut buffered.overlay, Overlay::over(size));
             buffered.flushing = Some(flushing.clone());
-            (buffered.clean, buffered.reported, buffered.unsent_bytes) = (true, size, 0);
+            (buffered.clean, buffered.reported) = (true, size);
             (buffered.attributes, flushing)
         };
         let sent = async {
@@ -261,16 +273,37 @@ impl Client {
         join_window(flushes.collect::<Vec<_>>(), FLUSHED_AT_ONCE).await.map(drop)
     }
     async fn send_content(&self, file: FileId, from: &Overlay, written: Timestamp) -> Result<(), StoreError> {
+        let sends = self.parcels(from).into_iter().map(|Parcel { range, pieces }| -> Sent<'_> {
+            Box::pin(async move {
+                let bytes = range.end - range.start;
+                self.session().link.pass(&*self.state.world, self.state.sending_time(bytes)).await;
+                self.state.journal_data(file, range.start, bytes).await;
+                let put_there = |inode: &mut Inode| {
+                    pieces.iter().for_each(|(at, bytes)| put(&mut inode.data, *at, bytes));
+                    inode.written = written;
+                    Ok(())
+                };
+                self.ask(file, Asks::Content, 0, put_there).await
+            })
+        });
+        join_window(sends.collect::<Vec<_>>(), MESSAGES_AT_ONCE).await.map(drop)
+    }
+    fn parcels<'a>(&self, from: &'a Overlay) -> Vec<Parcel<'a>> {
+        let mut parcels: Vec<Parcel> = Vec::new();
         for (at, bytes) in from.pieces() {
-            self.state.journal_data(file, at, bytes.len() as u64).await;
-            let put_there = |inode: &mut Inode| {
-                put(&mut inode.data, at, bytes);
-                inode.written = written;
-                Ok(())
-            };
-            self.ask(file, Asks::Content, bytes.len() as u64, put_there).await?;
+            let mut range = at..at + bytes.len() as u64;
+            if self.is_kernel {
+                range = at / PAGE * PAGE..range.end.next_multiple_of(PAGE).min(from.size());
+            }
+            match parcels.last_mut().filter(|last| self.is_kernel && range.start <= last.range.end) {
+                Some(last) => {
+                    last.range.end = range.end;
+                    last.pieces.push((at, bytes));
+                }
+                None => parcels.push(Parcel { range, pieces: vec![(at, bytes)] }),
+            }
         }
-        Ok(())
+        parcels
     }
     async fn send_attributes(&self, file: FileId, attributes: FileAttributes) -> Result<(), StoreError> {
         let set = |inode: &mut Inode| {
@@ -292,15 +325,21 @@ impl Client {
 
     /// What a write sends by itself. The attributes are those of the write before, but for the size.
     async fn write_back(&self, file: FileId, before: FileAttributes) -> Result<(), StoreError> {
-        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
+        let is_outgrown = |buffered: &SimulatedBuffered| {
+            let size = buffered.overlay.size();
+            size > before.version.size && size >= self.held_below(buffered.reported)
+        };
+        // Else nobody waits for what is on its way.
+        let sends = |buffered: &&SimulatedBuffered| is_outgrown(buffered) || self.is_full(buffered);
+        let Some(turn) = self.files.borrow().get(&file).filter(sends).map(|buffered| buffered.turn.clone())
+        else {
             return Ok(());
         };
         let _turn = turn.write().await;
         let (size, is_outgrown) = {
             let mut files = self.files.borrow_mut();
             let Some(buffered) = files.get_mut(&file) else { return Ok(()) };
-            let size = buffered.overlay.size();
-            let is_outgrown = size > before.version.size && size >= self.held_below(buffered.reported);
+            let (size, is_outgrown) = (buffered.overlay.size(), is_outgrown(buffered));
             buffered.reported = if is_outgrown { size } else { buffered.reported };
             (size, is_outgrown)
         };
@@ -310,10 +349,9 @@ impl Client {
         }
         let spilled = {
             let mut files = self.files.borrow_mut();
-            let full =
-                |buffered: &&mut SimulatedBuffered| buffered.unsent_bytes > self.state.network.buffer_bytes;
-            let Some(buffered) = files.get_mut(&file).filter(full) else { return Ok(()) };
-            buffered.unsent_bytes = 0;
+            let Some(buffered) = files.get_mut(&file).filter(|buffered| self.is_full(buffered)) else {
+                return Ok(());
+            };
             let spilled = std::mem::replace(&mut buffered.overlay, Overlay::over(size));
             buffered.flushing = Some(spilled.clone());
             (spilled, buffered.attributes.changed)
@@ -323,6 +361,9 @@ impl Client {
             buffered.flushing = None;
         }
         Ok(())
+    }
+    fn is_full(&self, buffered: &SimulatedBuffered) -> bool {
+        buffered.overlay.bytes() > self.state.network.buffer_bytes
     }
     fn held_below(&self, size: u64) -> u64 {
         half_of_room(size, self.state.network.object_bytes)
@@ -448,7 +489,6 @@ impl Client {
                 flushing: None,
                 clean: true,
                 reported: size,
-                unsent_bytes: 0,
                 turn: Rc::default(),
             };
             files.insert(file, buffered);

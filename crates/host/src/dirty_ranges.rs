@@ -1,0 +1,71 @@
+//! Which bytes of a file the store may not have. What is written again and again counts once, as the store buffers it once.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What one range takes of memory, here and at the store: so many small ones are no way around a bound.
+const RANGE_BYTES: u64 = 64;
+
+/// Disjoint ranges by where they begin; those that touch are one.
+#[derive(Default)]
+pub(crate) struct DirtyRanges {
+    ranges: BTreeMap<u64, u64>,
+    bytes: u64,
+}
+
+impl DirtyRanges {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    /// What a bound of memory counts.
+    pub fn held_bytes(&self) -> u64 {
+        self.bytes + self.ranges.len() as u64 * RANGE_BYTES
+    }
+    pub fn insert(&mut self, range: Range<u64>) {
+        let Range { mut start, mut end } = range;
+        if start >= end || self.ranges.range(..=start).next_back().is_some_and(|(_, last)| *last >= end) {
+            return;
+        }
+        self.bytes += end - start;
+        // From the last one that it touches backwards.
+        while let Some((&at, &last)) =
+            self.ranges.range(..=end).next_back().filter(|(_, last)| **last >= start)
+        {
+            self.ranges.remove(&at);
+            self.bytes -= last.min(end) - at.max(start);
+            (start, end) = (start.min(at), end.max(last));
+        }
+        self.ranges.insert(start, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::SplitMix;
+
+    #[test]
+    fn bytes_written_more_than_once_count_once() {
+        for seed in 0..200 {
+            let dice = SplitMix::new(seed);
+            let (mut ranges, mut file) = (DirtyRanges::default(), [false; 200]);
+            for step in 0..60 {
+                let start = dice.next() % 180;
+                let end = start + dice.next() % 20;
+                ranges.insert(start..end);
+                file[start as usize..end as usize].fill(true);
+                let own: Vec<bool> = (0..200)
+                    .map(|at| ranges.ranges.iter().any(|(start, end)| (*start..*end).contains(&at)))
+                    .collect();
+                assert_eq!(own, file, "seed {seed} step {step}");
+                assert_eq!(ranges.bytes(), file.iter().filter(|is_dirty| **is_dirty).count() as u64);
+                let runs = file.chunk_by(|a, b| a == b).filter(|run| run[0]).count() as u64;
+                assert_eq!(
+                    ranges.held_bytes() - ranges.bytes(),
+                    runs * RANGE_BYTES,
+                    "seed {seed} step {step}"
+                );
+            }
+        }
+    }
+}

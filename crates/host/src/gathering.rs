@@ -1,0 +1,86 @@
+//! For whom a commit waits: those whom the last one answered, if they are back soon. Without that they fall into two groups, whose
+//! commits go in turns: who is back right behind one waits for the whole of the other.
+//!
+//! 1. It is a part of what a commit takes. A disk with an arm writes what follows its last write a turn later, whenever within the
+//!    turn it is told. So there it costs nothing. Elsewhere a commit is later by that part at most.
+//! 2. Nobody is waited for twice. Who writes alone waits for nobody.
+
+use std::cell::Cell;
+use std::time::Duration;
+use units::Instant;
+
+/// Of what commits take.
+const PART: u32 = 4;
+/// How many commits their usual time follows.
+const MEMORY: u32 = 8;
+
+#[derive(Default)]
+pub(crate) struct Gathering {
+    /// For the running transaction.
+    waiting: Cell<usize>,
+    /// Answered by the last commit, and not back yet.
+    away: Cell<usize>,
+    answered: Cell<Instant>,
+    usual: Cell<Duration>,
+}
+
+impl Gathering {
+    /// Someone waits for the running transaction. True: all are back.
+    pub fn came(&self) -> bool {
+        self.waiting.set(self.waiting.get() + 1);
+        self.away.set(self.away.get().saturating_sub(1));
+        self.away.get() == 0
+    }
+    pub fn are_back(&self) -> bool {
+        self.away.get() == 0
+    }
+    /// Until when the commit for those who wait stays open for those who are away.
+    pub fn until(&self) -> Option<Instant> {
+        let is_worth = self.waiting.get() > 0 && self.away.get() > 0;
+        is_worth.then(|| self.answered.get().plus(self.usual.get() / PART))
+    }
+    /// The transaction sets out. How many wait for it.
+    pub fn sets_out(&self) -> usize {
+        self.away.set(0);
+        self.waiting.take()
+    }
+    /// It is durable.
+    pub fn answers(&self, count: usize, begun: Instant, now: Instant) {
+        self.away.set(count);
+        self.answered.set(now);
+        let usual = self.usual.get();
+        self.usual.set(usual - usual / MEMORY + now.since(begun) / MEMORY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_answered_together_are_waited_for_a_part_of_a_commit() {
+        let gathering = Gathering::default();
+        assert!(gathering.came());
+        assert_eq!(gathering.until(), None, "nobody is away");
+        gathering.came();
+        for turn in 0..100 {
+            assert_eq!(gathering.sets_out(), 2);
+            gathering.answers(2, Instant(turn * 4_000_000), Instant((turn + 1) * 4_000_000));
+            assert_eq!(gathering.until(), None, "nobody waits");
+            assert!(!gathering.came(), "one is away");
+            let until = gathering.until().expect("one waits for another");
+            assert!(until <= Instant((turn + 1) * 4_000_000 + 1_000_000));
+            assert!(gathering.came() && gathering.are_back());
+            assert_eq!(gathering.until(), None);
+        }
+        assert_eq!(gathering.sets_out(), 2);
+        gathering.answers(2, Instant(400_000_000), Instant(404_000_000));
+        gathering.came();
+        assert!(gathering.until() > Some(Instant(404_900_000)), "about a quarter");
+        // The other stays away: once.
+        assert_eq!(gathering.sets_out(), 1);
+        gathering.answers(1, Instant(405_000_000), Instant(409_000_000));
+        assert!(gathering.came());
+        assert_eq!(gathering.until(), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! Files that lose a name while something of them is dirty. Whether it was the last one only the store knows. That is asked behind
+//! the answer.
+
+use crate::common::*;
+use disks::CrashPolicy;
+use host::{Destage, Durable, FileFate, Host, HostOptions, HostRecoveryReport};
+use runtime::spawn_with_result;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Cut, CutKind, FileId, Moment};
+
+fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+/// A file with synced content that nobody has open.
+async fn make_mail(host: &Rc<Host>, name: &str) -> FileId {
+    let file = make(host, name).await;
+    host.write(file, 0, b"mail", Durable::Now).await.unwrap();
+    host.close_file(file).await.unwrap();
+    file
+}
+
+/// The host knows of no other name when it removes this one; a peer's other name reaches the servers before the removal does.
+async fn unlink_what_a_peer_links(stage: &Stage, host: &Rc<Host>, file: FileId, name: &str) {
+    let (peer, world) = (stage.peer(), stage.world());
+    let other = format!("kept {name}");
+    let linked =
+        spawn_with_result(&*world, async move { peer.link(file, peer.root(), other.as_bytes()).await });
+    sleep(&*stage.world(), Duration::from_micros(1)).await;
+    host.unlink(host.root(), name.as_bytes()).await.unwrap();
+    assert_eq!(linked.await.unwrap().unwrap().links, 2);
+}
+
+fn is_set_aside(report: &HostRecoveryReport) -> bool {
+    report.files.iter().any(|file| matches!(file.outcome, FileFate::SetAside { .. }))
+}
+
+/// The network loses a message of what follows from the removal, and all after it. The journal goes on, and then the host dies.
+#[test]
+fn a_file_with_another_name_left_loses_nothing_whichever_message_is_lost() {
+    let cuts = (1..=6).flat_map(|message| [Moment::Request, Moment::Answer].map(|at| Some((message, at))));
+    let mut lost = 0;
+    for cut in cuts.chain([None]) {
+        let stage = Rc::new(Stage::new(1));
+        let disk = stage.disk(stage.formatted());
+        let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+        let (file, is_cut) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make_mail(&host, "file").await;
+            unlink_what_a_peer_links(&inner, &host, file, "file").await;
+            let (messages, kind) = (inner.cluster.messages(), CutKind::Client);
+            if let Some((message, moment)) = cut {
+                inner.cluster.cut_at(Cut { kind, message: messages + message, moment });
+            }
+            sleep(&*inner.world(), Duration::from_secs(5)).await;
+            let is_cut = cut.is_some_and(|(message, _)| inner.cluster.messages() >= messages + message);
+            if !is_cut {
+                assert_eq!(inner.content(file), b"mail", "at the store, not in the journal alone");
+                assert_eq!(host.statistics().dirty_in_journal, 0);
+            }
+            (file, is_cut)
+        });
+        inner_recovery(&stage, stage.crash(&disk, CrashPolicy::LoseAll), file, &format!("{cut:?}"));
+        lost += u32::from(is_cut);
+    }
+    assert!(lost >= 6, "{lost} messages were lost");
+}
+
+fn inner_recovery(stage: &Stage, image: disks::Image, file: FileId, what: &str) {
+    stage.cluster.cancel_cut();
+    let begun = stage.begin(&stage.disk(image), under_pressure());
+    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    assert!(!is_set_aside(&report), "{what}: {report:?}");
+    assert_eq!(stage.content(file), b"mail", "{what}");
+    stage.world.end();
+}
+
+#[test]
+fn what_is_dirty_goes_to_the_store_before_each_name_but_the_last() {
+    let stage = Rc::new(Stage::new(2));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let root = host.root();
+        let file = make_mail(&host, "first").await;
+        host.link(file, root, b"second").await.unwrap();
+        host.link(file, root, b"third").await.unwrap();
+        for (name, content) in [("first", b"1111"), ("second", b"2222")] {
+            host.write(file, 0, content, Durable::Now).await.unwrap();
+            host.unlink(root, name.as_bytes()).await.unwrap();
+            assert_eq!(inner.content(file), content, "before {name} went");
+        }
+        host.write(file, 0, b"3333", Durable::Now).await.unwrap();
+        let sent = inner.cluster.traffic().data_bytes;
+        host.unlink(root, b"third").await.unwrap();
+        sleep(&*inner.world(), Duration::from_secs(5)).await;
+        assert_eq!(inner.cluster.traffic().data_bytes, sent, "the content of a file without a name");
+        assert_eq!(host.statistics().dirty_in_journal, 0);
+        host.close().await.unwrap();
+        assert_eq!(inner.cluster.traffic().data_bytes, sent, "nor at the unmount");
+    });
+}
+
+/// The recovery looks after files whose question was not answered, and nobody is locked out of them.
+#[test]
+fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
+    let stage = Rc::new(Stage::new(3));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let reports: Rc<RefCell<Vec<HostRecoveryReport>>> = Rc::default();
+        let told = reports.clone();
+        host.on_reconnection(Box::new(move |report| told.borrow_mut().push(report.clone())));
+        let file = make_mail(&host, "file").await;
+        unlink_what_a_peer_links(&inner, &host, file, "file").await;
+        make_mail(&host, "gone").await;
+        host.unlink(host.root(), b"gone").await.unwrap();
+        inner.connect().fence(&identity()).await.unwrap();
+        host.open_file(file).await.unwrap();
+        host.write(file, 4, b"box", Durable::Now).await.unwrap();
+        assert_eq!(host.statistics().reconnections, 1);
+        assert!(!is_set_aside(&reports.borrow()[0]), "{reports:?}");
+        // The one without a name is not asked for again.
+        assert_eq!(peer_reads(&*inner.peer(), file).await, b"mailbox");
+        host.close().await.unwrap();
+        assert_eq!(host.statistics().dirty_in_journal, 0);
+        file
+    });
+    assert_eq!(stage.content(file), b"mailbox");
+}
+
+/// Removes as many files of a MiB as fast as it can. The most that the journal and memory had of them, and how long it took.
+fn remove_at_once(seed: u64, journal_bytes: u64, files: u64) -> (u64, Duration) {
+    let stage = Rc::new(Stage::new(seed));
+    let disk = stage.disk(stage.formatted_with(journal_bytes));
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let (begun, mut most) = (inner.world().now(), 0);
+        for number in 0..files {
+            let name = format!("file {number}");
+            let file = make(&host, &name).await;
+            host.write(file, 0, &[7; 1 << 20], Durable::Soon).await.unwrap();
+            host.close_file(file).await.unwrap();
+            host.unlink(host.root(), name.as_bytes()).await.unwrap();
+            let statistics = host.statistics();
+            most = most.max(statistics.dirty_in_journal + statistics.dirty_in_memory);
+        }
+        let time = inner.world().now().since(begun);
+        host.close().await.unwrap();
+        assert_eq!(inner.cluster.traffic().data_bytes, 0);
+        (most, time)
+    })
+}
+
+#[test]
+fn what_removed_files_keep_until_the_question_is_bounded() {
+    let (most, _) = remove_at_once(4, 512 << 20, 100);
+    assert!(most <= 34 << 20, "{most} bytes");
+}
+
+#[test]
+fn removed_files_in_a_short_journal_do_not_wait_for_others_to_go() {
+    let (_, time) = remove_at_once(5, 16 << 20, 100);
+    assert!(time < Duration::from_secs(1), "{time:?}: each time it was full someone waited for a second");
+}
