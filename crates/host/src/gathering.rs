@@ -31,7 +31,7 @@ impl Gathering {
     pub fn came(&self) -> bool {
         self.waiting.set(self.waiting.get() + 1);
         self.away.set(self.away.get().saturating_sub(1));
-        self.away.get() == 0
+        self.are_back()
     }
     pub fn are_back(&self) -> bool {
         self.away.get() == 0

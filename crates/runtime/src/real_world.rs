@@ -40,7 +40,8 @@ struct State {
 
 /// The world outside, for one thread. Clones are the same world.
 ///
-/// The time stands still while a few tasks take their steps: it may be some ten microseconds late.
+/// The time stands still while a few tasks take their steps: it may be some ten microseconds late. Outside of
+/// [`RealWorld::run`] it is the time of the last look.
 /// [`World::expect_soon`] is a flag here, not a count: the last call holds. While it is set, a wait may poll for longer.
 #[derive(Clone)]
 pub struct RealWorld(Rc<State>);
@@ -94,6 +95,7 @@ impl RealWorld {
             let value = main.await;
             *slot.borrow_mut() = Some(value);
         }));
+        self.look_at_clocks();
         loop {
             let mut polls = 0;
             while polls < POLLS_PER_TURN && self.0.tasks.poll_first() {
@@ -119,9 +121,9 @@ impl RealWorld {
     /// Hands over, and waits if no task can go on.
     fn turn(&self) -> io::Result<()> {
         if self.0.tasks.ready_count() > 0 {
-            let turn = self.0.ring.turn(Wait::No).map(drop);
+            self.0.ring.turn(Wait::No)?;
             self.look_at_clocks();
-            return turn;
+            return Ok(());
         }
         self.look_at_clocks();
         let (begin, expected) = (self.now(), self.0.expected.get());

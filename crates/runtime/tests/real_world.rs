@@ -358,3 +358,18 @@ fn an_interrupted_wait_goes_on() {
     world.run(async move { inner.sleep_until(after(&inner, 25)).await });
     sender.join().unwrap();
 }
+
+#[test]
+fn a_run_begins_with_the_time_that_has_passed_since_the_last() {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let world = RealWorld::new().unwrap();
+    let look = || {
+        let inner = world.clone();
+        world.run(async move { (inner.now(), inner.wall_clock()) })
+    };
+    let (before, wall_before) = look();
+    std::thread::sleep(PAUSE);
+    let (after, wall_after) = look();
+    assert!(after.since(before) >= PAUSE);
+    assert_ne!(wall_after, wall_before);
+}
