@@ -15,8 +15,8 @@ use crate::error::EngineError;
 use crate::gate::Gate;
 use crate::limits::IN_FLIGHT_MAX;
 use crate::running::{Running, Taken};
-use crate::writers::{Hold, Writers};
-use journal::{Holdings, RunningTransaction};
+use crate::writers::{Hold, are_few, hold};
+use journal::{Holdings, RunningTransaction, Writers};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -219,7 +219,7 @@ impl Pipeline {
     }
     /// The writers answered by the last commit are worth a short wait: if they come back, they share this one.
     pub fn hold(&self) -> Option<Hold> {
-        self.writers.hold(self.running.borrow().completion().waiters())
+        hold(&self.writers, self.running.borrow().completion().waiters())
     }
     /// Waits until all of them are back, or all is over.
     pub async fn until_back(&self) {
@@ -266,7 +266,7 @@ impl Pipeline {
     }
     /// Whether few enough wait for a commit to make staying awake for the disk worth while.
     pub fn few_wait_for(&self, completion: &Completion) -> bool {
-        self.writers.are_few(completion.waiters())
+        are_few(&self.writers, completion.waiters())
     }
     /// `transaction`, the oldest in flight, is durable.
     pub fn finish(&self, transaction: TransactionId, now: Instant) {

@@ -5,6 +5,7 @@
 //!    turn it is told. So there it costs nothing. Elsewhere, where commits take less than a turn, nobody is waited for.
 //! 2. Nobody is waited for twice. Who writes alone waits for nobody.
 
+use journal::Writers;
 use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
@@ -20,9 +21,7 @@ const MEMORY: u32 = 8;
 pub(crate) struct Gathering {
     /// For the running transaction.
     waiting: Cell<usize>,
-    /// Answered by the last commit, and not back yet.
-    away: Cell<usize>,
-    answered: Cell<Instant>,
+    writers: Writers,
     usual: Cell<Duration>,
 }
 
@@ -30,26 +29,25 @@ impl Gathering {
     /// Someone waits for the running transaction. True: all are back.
     pub fn came(&self) -> bool {
         self.waiting.set(self.waiting.get() + 1);
-        self.away.set(self.away.get().saturating_sub(1));
+        self.writers.came_back();
         self.are_back()
     }
     pub fn are_back(&self) -> bool {
-        self.away.get() == 0
+        self.writers.are_back()
     }
     /// Until when the commit for those who wait stays open for those who are away.
     pub fn until(&self) -> Option<Instant> {
-        let is_worth = self.usual.get() >= TURN_MIN && self.waiting.get() > 0 && self.away.get() > 0;
-        is_worth.then(|| self.answered.get().plus(self.usual.get() / PART))
+        let until = self.writers.hold(self.waiting.get(), self.usual.get() / PART);
+        until.filter(|_| self.usual.get() >= TURN_MIN)
     }
     /// The transaction sets out. How many wait for it.
     pub fn sets_out(&self) -> usize {
-        self.away.set(0);
+        self.writers.give_up();
         self.waiting.take()
     }
     /// It is durable.
     pub fn answers(&self, count: usize, begun: Instant, now: Instant) {
-        self.away.set(count);
-        self.answered.set(now);
+        self.writers.answered(count, now);
         let usual = self.usual.get();
         self.usual.set(usual - usual / MEMORY + now.since(begun) / MEMORY);
     }

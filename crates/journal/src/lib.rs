@@ -16,6 +16,7 @@ mod swap;
 mod tail;
 mod told;
 pub mod transaction;
+mod writers;
 
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
@@ -47,3 +48,4 @@ pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, Holdings, LockedTransaction, Record,
     RunningTransaction,
 };
+pub use writers::Writers;
