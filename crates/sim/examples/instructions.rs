@@ -17,6 +17,9 @@ const RECORD: usize = 128;
 const LARGE: usize = 1 << 20;
 /// Long files begin anew, so that memory stays as it is.
 const LARGE_FILE: u64 = 64 << 20;
+/// A database's log, and what it writes at once.
+const LOG_FILE: u64 = 16 << 20;
+const LOG_WRITE: usize = 8 << 10;
 /// A file of a tree.
 const TREE_FILE: usize = 20 << 10;
 /// What tar writes at once.
@@ -28,7 +31,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [work, count, rest @ ..] = &arguments[..] else {
-        panic!("instructions sync|large|read|tree COUNT [MODE]");
+        panic!("instructions sync|overwrite|large|read|tree COUNT [MODE]");
     };
     let (count, mode) = (count.parse().expect("a count"), rest.first().map_or("wasteless", String::as_str));
     let world = VirtualWorld::new(1);
@@ -54,6 +57,7 @@ fn main() {
         let mut volume = Volume::open(parts.clone()).await.expect("opens");
         match work.as_str() {
             "sync" => append_synchronously(&inner, &volume, count).await,
+            "overwrite" => overwrite_durably(&volume, count).await,
             "large" => write_large(&volume, count).await,
             "read" => {
                 write_large(&volume, LARGE_FILE / LARGE as u64).await;
@@ -132,6 +136,23 @@ async fn append_synchronously(world: &VirtualWorld, volume: &Rc<Volume>, count: 
         }));
     }
     done.until(|| (left.get() == 0).then_some(())).await;
+}
+
+/// `count` times [`LOG_WRITE`] bytes over old ones, one after the other, each made durable, as a database does with its log.
+async fn overwrite_durably(volume: &Rc<Volume>, count: u64) {
+    let inode = file(volume, "log").await;
+    let mut bytes = vec![0; LARGE];
+    for at in (0..LOG_FILE).step_by(LARGE) {
+        volume.write(&inode, &CALLER, at, &bytes, WriteFlags::default()).await.expect("writes");
+    }
+    volume.sync_file(&inode, SyncWhat::All).await.expect("syncs");
+    for number in 0..count {
+        let content = &mut bytes[..LOG_WRITE];
+        content.fill(number as u8);
+        let at = number * LOG_WRITE as u64 % LOG_FILE;
+        volume.write(&inode, &CALLER, at, content, WriteFlags::default()).await.expect("writes");
+        volume.sync_file(&inode, SyncWhat::Data).await.expect("syncs");
+    }
 }
 
 /// `count` mebibytes.
