@@ -143,7 +143,6 @@ impl Ring {
         // SAFETY: head, slices and vector table are heap memory that the slot owns. Shared buffers are only
         // read, by the kernel and by all others (an `Rc` in the slot prevents changes in place).
         unsafe { self.enqueue(entry.into(), slot) };
-        self.0.sends.set(self.0.sends.get() + 1);
     }
 }
 

@@ -74,8 +74,6 @@ struct State {
     slots: RefCell<Slots>,
     /// Completions taken off the queue and not yet dispatched: (user_data, result, flags).
     arrived: RefCell<Vec<(u64, i32, u32)>>,
-    /// Messages in the submission queue that nobody waits for.
-    sends: Cell<usize>,
     statistics: Cell<RingStatistics>,
     /// `None` unless it was asked for and can be had.
     awake: OnceCell<Option<Awake>>,
@@ -99,7 +97,6 @@ impl Ring {
             uring: RefCell::new(uring),
             slots: RefCell::default(),
             arrived: RefCell::default(),
-            sends: Cell::default(),
             statistics: Cell::default(),
             awake: OnceCell::new(),
         })))
@@ -167,7 +164,6 @@ impl Ring {
                 statistics.full_queues += 1;
                 statistics.enters += 1;
             });
-            self.0.sends.set(0);
             match uring.submit() {
                 Ok(_) => {}
                 // The kernel takes no more until it can hand back completions.
@@ -239,7 +235,6 @@ impl Drop for State {
 mod tests {
     use super::*;
     use crate::RealWorld;
-    use crate::polling::Ended;
 
     #[test]
     fn a_raw_operation_gives_its_result_and_frees_what_it_owned() {
@@ -293,27 +288,6 @@ mod tests {
         assert_eq!((written(), ring.statistics().keeps_awake), (4, 1));
         ring.turn(Wait::Asleep(Some(Duration::from_millis(1)))).unwrap();
         assert_eq!(written(), 8, "taken back");
-    }
-
-    #[test]
-    fn a_message_that_nobody_waits_for_does_not_end_a_sleep() {
-        let world = RealWorld::new().unwrap();
-        let null: File = Rc::new(std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap().into());
-        let (reader, mut writer) = std::io::pipe().unwrap();
-        let _watched = world.ring().poll(&Rc::new(OwnedFd::from(reader)), libc::POLLIN);
-        world.ring().turn(Wait::No).unwrap();
-        for _ in 0..3 {
-            world.ring().send(&null, vec![7], Vec::new(), None);
-        }
-        let before = world.ring().statistics();
-        let other = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            std::io::Write::write_all(&mut writer, &[1]).unwrap();
-        });
-        assert_eq!(world.ring().turn(Wait::Asleep(None)).unwrap(), Ended::Completion);
-        let now = world.ring().statistics();
-        assert_eq!((now.enters - before.enters, now.completions - before.completions), (1, 4));
-        other.join().unwrap();
     }
 
     #[test]

@@ -52,9 +52,6 @@ impl Ring {
         if want == 0 && submissions == 0 && !pending {
             return Ok(());
         }
-        // A message to the kernel is complete when it has been handed over, and nobody sleeps until then.
-        let sends = self.0.sends.take();
-        let want = if want > 0 { want + sends } else { 0 };
         if want > 0 {
             self.hold_awake(false);
         }
