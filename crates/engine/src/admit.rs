@@ -67,8 +67,9 @@ impl Engine {
             }
             return false;
         }
-        // Credits, descriptors and commit block (`bound`) + revokes of whatever the log has records of.
-        if log.has_free(bound) {
+        // Credits, descriptors and commit block (`bound`) + what this handle and the open ones may revoke without credits.
+        let handles = u64::from(self.pipeline.transaction().open_handles()) + 1;
+        if log.has_free(bound, handles) {
             return true;
         }
         // The oldest transactions must go home; if there are none, this one has to become one.

@@ -5,6 +5,7 @@ use crate::error::EngineError;
 use crate::home_runs::Neighbours;
 use crate::limits::HOME_BATCH_MAX;
 use journal::plan_home_durable;
+use std::collections::BTreeSet;
 use units::{HomeBlock, TransactionId};
 
 impl Engine {
@@ -43,23 +44,26 @@ impl Engine {
     }
 
     /// Others may write to these blocks from now on, and a replay would put older bytes over theirs. So what the log
-    /// holds of them is revoked. Returns the transaction that revokes it, if there was anything.
+    /// holds of them is revoked. Returns the last transaction that revokes something, if there was anything.
     async fn revoke_records(&self, runs: &[(HomeBlock, u64)]) -> Result<Option<TransactionId>, EngineError> {
-        let recorded = |engine: &Engine| match &engine.log {
-            Some(log) => log.borrow().live().within(runs),
-            None => Vec::new(),
+        let (mut revoked, mut last) = (BTreeSet::new(), None);
+        let left = |revoked: &BTreeSet<HomeBlock>| {
+            let mut blocks = self.log.as_ref().map_or(Vec::new(), |log| log.borrow().live().within(runs));
+            blocks.retain(|block| !revoked.contains(block));
+            blocks
         };
-        if recorded(self).is_empty() {
-            return Ok(None);
+        while !left(&revoked).is_empty() {
+            let credits = self.credits_revokes().0;
+            self.pipeline.pass(|| self.admit(credits, 0).transpose()).await?;
+            let mut transaction = self.pipeline.transaction();
+            for block in left(&revoked).into_iter().take(self.revokes_of_handle() as usize) {
+                transaction.revoke(block);
+                revoked.insert(block);
+            }
+            last = Some(transaction.id());
+            drop(transaction);
+            self.pipeline.leave(credits, 0);
         }
-        // No credits: the log keeps room for a revoke of each live record.
-        self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
-        let mut transaction = self.pipeline.transaction();
-        for block in recorded(self) {
-            transaction.revoke(block);
-        }
-        let id = transaction.id();
-        transaction.close_handle(0);
-        Ok(Some(id))
+        Ok(last)
     }
 }

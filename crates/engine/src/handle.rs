@@ -29,6 +29,8 @@ pub struct Handle {
     /// Blocks of data that goes home without the log, which it may still write.
     home_credits: u32,
     changes: u64,
+    /// Revokes that it has made since it asked for room.
+    revokes: u64,
 }
 
 impl Engine {
@@ -61,6 +63,7 @@ impl Engine {
             data_credits,
             home_credits,
             changes: 0,
+            revokes: 0,
         })
     }
 
@@ -247,7 +250,7 @@ impl Handle {
         let Some(log) = &self.engine.log else { return Ok(()) };
         let log = log.borrow();
         let needed = log.bound(&transaction.holdings().and_blocks(1));
-        let limit = log.largest_now();
+        let limit = log.largest_now(transaction.open_handles().into());
         if needed > limit {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }
@@ -255,7 +258,7 @@ impl Handle {
     }
 
     /// The blocks `at .. at + count` are free from this transaction on. Their content is worthless and must
-    /// not be written home any more, and old log records of them must not be replayed (revoke).
+    /// not be written home any more, and old log records of them must not be replayed (`revokes`).
     pub fn forget(&mut self, at: HomeBlock, count: u64, _contents: Contents) {
         self.changes += 1;
         let engine = &self.engine;
@@ -267,12 +270,14 @@ impl Handle {
             let logged = engine.log.as_ref().is_some_and(|log| log.borrow().live().contains(number));
             if logged || block.is_some_and(|block| block.is_running()) {
                 transaction.free(number, logged);
+                self.revokes += u64::from(logged);
             }
             engine.sequences.forget(number);
             if let Some(owner) = block.and_then(|block| block.free()) {
                 engine.loose.remove(owner, number);
             }
         }
+        debug_assert!(self.revokes <= engine.revokes_of_handle(), "{at} is revoked without a reservation");
     }
 
     /// Makes room for `credits` more in the same transaction; false when it or memory is too full. The caller
@@ -286,12 +291,14 @@ impl Handle {
         let mut transaction = self.engine.pipeline.transaction();
         if let Some(log) = &self.engine.log {
             let log = log.borrow();
-            if !log.has_room(log.bound(&transaction.holdings().and_blocks(credits.0))) {
+            let bound = log.bound(&transaction.holdings().and_blocks(credits.0));
+            if !log.has_room(bound, transaction.open_handles().into()) {
                 return false;
             }
         }
         transaction.extend_handle(credits.0);
         self.credits += credits.0;
+        self.revokes = 0;
         true
     }
 

@@ -53,6 +53,7 @@ mod recovery;
 mod recovery_report;
 mod rest;
 mod restart;
+mod revokes;
 mod run_plan;
 mod running;
 mod sequences;

@@ -249,13 +249,6 @@ impl LogState {
     pub fn home_blocks(&self, log_blocks: u32) -> u32 {
         log_blocks.div_ceil(self.superblock.on_disk().log_blocks_per_block())
     }
-    /// Log blocks to keep free for revokes, which any handle may make without credits. There is one for each block
-    /// that the log has records of. Revokes of the transaction itself take less than the records that they replace,
-    /// but may begin a block. While a transaction runs the log gets no records, so what fits when a handle starts fits
-    /// for good.
-    pub fn revoke_reserve(&self) -> u32 {
-        self.records.revoke_blocks_bound(self.live.len() as u64) + 1
-    }
     /// Most log blocks that a transaction takes which holds so much.
     pub fn bound(&self, holdings: &Holdings) -> u32 {
         self.records.log_blocks_bound(holdings)
@@ -266,17 +259,17 @@ impl LogState {
         let made = u64::from(bound).saturating_sub(shared) * self.records.block_memory() as u64;
         made.div_ceil(self.superblock.on_disk().block_size.bytes() as u64) as usize
     }
-    /// Whether a transaction of `bound` log blocks could commit now, whatever revokes are to come.
-    pub fn has_room(&self, bound: u32) -> bool {
-        bound <= self.transaction_limit() && self.has_free(bound)
+    /// Whether a transaction of `bound` log blocks could commit now, whatever its `handles` open handles revoke.
+    pub fn has_room(&self, bound: u32, handles: u64) -> bool {
+        bound <= self.largest_now(handles)
     }
     /// The same, however long a transaction may be.
-    pub fn has_free(&self, bound: u32) -> bool {
-        bound + self.revoke_reserve() <= self.space.room()
+    pub fn has_free(&self, bound: u32, handles: u64) -> bool {
+        bound + self.revoke_reserve(handles) <= self.space.room()
     }
-    /// Most log blocks that a transaction could take now.
-    pub fn largest_now(&self) -> u32 {
-        self.transaction_limit().min(self.space.room().saturating_sub(self.revoke_reserve()))
+    /// Most log blocks that a transaction with so many open handles could take now.
+    pub fn largest_now(&self, handles: u64) -> u32 {
+        self.transaction_limit().min(self.space.room().saturating_sub(self.revoke_reserve(handles)))
     }
     /// Time to write the oldest transactions home: less than three eighths are free, or less than the largest
     /// transaction takes with its revokes. It ends when half is free.
@@ -285,13 +278,13 @@ impl LogState {
     }
     /// Log blocks that the largest transaction takes with its revokes.
     fn largest(&self) -> u32 {
-        self.transaction_limit() + self.revoke_reserve()
+        self.transaction_limit() + self.usual_revoke_reserve()
     }
     /// The next blocks to write home so that half of the log becomes free, `max` at most; `None` when no more need be.
     pub fn checkpoint_batch(&self, max: usize) -> Option<Vec<HomeBlock>> {
         // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
         let needed = self.checkpoint.blocks_needed();
-        // What is left holds the largest transaction, and a revoke for each live record.
+        // What is left holds the largest transaction with its revokes.
         let excess = self.space.to_free(needed, self.largest());
         let blocks = self.checkpoint.blocks_to_write(excess, max);
         (excess > 0 && !blocks.is_empty()).then_some(blocks)
@@ -649,17 +642,19 @@ mod tests {
     }
 
     #[test]
-    fn room_for_a_transaction_leaves_room_for_a_revoke_of_each_live_record() {
+    fn room_for_a_transaction_leaves_room_for_what_its_handles_revoke() {
         let mut log = log();
-        let largest = log.largest_now();
-        assert!(log.has_room(largest) && !log.has_room(largest + 1));
+        let largest = log.largest_now(1);
+        assert!(log.has_room(largest, 1) && !log.has_room(largest + 1, 1));
         let mut next = FIRST;
-        while log.has_free(BLOCKS / 2) {
+        while log.has_free(BLOCKS / 2, 1) {
             commit(&mut log, next);
             next = next.next();
         }
-        assert!(log.has_free(1), "nothing is left behind the reserve");
+        assert!(log.has_free(1, 1), "nothing is left behind the reserve");
         let live = log.live().len() as u64;
-        assert_eq!(log.revoke_reserve(), log.records().revoke_blocks_bound(live) + 1);
+        let reserve = |revokes| log.records().revoke_blocks_bound(revokes) + 1;
+        assert_eq!(log.revoke_reserve(1), reserve(live.min(crate::revokes::FREED_BESIDE)));
+        assert_eq!(log.revoke_reserve(live), reserve(live), "no more than there are records");
     }
 }

@@ -38,9 +38,14 @@ fn all() -> impl Iterator<Item = Setup> {
 }
 
 fn rig(setup: &Setup) -> Rig {
+    rig_with(setup, BLOCKS, LOGS, LOG_BLOCKS)
+}
+
+/// With so many logs behind the first `home_blocks`, each of so many blocks.
+fn rig_with(setup: &Setup, home_blocks: u64, logs: u64, blocks: u32) -> Rig {
     let mut rig = Rig::new(setup, 1, setup.images());
-    let home = |log| HomeBlock(BLOCKS + log * u64::from(LOG_BLOCKS));
-    rig.scatter(LogBlock(setup.log_blocks), LOG_BLOCKS, (0..LOGS).map(home).collect());
+    let home = |log| HomeBlock(home_blocks + log * u64::from(blocks));
+    rig.scatter(LogBlock(setup.log_blocks), blocks, (0..logs).map(home).collect());
     rig
 }
 
@@ -109,6 +114,39 @@ fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
             engine.shutdown().await.unwrap();
         })
         .unwrap_or_else(|| panic!("{failed}: the power was never cut"));
+    }
+}
+
+/// Otherwise logs of a large volume would never fill: one log has no room for a revoke of whatever all of them hold.
+#[test]
+fn how_many_records_the_logs_hold_sends_nothing_home() {
+    const MANY: u64 = 1200;
+    const SHORT: u32 = 16;
+    // Of so many a log of 16 blocks has no room for the revokes, beside a transaction.
+    const HELD: u64 = 4000;
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = setup(DataMode::Journal, records);
+        setup.home_blocks = HELD + MANY * u64::from(SHORT);
+        setup.options.cache_bytes = 64 << 20;
+        setup.options.expire = Duration::from_secs(3600);
+        rig_with(&setup, HELD, MANY, SHORT).play(async move |engine| {
+            for block in 0..HELD {
+                let mut handle = engine.start(Credits(1)).await.unwrap();
+                let made = handle.create(HomeBlock(block));
+                handle.change(&made, BlockRange::new(0, 4096), |bytes| {
+                    bytes.copy_from_slice(&content(block, 1))
+                });
+                let transaction = handle.stop();
+                if block % 4 == 3 {
+                    engine.commit(transaction).await.unwrap();
+                }
+            }
+            let statistics = engine.statistics();
+            let log = &statistics.log;
+            assert!(log.free_blocks > log.blocks / 8 * 3, "{records:?}: the logs are full: {log:?}");
+            assert_eq!(statistics.home_writes, 0, "{records:?}: {log:?}");
+            engine.shutdown().await.unwrap();
+        });
     }
 }
 

@@ -69,7 +69,8 @@ impl Volume {
         Ok((end - from) as u32)
     }
 
-    /// Frees the first extent's part in `from .. to`; gives the file block to go on from, `to` when done.
+    /// Frees the first extent's part in `from .. to`, or as much of its end as may be freed at once: no extent is split for
+    /// that. Gives the file block to go on from, `to` when done.
     pub(super) async fn remove_extent(
         &self,
         handle: &mut Handle,
@@ -80,15 +81,17 @@ impl Volume {
         let from = u64::from(from.get());
         let Some((path, index, extent)) = self.first_extent(inode, from, to).await? else { return Ok(to) };
         self.check_extent(inode, &extent)?;
-        let begin = from.max(u64::from(extent.at.get()));
+        let home = |at: u64| extent.home.plus(at - u64::from(extent.at.get()));
+        let first = from.max(u64::from(extent.at.get()));
         let end = to.min(end_of(&extent));
+        let begin = end - self.engine().freed_at_once(home(first), end - first);
         let pieces = split(&extent, begin, end, None);
-        let start = extent.home.plus(begin - u64::from(extent.at.get()));
+        let start = home(begin);
         let _bits = self.hold_bitmaps(start, end - begin).await?;
         self.replace_extents(handle, inode, &path, index..index + 1, pieces).await?;
         self.count_blocks(inode, -((end - begin) as i64));
         self.free_content(handle, inode, Run { start, count: (end - begin) as u32 }).await?;
-        Ok(end)
+        Ok(if begin > first { from } else { end })
     }
 
     /// The first extent with a block in `from .. to`, its place in its leaf and the way there.

@@ -87,10 +87,11 @@ impl Volume {
         let mapping = self.map_pointer(inode, from).await?;
         let begin = u64::from(from.get());
         let count = u64::from(mapping.count).min(to - begin) as u32;
-        let next = begin + u64::from(count);
         let Some(start) = mapping.home() else {
-            return Ok(RemovalStep { run: None, emptied: Vec::new(), next });
+            return Ok(RemovalStep { run: None, emptied: Vec::new(), next: begin + u64::from(count) });
         };
+        let count = self.engine().freed_at_once(start, count.into()) as u32;
+        let next = begin + u64::from(count);
         let Some(walk) = self.walk_pointers(inode, from).await? else {
             return Ok(RemovalStep { run: None, emptied: Vec::new(), next: to });
         };

@@ -221,7 +221,9 @@ impl Volume {
         // counts bitmaps and descriptors of one freed run (as long as the longest extent) and of every emptied
         // node.
         let depth = tree_depth(inode);
-        self.credits_map(inode) + self.credits_free(1 + depth, u64::from(extent::WRITTEN_MAX))
+        self.credits_map(inode)
+            + self.credits_free(1 + depth, u64::from(extent::WRITTEN_MAX))
+            + self.engine().credits_revokes()
     }
 
     /// How many blocks the file's kind of mapping can address.

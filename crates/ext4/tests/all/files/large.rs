@@ -1,7 +1,8 @@
 //! Deep trees, far offsets, full volumes.
 
-use crate::files::image::{EXT3, EXT3_1K, EXT4, EXT4_1K, Kind, TestImage, open, with_volume};
+use crate::files::image::{EXT3, EXT3_1K, EXT4, EXT4_1K, Kind, TestImage, open, with_volume, with_volume_in};
 use device::World;
+use engine::DataMode;
 use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags, errno};
 use format::ext4::extent::ExtentNode;
 use runtime::VirtualWorld;
@@ -209,5 +210,39 @@ fn a_truncate_cut_off_after_its_first_step_is_finished_by_the_next_mount() {
             assert!((196..212).contains(&after.sectors), "{} sectors", after.sectors);
             assert_eq!(volume.read(&inodes[0], 0, usize::MAX).await.unwrap().to_vec(), vec![5; 100_000]);
         });
+    }
+}
+
+/// Of the blocks of one extent, the log has records of all: each is revoked when it is freed. A hole is cut first, and what lies
+/// behind it stays.
+#[test]
+fn a_file_with_a_record_of_each_block_is_freed_in_steps() {
+    for (kind, mode) in
+        [(EXT4, DataMode::Journal), (EXT4_1K, DataMode::Wasteless), (EXT3_1K, DataMode::Journal)]
+    {
+        let image = TestImage::of_files(kind, "64M", 1);
+        with_volume_in(mode, &image, 1, |volume, inodes| async move {
+            let block = volume.block_size().bytes() as u64;
+            let bytes: Vec<u8> = (0..3000 * block).map(|at| (at / block) as u8 | 1).collect();
+            for at in (0..bytes.len()).step_by(256 << 10) {
+                let piece = &bytes[at..bytes.len().min(at + (256 << 10))];
+                write(&volume, &inodes[0], at as u64, piece).await;
+            }
+            volume.sync().await.unwrap();
+            let hole = (10 * block, 2000 * block);
+            let mode = RangeMode::PunchHole;
+            volume.fallocate(&inodes[0], &Caller::ROOT, mode, true, hole.0, hole.1).await.unwrap();
+            let found = volume.read(&inodes[0], 0, bytes.len()).await.unwrap().to_vec();
+            let hole = hole.0 as usize..(hole.0 + hole.1) as usize;
+            assert!(found[hole.clone()].iter().all(|byte| *byte == 0));
+            assert_eq!(
+                (&found[..hole.start], &found[hole.end..]),
+                (&bytes[..hole.start], &bytes[hole.end..])
+            );
+            volume.truncate(&inodes[0], 5 * block).await.unwrap();
+            volume.sync().await.unwrap();
+            assert_eq!(inodes[0].fields.borrow().sectors, 5 * (block / 512));
+        });
+        image.check();
     }
 }
