@@ -102,6 +102,8 @@ impl Engine {
                 break;
             }
             self.advance_tail(Occasion::Space).await?;
+            // Of a long log this takes minutes.
+            self.tell_if_due().await?;
             batch = self.checkpoint_batch();
         }
         self.advance_tail(Occasion::Space).await
