@@ -1,7 +1,7 @@
 #!/bin/bash
-# Two hosts with a journal each, and ceph-fuse, in front of one real cluster. It plays hand-over, kill -9 of the
-# client at random moments, once more while it connects or recovers, a metadata server and an OSD that die. A host sleeps past the lease. Needs
-# root, and what `make deps-ceph` installs. About a minute.
+# Hosts with a journal each, and ceph-fuse, in front of one real cluster. It plays hand-over, kill -9 of the client at
+# random moments, once more while it connects or recovers, and while a short journal logs anew. A metadata server and an OSD die. A
+# host sleeps past the lease. Needs root, and what `make deps-ceph` installs. Some minutes.
 #
 #   scripts/test-host-ceph.sh OKEANOS        SEED, ROUNDS: of the moments of the kills
 set -euo pipefail
@@ -24,7 +24,7 @@ finish() {
     local process directory
     for process in "${background[@]}"; do kill "$process" 2>/dev/null || true; done
     for process in "${daemons[@]}"; do kill -CONT "$process" 2>/dev/null || true; done
-    for directory in one two three fuse; do
+    for directory in one two three four fuse; do
         ! grep -q " $WORK/$directory " /proc/self/mounts || umount --lazy "$directory" || true
     done
     for process in "${daemons[@]}"; do kill -KILL "$process" 2>/dev/null || true; done
@@ -99,8 +99,9 @@ verify() { # DIR
     timeout 60 "$OKEANOS" bench verify --acknowledged acknowledged "$1" >verify.out 2>&1
 }
 
-mkdir one two three fuse
+mkdir one two three four fuse
 truncate -s 64M journal-one journal-two journal-three
+truncate -s 16M journal-four
 "$CLUSTER" start "$WORK/c" --store bluestore || fail "no cluster"
 # With the kernel's page cache it reads old pages for a moment: it is told of changes after the fact.
 ceph-fuse -f -n client.admin -c c/ceph.conf --fuse_disable_pagecache=true fuse >fuse.out 2>&1 </dev/null &
@@ -261,6 +262,53 @@ for ((round = 1; round <= ROUNDS; round++)); do
     verify "fuse/round-$round" || fail "round $round, as ceph-fuse sees it: $(cat verify.out)"
     verify "two/round-$round" || fail "round $round, as the other host sees it: $(cat verify.out)"
 done
+
+# A short journal logs anew what is written over and over, and the host is killed meanwhile.
+mount_host four
+for ((round = 1; round <= ROUNDS; round++)); do
+    # Writes until the host is gone. Then it tells each block's last byte, and what may be there instead of one of them.
+    timeout 120 python3 - "four/over" $((SEED + round)) >over.json 2>over.out <<'END' &
+import json, os, random, sys
+BLOCK, BLOCKS = 16384, 40
+dice = random.Random(int(sys.argv[2]))
+file = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR | os.O_DSYNC)
+last, tried = [], None
+for block in range(BLOCKS):
+    last.append((os.pread(file, 1, block * BLOCK) or b"\0")[0])
+try:
+    while True:
+        block = dice.randrange(BLOCKS)
+        tried = block, (last[block] + 1) % 256
+        os.pwrite(file, bytes([tried[1]]) * BLOCK, block * BLOCK)
+        last[block], tried = tried[1], None
+except OSError:
+    print(json.dumps([last, tried]))
+END
+    writer=$!
+    background+=("$writer")
+    for ((try = 0; try < 1200; try++)); do
+        [[ $(requests logged_anew_bytes four) == 0 ]] || break
+        kill -0 $writer 2>/dev/null || fail "round $round: no writer: $(tail -3 over.out)"
+        sleep 0.05
+    done
+    [[ $(requests logged_anew_bytes four) -gt 0 ]] || fail "round $round: nothing is logged anew"
+    sleep "$(printf '%d.%03d' $((RANDOM % 2)) $((RANDOM % 1000)))"
+    kill_host four
+    wait "$writer" || fail "round $round: the writer: $(tail -3 over.out)"
+    mount_host four
+    timeout 60 python3 - fuse/over over.json <<'END' || fail "round $round: what was written over and over"
+import json, sys
+BLOCK = 16384
+content = open(sys.argv[1], "rb").read()
+last, tried = json.load(open(sys.argv[2]))
+for block, byte in enumerate(last):
+    seen = set(content[block * BLOCK:(block + 1) * BLOCK])
+    may = [byte, tried[1]] if tried and tried[0] == block else [byte]
+    # A block that was never written may not be there.
+    assert (len(seen) == 1 and seen.pop() in may) or (byte == 0 and not seen), f"block {block}: {seen}, not {may}"
+END
+done
+leave_host four
 
 # The servers die under load, and come back.
 mkdir one/servers

@@ -22,10 +22,10 @@ const QUESTIONS: usize = 16;
 
 impl Host {
     pub(crate) async fn add_departure(&self, file: Rc<File>, settled: Option<WriteGuard>) {
-        let may = || (!self.departures.is_full() || self.check().is_err()).then_some(());
+        let bytes = file.held_bytes();
+        let may = || (self.departures.has_room(bytes) || self.check().is_err()).then_some(());
         self.departures.changed.until(may).await;
         if self.check().is_ok() {
-            let bytes = file.held_bytes();
             self.departures.add(Departure { file, settled, bytes });
         }
     }

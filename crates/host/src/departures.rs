@@ -30,8 +30,10 @@ impl Departures {
     pub fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
     }
-    pub fn is_full(&self) -> bool {
-        self.files.get() > FILES_MAX || self.bytes.get() > BYTES_MAX
+    /// For a file with so many dirty bytes. One that is larger than the bound waits alone.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        let is_first = self.files.get() == 0;
+        is_first || (self.files.get() < FILES_MAX && self.bytes.get() + bytes <= BYTES_MAX)
     }
     pub fn is_half_full(&self) -> bool {
         self.files.get() > FILES_MAX / 2 || self.bytes.get() > BYTES_MAX / 2

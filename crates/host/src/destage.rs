@@ -1,8 +1,10 @@
-//! Files go to the store: when they are old, when the journal or memory is short, and when another wants them.
+//! Files go to the store: when they are old, when the journal or memory is short, and when another wants them. Which of them go now:
+//! [`crate::destage_choice`].
 //!
 //! The order for one file, under its lock. Its states are in the journal, the store makes it durable, its slot is
 //! freed, and the journal makes that durable. Only then it is written again, or its token is returned.
 
+use crate::destage_choice::{DirtyFacts, GiveWay, Short, due, under_pressure};
 use crate::error::HostError;
 use crate::files::File;
 use crate::host::Host;
@@ -237,40 +239,52 @@ impl Host {
         }
     }
 
-    async fn destage_old(&self) {
-        let now = self.world.now();
-        let due = |file: &Rc<File>| match (self.options.destage, file.dirty.get()) {
-            (Destage::After(age), Some(dirty)) => now.since(dirty.since) >= age,
-            _ => false,
-        };
-        let mut files: Vec<Rc<File>> = self.files.dirty().into_iter().filter(due).collect();
-        let mut excess = self.files.dirty_bytes().saturating_sub(self.options.dirty_bytes_max);
-        for file in self.files.dirty() {
-            if excess == 0 {
-                break;
-            }
-            excess = excess.saturating_sub(file.held_bytes());
-            if !files.iter().any(|one| Rc::ptr_eq(one, &file)) {
-                files.push(file);
-            }
-        }
-        self.destage_all(files).await;
+    /// Of each dirty file, in any order, what is known for the choice.
+    fn dirty_facts(&self) -> (Vec<Rc<File>>, Vec<DirtyFacts>) {
+        let log = self.log();
+        let known = self.files.dirty().into_iter().filter_map(|file| {
+            let dirty = file.dirty.get()?;
+            let facts = DirtyFacts {
+                since: dirty.since,
+                slot_since: dirty.slot_since,
+                held_bytes: file.held_bytes(),
+                logged_bytes: log.logged_bytes(dirty.slot),
+                may_be_logged_anew: self.may_be_logged_anew(&file, &dirty),
+            };
+            Some((file, facts))
+        });
+        known.unzip()
     }
 
-    /// The journal is short: the oldest files hold its tail. Or too many are dirty.
+    async fn destage_old(&self) {
+        let expire = match self.options.destage {
+            Destage::After(age) => Some(age),
+            Destage::UnderPressure => None,
+        };
+        let (files, facts) = self.dirty_facts();
+        let due = due(&facts, self.world.now(), expire, self.options.dirty_bytes_max);
+        self.give_way_all(due.into_iter().map(|file| (files[file].clone(), GiveWay::ToStore)).collect())
+            .await;
+    }
+
+    /// The journal is short, or too many files are dirty.
     async fn relieve(&self) {
-        let dirty = self.files.dirty();
-        let count = dirty.len().div_ceil(4).max(FILES_AT_ONCE).min(dirty.len());
-        self.destage_all(dirty.into_iter().take(count).collect()).await;
+        let short = if self.log().is_short() { Short::Journal } else { Short::Files };
+        let (files, facts) = self.dirty_facts();
+        let chosen = under_pressure(&facts, short).into_iter();
+        self.give_way_all(chosen.map(|(file, way)| (files[file].clone(), way)).collect()).await;
         // With the revokes the tail moves.
         let _ = self.log().commit_all().await;
     }
 
-    async fn destage_all(&self, files: Vec<Rc<File>>) {
-        let work = files.iter().map(|file| -> Work<'_> {
+    async fn give_way_all(&self, files: Vec<(Rc<File>, GiveWay)>) {
+        let work = files.iter().map(|(file, way)| -> Work<'_> {
             Box::pin(async move {
                 // Noted with the file or the connection.
-                let _ = self.destage(file).await;
+                let _ = match way {
+                    GiveWay::ToStore => self.destage(file).await,
+                    GiveWay::LoggedAnew => self.log_anew_or_destage(file).await,
+                };
                 Ok(())
             })
         });

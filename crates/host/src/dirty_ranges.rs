@@ -21,6 +21,14 @@ impl DirtyRanges {
     pub fn held_bytes(&self) -> u64 {
         self.bytes + self.ranges.len() as u64 * RANGE_BYTES
     }
+    /// In their order, none longer than `most`.
+    pub fn pieces(&self, most: u64) -> Vec<Range<u64>> {
+        let cut = |(start, end): (&u64, &u64)| {
+            let (start, end) = (*start, *end);
+            (start..end).step_by(most as usize).map(move |at| at..end.min(at + most))
+        };
+        self.ranges.iter().flat_map(cut).collect()
+    }
     pub fn insert(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
         if start >= end || self.ranges.range(..=start).next_back().is_some_and(|(_, last)| *last >= end) {

@@ -47,6 +47,8 @@ pub(crate) struct Dirty {
     pub slot: Slot,
     pub base: Version,
     pub since: Instant,
+    /// When its slot was begun.
+    pub slot_since: Instant,
     /// The latest transaction with anything of it.
     pub last: TransactionId,
 }
@@ -117,9 +119,6 @@ impl Files {
     }
     pub fn all(&self) -> Vec<Rc<File>> {
         self.table.borrow().values().cloned().collect()
-    }
-    pub fn dirty_bytes(&self) -> u64 {
-        self.table.borrow().values().map(|file| file.held_bytes()).sum()
     }
 }
 

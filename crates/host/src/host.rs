@@ -318,6 +318,7 @@ impl Host {
             slot: self.log().new_slot(),
             base: file.told.get(),
             since: self.world.now(),
+            slot_since: self.world.now(),
             last: self.log().running_id(),
         };
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);

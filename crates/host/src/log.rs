@@ -81,6 +81,8 @@ struct State {
 struct LiveSlot {
     transactions: Vec<TransactionId>,
     bytes: u64,
+    /// What of it the log has or will have: a byte counts once in each transaction.
+    logged_bytes: u64,
 }
 
 struct Running {
@@ -108,6 +110,17 @@ pub struct HostLogUse {
     pub running_bytes: u64,
     /// Of file data in the log that the store does not have yet.
     pub live_bytes: u64,
+}
+
+impl State {
+    fn has_room(&self, blocks: u32) -> bool {
+        let taken = self.records.log_blocks_bound(&self.running.transaction.holdings()) + self.reserved;
+        let capacity = self.space.capacity();
+        let fits_transaction = taken + blocks <= capacity / TRANSACTION_SHARE;
+        let fits_log = taken + blocks + capacity / REVOKE_SHARE <= self.space.free();
+        // Whoever has room may add a state to the same file.
+        fits_transaction && fits_log && self.running.states_most + self.rooms < STATES_MAX
+    }
 }
 
 impl Running {
@@ -196,9 +209,7 @@ impl HostLog {
 
     /// Waits until a write of `bytes` fits. Hold no file meanwhile: others may have to go to the store first.
     pub(crate) async fn room(self: &Rc<Self>, bytes: usize) -> Result<Room, HostError> {
-        let fragments = (bytes >> BLOCK.shift()) as u64 + 2;
-        let wanted = Holdings { blocks: 1, fragments, fragment_bytes: bytes as u64, revokes: 0 };
-        let blocks = self.state.borrow().records.log_blocks_bound(&wanted);
+        let blocks = self.blocks_bound(bytes);
         self.waiting.set(self.waiting.get() + 1);
         let result = self.progress.until(|| {
             if let Err(error) = self.check() {
@@ -208,15 +219,7 @@ impl HostLog {
                 return Some(Err(HostError::Lost(why.clone())));
             }
             let state = self.state.borrow();
-            let taken =
-                state.records.log_blocks_bound(&state.running.transaction.holdings()) + state.reserved;
-            let capacity = state.space.capacity();
-            let fits_transaction = taken + blocks <= capacity / TRANSACTION_SHARE;
-            let fits_log = taken + blocks + capacity / REVOKE_SHARE <= state.space.free();
-            let states_left =
-                // Whoever has room may add a state to the same file.
-                state.running.states_most + state.rooms < STATES_MAX;
-            if fits_transaction && fits_log && states_left {
+            if state.has_room(blocks) {
                 return Some(Ok(()));
             }
             let id = (!state.running.transaction.is_empty()).then(|| state.running.transaction.id());
@@ -234,11 +237,28 @@ impl HostLog {
         let result = result.await;
         self.waiting.set(self.waiting.get() - 1);
         result?;
+        Ok(self.take_room(blocks))
+    }
+    /// The same for who holds a file, and so must not wait for others' room. At most what runs is committed for it.
+    pub(crate) async fn room_now(self: &Rc<Self>, bytes: usize) -> Result<Option<Room>, HostError> {
+        self.check()?;
+        let blocks = self.blocks_bound(bytes);
+        if !self.state.borrow().has_room(blocks) {
+            self.commit_all().await?;
+        }
+        let has_room = self.state.borrow().has_room(blocks);
+        Ok(has_room.then(|| self.take_room(blocks)))
+    }
+    fn blocks_bound(&self, bytes: usize) -> u32 {
+        let fragments = (bytes >> BLOCK.shift()) as u64 + 2;
+        let wanted = Holdings { blocks: 1, fragments, fragment_bytes: bytes as u64, revokes: 0 };
+        self.state.borrow().records.log_blocks_bound(&wanted)
+    }
+    fn take_room(self: &Rc<Self>, blocks: u32) -> Room {
         let mut state = self.state.borrow_mut();
         state.reserved += blocks;
         state.rooms += 1;
-        drop(state);
-        Ok(Room { log: self.clone(), blocks })
+        Room { log: self.clone(), blocks }
     }
     /// Whether files should go to the store for the log's sake.
     pub fn is_short(&self) -> bool {
@@ -271,6 +291,10 @@ impl HostLog {
 
     // What is logged
 
+    /// Of file data, what of the slot the log has or will have: a byte counts once in each transaction.
+    pub fn logged_bytes(&self, slot: Slot) -> u64 {
+        self.state.borrow().slots.get(&slot).map_or(0, |slot| slot.logged_bytes)
+    }
     pub fn new_slot(&self) -> Slot {
         let mut state = self.state.borrow_mut();
         // After four thousand million it begins anew; revokes hide only what came before them.
@@ -296,6 +320,7 @@ impl HostLog {
         let running = &mut state.running;
         let id = running.transaction.id();
         running.transaction.open_handle(0);
+        let before = bytes_held(&running.transaction);
         let mut done = 0;
         while done < bytes.len() {
             let from = at + done as u64;
@@ -309,6 +334,7 @@ impl HostLog {
             running.transaction.add_data_bytes(home, range, false);
             done += count;
         }
+        let logged = bytes_held(&running.transaction) - before;
         let record = running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes));
         record.add(attributes);
         running.states_most = running.states_most.max(record.states.len());
@@ -318,6 +344,7 @@ impl HostLog {
         running.transaction.close_handle(0);
         let live = state.slots.entry(slot).or_default();
         live.bytes += bytes.len() as u64;
+        live.logged_bytes += logged;
         if live.transactions.last() != Some(&id) {
             live.transactions.push(id);
         }
@@ -352,6 +379,10 @@ impl HostLog {
             self.wanted.set(id);
             self.work.notify();
         }
+    }
+    /// As [`HostLog::commit_all`], and nobody waits for it.
+    pub(crate) fn begin_commit(&self) {
+        self.want(self.running_id());
     }
     /// Makes a transaction durable, and all before it.
     pub async fn commit(&self, id: TransactionId) -> Result<(), HostError> {
@@ -533,6 +564,12 @@ impl HostLog {
         };
         run_plan(&*self.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await
     }
+}
+
+/// In bytes of content: it does not shrink while file data is added.
+fn bytes_held(transaction: &RunningTransaction) -> u64 {
+    let held = transaction.holdings();
+    (held.blocks << BLOCK.shift()) + held.fragment_bytes
 }
 
 pub(crate) fn image_of(superblock: &JournalSuperblock) -> SuperblockImage {

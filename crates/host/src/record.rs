@@ -69,7 +69,10 @@ impl FileRecord {
     pub fn add(&mut self, attributes: &FileAttributes) {
         assert!(self.states.len() < STATES_MAX, "a transaction ends before it has more states");
         let (base, mut states) = (self.base, std::mem::take(&mut self.states));
-        states.push(attributes.version);
+        // What is logged anew comes in pieces of one state.
+        if states.last() != Some(&attributes.version) {
+            states.push(attributes.version);
+        }
         *self = FileRecord { states, ..FileRecord::new(base, attributes) };
     }
 

@@ -11,6 +11,8 @@ pub struct HostStatistics {
     /// Of file data made durable at the store since the mount.
     pub destaged_bytes: u64,
     pub destaged_files: u64,
+    /// Of file data that the journal has again, as it had too much of it.
+    pub logged_anew_bytes: u64,
     pub recalls: u64,
     /// Connections that were lost and came back.
     pub reconnections: u64,

@@ -38,8 +38,9 @@ pub enum SharedClient {
     Cached { writeback: Duration, expire: Duration },
     /// Each write is at the servers when it returns.
     Synchronous,
-    /// In a journal of its host: asynchronous writes within `flush`, and at the servers after `destage`, or under pressure alone.
-    Journaled { flush: Duration, destage: Option<Duration> },
+    /// In a journal of its host: asynchronous writes within `flush`. Every `writeback`, files that are dirty for longer than `destage`
+    /// go to the servers; without `destage`, under pressure alone.
+    Journaled { flush: Duration, writeback: Duration, destage: Option<Duration> },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,14 +140,14 @@ impl SharedStage {
             || Raid0::of(vec![drive(1 << 30, CacheMode::Off), drive(1 << 30, CacheMode::Off)], 64 << 10);
         let (client, processor) = (options.client, options.processor);
         let side = match client {
-            SharedClient::Journaled { flush, destage } => {
+            SharedClient::Journaled { flush, writeback, destage } => {
                 let (store, disk, clock) = (store.clone(), journal(), shared.clone());
                 let host = world.run(async move {
                     let journal = HostJournal::format(&*clock, disk, identity, NAME).await?;
                     let options = HostOptions {
                         journal_flush: flush,
                         destage: destage.map_or(Destage::UnderPressure, Destage::After),
-                        writeback: destage.unwrap_or(flush) / 12,
+                        writeback,
                         ..HostOptions::default()
                     };
                     Host::open(clock, store, &journal, options).await
@@ -489,7 +490,7 @@ mod tests {
         let clients = [
             SharedClient::Cached { writeback: SECOND, expire: SECOND },
             SharedClient::Synchronous,
-            SharedClient::Journaled { flush: SECOND, destage: Some(SECOND) },
+            SharedClient::Journaled { flush: SECOND, writeback: SECOND / 12, destage: Some(SECOND) },
         ];
         for client in clients {
             let stage = SharedStage::build(&SharedOptions {

@@ -58,7 +58,7 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
 ];
 
 /// Numbers of a host's journal in front of a shared store.
-const OF_HOST: [(&str, &str, &str, &str); 11] = [
+const OF_HOST: [(&str, &str, &str, &str); 12] = [
     ("commits_total", COUNTER, "Transactions committed.", "commits"),
     ("host_dirty_memory_bytes", GAUGE, "File data that only memory has.", "dirty_in_memory"),
     (
@@ -69,6 +69,12 @@ const OF_HOST: [(&str, &str, &str, &str); 11] = [
     ),
     ("host_destaged_bytes_total", COUNTER, "File data made durable at the store.", "destaged_bytes"),
     ("host_destaged_files_total", COUNTER, "Files made durable at the store.", "destaged_files"),
+    (
+        "host_logged_anew_bytes_total",
+        COUNTER,
+        "File data logged once more, as the journal was short.",
+        "logged_anew_bytes",
+    ),
     ("host_shared_bytes_total", COUNTER, "Written past the journal, to shared files.", "shared_bytes"),
     ("host_recalls_total", COUNTER, "Tokens that the store took back.", "recalls"),
     ("host_reconnections_total", COUNTER, "Connections that were lost and came back.", "reconnections"),

@@ -168,3 +168,36 @@ fn removed_files_in_a_short_journal_do_not_wait_for_others_to_go() {
     let (_, time) = remove_at_once(5, 16 << 20, 100);
     assert!(time < Duration::from_secs(1), "{time:?}: each time it was full someone waited for a second");
 }
+
+/// All are removed at the same moment. Who comes when the bound is reached waits until a question is answered.
+#[test]
+fn no_more_removed_files_wait_for_the_question_than_the_bound() {
+    const BOUND: usize = 1024;
+    let stage = Rc::new(Stage::new(6));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        for number in 0..2 * BOUND {
+            make_mail(&host, &format!("file {number}")).await;
+        }
+        let unlinks: Vec<_> = (0..2 * BOUND)
+            .map(|number| {
+                let (host, world) = (host.clone(), inner.world());
+                spawn_with_result(&*inner.world(), async move {
+                    host.unlink(host.root(), format!("file {number}").as_bytes()).await.unwrap();
+                    world.now()
+                })
+            })
+            .collect();
+        let mut answered = Vec::new();
+        for unlink in unlinks {
+            answered.push(unlink.await.unwrap());
+        }
+        answered.sort();
+        assert!(answered[BOUND - 1] == answered[0], "the first wait for no question");
+        assert!(answered[BOUND] > answered[0], "more than {BOUND} wait for the question at once");
+        host.close().await.unwrap();
+        assert_eq!(inner.cluster.traffic().data_bytes, 0);
+    });
+}

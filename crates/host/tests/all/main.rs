@@ -7,6 +7,7 @@ mod creation;
 mod departures;
 mod explorer;
 mod kept;
+mod log_anew;
 mod names;
 mod reconnect;
 mod recovery;
