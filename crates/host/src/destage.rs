@@ -22,6 +22,8 @@ const FILES_AT_ONCE: usize = 64;
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 /// Between two looks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often memory is looked at.
+const MEMORY_LOOK: Duration = Duration::from_secs(5);
 
 /// So many at once.
 pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {
@@ -206,18 +208,27 @@ impl Host {
 
     pub(crate) async fn destage_task(self: Rc<Self>) {
         let _busy = self.busy();
-        let log = self.log();
+        let (log, writeback) = (self.log(), self.options.writeback);
+        let mut look_at = self.world.now().plus(writeback);
         loop {
             let crowded = self.crowd.until(|| self.is_crowded(1).then_some(()));
             let pressed = race(log.until_short(), crowded);
-            match race(pressed, self.pause(self.options.writeback)).await {
+            let pause = MEMORY_LOOK.min(look_at.since(self.world.now()));
+            match race(pressed, self.pause(pause)).await {
                 Either::Left(_) => {
                     self.relieve().await;
                     if !self.pause(PAUSE).await {
                         return;
                     }
                 }
-                Either::Right(true) => self.destage_old().await,
+                Either::Right(true) => {
+                    let now = self.world.now();
+                    let is_time = now >= look_at;
+                    if is_time {
+                        look_at = now.plus(writeback);
+                    }
+                    self.destage_due(is_time).await;
+                }
                 Either::Right(false) => return,
             }
         }
@@ -256,10 +267,11 @@ impl Host {
         known.unzip()
     }
 
-    async fn destage_old(&self) {
+    /// What memory has no room for, and old files if they are looked for.
+    async fn destage_due(&self, by_age: bool) {
         let expire = match self.options.destage {
-            Destage::After(age) => Some(age),
-            Destage::UnderPressure => None,
+            Destage::After(age) if by_age => Some(age),
+            _ => None,
         };
         let (files, facts) = self.dirty_facts();
         let due = due(&facts, self.world.now(), expire, self.options.dirty_bytes_max);

@@ -37,7 +37,7 @@ impl Default for HostOptions {
             records: RecordFormat::by_default(true),
             journal_flush: Duration::from_secs(1),
             destage: Destage::After(Duration::from_secs(60)),
-            writeback: Duration::from_secs(5),
+            writeback: Duration::from_secs(60),
             dirty_bytes_max: 256 << 20,
             dirty_files_max: 8192,
             directories: Duration::ZERO,

@@ -67,7 +67,7 @@ fn old_files_go_to_the_store_and_leave_the_journal() {
         for round in 0..100 {
             host.write(file, 0, &[round; 100], Durable::Now).await.unwrap();
         }
-        sleep(&*world, Duration::from_secs(70)).await;
+        sleep(&*world, Duration::from_secs(130)).await;
         (file, host.statistics())
     });
     assert_eq!(stage.content(file), [99; 100]);
