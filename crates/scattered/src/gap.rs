@@ -1,7 +1,8 @@
 //! How long the gap is between records of a log that follow each other at once. It is learnt from when they were complete.
 //!
 //! A drive takes a while to begin with what it was given, and the platter turns meanwhile. Where the gap passes by too soon, the record behind it waits for a
-//! revolution: it is complete that much later. The gap is lengthened then. When many came in time it is shortened by a block.
+//! revolution: it is complete that much later. After two in a row the gap is lengthened. When many came in time it is shortened by a block, down to what it was at first. Where other
+//! requests wait, too, a record that is too late is seldom seen: the drive serves those before it. So what came in time cannot tell that less would do.
 //!
 //! Invariant: no gap is longer than the superblock says, since a restart looks no farther.
 
@@ -9,9 +10,9 @@ use crate::BLOCK;
 use std::time::Duration;
 use units::Instant;
 
-/// Before anything is learnt. It passes in a quarter to three quarters of a millisecond (250 to 83 MB/s).
+/// Before anything is learnt, and at least. It passes in a quarter to three quarters of a millisecond (250 to 83 MB/s).
 const FIRST: u32 = (64 << 10) / BLOCK as u32;
-/// A lost revolution costs as much as some hundred blocks of gap: few are lost to find out whether a shorter one would do.
+/// A lost revolution costs as much as some hundred blocks of gap: few are lost to find out whether a shorter one does again.
 const LENGTHENED: u32 = 4;
 const IN_TIME: u32 = 128;
 /// Half a revolution of the fastest disks. Less than this a drive takes for its overhead, and from one track to the next.
@@ -33,15 +34,17 @@ pub struct Spaced {
 pub struct Gap {
     most: u32,
     blocks: u32,
-    /// Records in time since the gap changed.
+    /// Records in time since the last late one, or since the gap changed.
     in_time: u32,
+    /// The last one that tells something was late, and the gap is not longer since.
+    was_late: bool,
     /// The log and end of the record that the disk completed last, and when. `None`: it was no record.
     last: Option<(u32, u32, Instant)>,
 }
 
 impl Gap {
     pub fn new(most: u32) -> Gap {
-        Gap { most, blocks: FIRST.min(most), in_time: 0, last: None }
+        Gap { most, blocks: FIRST.min(most), in_time: 0, was_late: false, last: None }
     }
     pub fn blocks(&self) -> u32 {
         self.blocks
@@ -62,12 +65,17 @@ impl Gap {
         // Some were begun with a gap that has been changed since.
         let gap = record.begin - record.gap_begin;
         if is_late && gap >= self.blocks {
-            self.blocks = self.most.min(self.blocks + LENGTHENED);
+            // One alone may have lost it for another reason.
+            if self.was_late {
+                self.blocks = self.most.min(self.blocks + LENGTHENED);
+            }
+            self.was_late = !self.was_late;
             self.in_time = 0;
         } else if !is_late && gap <= self.blocks {
+            self.was_late = false;
             self.in_time += 1;
             if self.in_time == IN_TIME {
-                self.blocks = self.blocks.saturating_sub(1);
+                self.blocks = self.blocks.saturating_sub(1).max(FIRST.min(self.most));
                 self.in_time = 0;
             }
         }
@@ -94,9 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_revolution_lengthens_the_gap_and_many_in_time_shorten_it() {
+    fn two_lost_revolutions_lengthen_the_gap_and_many_records_in_time_shorten_it() {
         let mut gap = Gap::new(32);
-        assert_eq!((completed(&mut gap, &[1, 1, 9, 1]), gap.blocks()), (1, 20));
+        assert_eq!((completed(&mut gap, &[1, 1, 9, 1, 9, 1]), gap.blocks()), (2, FIRST));
+        assert_eq!((completed(&mut gap, &[1, 1, 9, 9, 1]), gap.blocks()), (2, 20));
         assert_eq!((completed(&mut gap, &[1; 1 + 2 * IN_TIME as usize]), gap.blocks()), (0, 18));
         assert_eq!(
             (completed(&mut gap, &[9; 100]), gap.blocks()),
@@ -104,7 +113,12 @@ mod tests {
             "never longer than a restart looks"
         );
         completed(&mut gap, &[1; 40 * IN_TIME as usize]);
-        assert_eq!(gap.blocks(), 0);
+        assert_eq!(gap.blocks(), FIRST);
+        let mut none = Gap::new(0);
+        assert_eq!(
+            (completed(&mut none, &[1; 300]), completed(&mut none, &[9; 3]), none.blocks()),
+            (0, 2, 0)
+        );
     }
 
     #[test]
