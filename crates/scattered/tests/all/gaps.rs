@@ -122,7 +122,7 @@ fn a_log_with_a_torn_record_takes_no_more() {
     }
 }
 
-/// How many of the last 2,000 of 4,000 writes of a block lose a revolution, on a drive that takes so long to begin a write.
+/// How many of the last 2,000 of 4,000 writes of a block lose a revolution. The drive takes so long to begin a write.
 /// Then all are read after a restart.
 fn lost(overhead_ms: f64, together: u64) -> usize {
     let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
