@@ -9,6 +9,7 @@
 
 use crate::choose_log::near_head_log;
 use crate::drops::Dropped;
+use crate::gap::Spaced;
 use crate::open_list::{OpenList, REGION_LOGS, REGIONS_MAX};
 use crate::record::{Header, RecordEntry};
 use crate::state::State;
@@ -35,8 +36,8 @@ pub struct Piece {
 pub struct Begun {
     header: Header,
     place: u64,
-    /// Blocks left out in front of it.
-    gap: u32,
+    /// Where it lies in its log, and the blocks left out in front of it.
+    spaced: Spaced,
     pieces: Vec<Piece>,
     durability: Durability,
     how: Durability,
@@ -71,9 +72,11 @@ impl State {
         let just_ended = inner.ended.is_some_and(|(of, at)| of == log && now.since(at) <= AT_ONCE);
         let of = &mut inner.logs[log as usize];
         let length = 1 + pieces.iter().map(|piece| piece.blocks.len() as u32).sum::<u32>();
-        let gap = if just_ended || inner.under_way.is_in(log) { self.layout.gap() } else { 0 };
+        let at_once = just_ended || inner.under_way.is_in(log);
+        let gap = if at_once { inner.gap.blocks() } else { 0 };
         let fits = of.fill > 0 && of.room(self.layout.log_blocks()) >= length + gap;
         let gap = if fits { gap } else { 0 };
+        let gap_begin = of.fill;
         of.fill += gap;
         let header = Header {
             log,
@@ -89,6 +92,8 @@ impl State {
         assert!(blocks <= room, "a record of {blocks} blocks for log {log} with room for {room}");
         inner.in_use += usize::from(of.fill == 0);
         of.fill += blocks;
+        let spaced =
+            Spaced { log, gap_begin, begin: header.position, end: of.fill, at_once: at_once && fits };
         of.tag = tag;
         of.used = now.0;
         let region = log / REGION_LOGS;
@@ -102,12 +107,13 @@ impl State {
         let how = if is_chained { Durability::Cached } else { durability };
         inner.under_way.begin(log, header.position, how == Durability::Cached);
         let place = self.layout.log_begin(log) + u64::from(header.position);
-        Begun { header, place, gap, pieces, durability, how, _appending: appending }
+        Begun { header, place, spaced, pieces, durability, how, _appending: appending }
     }
 
     pub async fn write_record(&self, begun: Begun) -> Result<(), DeviceError> {
-        let Begun { header, place, gap, pieces, durability, how, _appending } = begun;
+        let Begun { header, place, spaced, pieces, durability, how, _appending } = begun;
         let result = self.write_begun(&header, place, &pieces, how).await;
+        self.learn_gap(spaced);
         // Behind a record that is lost no other is found.
         let (log, position) = (header.log, header.position);
         let is_first = || self.inner.borrow().under_way.is_first(log, position).then_some(());
@@ -128,9 +134,15 @@ impl State {
             }
         };
         if result.is_ok() {
+            let gap = header.position - spaced.gap_begin;
             self.install(&header, place, gap, &pieces);
         }
         result
+    }
+    fn learn_gap(&self, spaced: Spaced) {
+        let mut inner = self.inner.borrow_mut();
+        let is_late = inner.gap.completed(spaced, self.world.now());
+        inner.statistics.late_records += u64::from(is_late);
     }
     fn end_record(&self, log: u32, position: u32) {
         let mut inner = self.inner.borrow_mut();

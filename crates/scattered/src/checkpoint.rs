@@ -201,7 +201,8 @@ impl State {
             });
             let place = self.layout.place_of(at / BLOCK as u64).0 * BLOCK as u64 + at % BLOCK as u64;
             // What fails here fails a later snapshot's promise, so it is kept.
-            self.fail(self.main.write(place, parts.collect(), Durability::Cached).await)?;
+            let write = self.main.write(place, parts.collect(), Durability::Cached);
+            self.fail(self.beside_records(write).await)?;
             writes += 1;
         }
         let mut inner = self.inner.borrow_mut();

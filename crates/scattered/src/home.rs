@@ -25,7 +25,7 @@ impl State {
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let pieces = self.layout.pieces(at, length);
         let writes = if let [(place, _)] = &pieces[..] {
-            vec![self.main.write(*place, parts, durability)]
+            vec![self.beside_records(self.main.write(*place, parts, durability))]
         } else {
             let whole = gather(&parts);
             let part = |range: &Range<u64>| {
@@ -33,7 +33,9 @@ impl State {
             };
             pieces
                 .iter()
-                .map(|(place, range)| self.main.write(*place, vec![part(range)], durability))
+                .map(|(place, range)| {
+                    self.beside_records(self.main.write(*place, vec![part(range)], durability))
+                })
                 .collect()
         };
         for result in runtime::join_all(writes).await {

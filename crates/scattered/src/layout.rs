@@ -11,9 +11,9 @@ use std::ops::Range;
 const MAGIC: [u8; 4] = *b"OKSD";
 /// Without gaps between records, and with them.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
-/// Bytes of a gap between records. They pass below the head in a quarter to three quarters of a millisecond (250 to 83 MB/s).
-/// A drive takes a tenth or two to begin what it was given.
-const GAP: u64 = 64 << 10;
+/// Bytes of a gap between records at most. They pass below the head in half a millisecond to one and a half (250 to 83 MB/s).
+/// A drive takes a tenth or two to begin what it was given, and this much seldom. A restart reads so much of each log.
+const GAP: u64 = 128 << 10;
 /// Of a log a gap takes at most so small a part.
 const GAPS_IN_A_LOG: u32 = 8;
 /// Data begins at a multiple of this, in blocks.
@@ -66,7 +66,7 @@ pub struct Superblock {
     pub group_blocks: u32,
     /// The table's area lies on another device, on memory that survives power loss.
     pub table_elsewhere: bool,
-    /// Blocks that may lie between two records of a log.
+    /// So many blocks may lie between two records of a log, or fewer.
     pub gap_blocks: u32,
 }
 
@@ -175,7 +175,7 @@ impl Layout {
     pub fn log_blocks(&self) -> u32 {
         self.superblock.log_blocks
     }
-    /// Blocks that may lie between two records of a log.
+    /// So many blocks may lie between two records of a log, or fewer.
     pub fn gap(&self) -> u32 {
         self.superblock.gap_blocks
     }
@@ -291,7 +291,7 @@ mod tests {
         let without_gaps = Superblock { gap_blocks: 0, ..superblock };
         assert_eq!(Superblock::parse(&without_gaps.serialize()), Ok(without_gaps));
         let versions = [superblock, without_gaps].map(|superblock| u32_at(&superblock.serialize(), 24));
-        assert_eq!((superblock.gap_blocks, versions), (16, [2, 1]));
+        assert_eq!((superblock.gap_blocks, versions), (32, [2, 1]));
         assert!(Layout::new(Superblock { gap_blocks: superblock.log_blocks, ..superblock }).is_err());
         let mut bytes = superblock.serialize();
         bytes[40] ^= 1;

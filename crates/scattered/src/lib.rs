@@ -12,6 +12,7 @@ mod claims;
 mod disk;
 mod drops;
 mod fields;
+mod gap;
 mod home;
 mod layout;
 mod logs;

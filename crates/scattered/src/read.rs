@@ -18,7 +18,7 @@ impl State {
         let pieces = self.layout.pieces(at, length as u64);
         let mapped = self.inner.borrow().table.touches(at, length as u64);
         if !mapped && let [(from, _)] = &pieces[..] {
-            let result = self.main.read(*from, length).await;
+            let result = self.beside_records(self.main.read(*from, length)).await;
             self.arm_is_at(from + length as u64);
             return result;
         }
@@ -29,7 +29,10 @@ impl State {
         let pins: Vec<_> = logged.iter().map(|(from, _)| self.pin(from / BLOCK as u64)).collect();
         // Home first: where both have bytes of a piece, those of the log are newer.
         let runs: Vec<&Run> = homes.iter().chain(&logged).collect();
-        let reads = runs.iter().map(|(from, range)| self.main.read(*from, range.len())).collect();
+        let reads = runs
+            .iter()
+            .map(|(from, range)| self.beside_records(self.main.read(*from, range.len())))
+            .collect();
         let mut whole = Buffer::zeroed(length);
         for ((_, range), read) in runs.iter().zip(runtime::join_all(reads).await) {
             whole[range.clone()].copy_from_slice(&read?);

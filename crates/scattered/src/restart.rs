@@ -201,7 +201,7 @@ impl Reader<'_> {
             }
         }
         self.report.records = records.len() as u64;
-        let mut inner = Inner::new(table, logs, now);
+        let mut inner = Inner::new(table, logs, self.layout.gap(), now);
         inner.snapshot = header.number;
         inner.list_counter = counter;
         inner.regions = list;
@@ -270,8 +270,9 @@ impl Reader<'_> {
         loop {
             window.forget(log.fill);
             let mut next = None;
-            let places = [log.fill, log.fill.saturating_add(self.layout.gap())];
-            for position in places {
+            // It may follow behind any gap up to the longest.
+            let places = log.fill..=log.fill.saturating_add(self.layout.gap());
+            for position in places.clone() {
                 let follows = |header: &Header| {
                     header.log == number
                         && header.epoch == log.epoch
@@ -288,7 +289,7 @@ impl Reader<'_> {
             let Some((position, header)) = next else {
                 // What is written over parts of it might make it whole, and it would follow again.
                 let nonce = self.layout.nonce();
-                if places.iter().any(|place| Header::was_begun(window.from(*place), nonce, log.tag)) {
+                if places.clone().any(|place| Header::was_begun(window.from(place), nonce, log.tag)) {
                     log.fill = blocks;
                 }
                 return Ok(());

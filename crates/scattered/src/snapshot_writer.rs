@@ -113,7 +113,7 @@ impl State {
     /// Reads blocks of a log; nobody writes it anew meanwhile.
     pub async fn read_log(&self, place: u64, blocks: usize) -> Result<Buffer, DeviceError> {
         let _pin = self.pin(place);
-        self.main.read(place * BLOCK as u64, blocks * BLOCK).await
+        self.beside_records(self.main.read(place * BLOCK as u64, blocks * BLOCK)).await
     }
     /// Keeps the log of a place as it is.
     pub fn pin(&self, place: u64) -> Pin<'_> {

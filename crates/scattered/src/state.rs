@@ -10,6 +10,7 @@
 
 use crate::claims::Claims;
 use crate::drops::Drops;
+use crate::gap::Gap;
 use crate::layout::Layout;
 use crate::logs::Log;
 use crate::pending::Pending;
@@ -19,11 +20,12 @@ use crate::table::{Mapped, Table};
 use crate::under_way::UnderWay;
 use crate::writer::QueuedWrite;
 use crate::{BLOCK, SECTOR};
-use device::{Buffer, DeviceError, Disk, Durability, World};
+use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use runtime::Sender;
 use runtime::sync::{Event, RwLock};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::Pin;
 use std::rc::Rc;
 use units::Instant;
 
@@ -56,6 +58,8 @@ pub struct Inner {
     pub under_way: UnderWay,
     /// The log of the record that was complete last, and when that was.
     pub ended: Option<(u32, Instant)>,
+    /// Between records that follow each other at once.
+    pub gap: Gap,
     pub pending: Pending,
     /// Logs that are not empty.
     pub in_use: usize,
@@ -97,7 +101,7 @@ pub struct State {
 }
 
 impl Inner {
-    pub fn new(table: Table, logs: Vec<Log>, now: Instant) -> Inner {
+    pub fn new(table: Table, logs: Vec<Log>, gap_most: u32, now: Instant) -> Inner {
         Inner {
             table,
             in_use: logs.iter().filter(|log| log.fill > 0).count(),
@@ -116,6 +120,7 @@ impl Inner {
             completions: 0,
             under_way: UnderWay::default(),
             ended: None,
+            gap: Gap::new(gap_most),
             pending: Pending::default(),
             crowded: BTreeSet::new(),
             swapping: None,
@@ -205,8 +210,19 @@ impl State {
         result
     }
 
+    /// A request of a disk beneath that is no record: the arm is somewhere else when it is complete.
+    pub fn beside_records<'a, T: 'a>(
+        &'a self,
+        request: LocalFuture<T>,
+    ) -> Pin<Box<dyn Future<Output = T> + 'a>> {
+        Box::pin(async move {
+            let result = request.await;
+            self.inner.borrow_mut().gap.interrupted();
+            result
+        })
+    }
     pub async fn flush_main(&self) -> Result<(), DeviceError> {
-        self.fail(self.main.flush().await)
+        self.fail(self.beside_records(self.main.flush()).await)
     }
     /// Both disks, or the one.
     pub async fn flush_all(&self) -> Result<(), DeviceError> {
@@ -223,7 +239,7 @@ impl State {
         durability: Durability,
     ) -> Result<(), DeviceError> {
         let parts = vec![Rc::new(Buffer::copy_of(bytes))];
-        self.fail(self.meta.write(place * BLOCK as u64, parts, durability).await)
+        self.fail(self.beside_records(self.meta.write(place * BLOCK as u64, parts, durability)).await)
     }
 }
 

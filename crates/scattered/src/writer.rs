@@ -82,14 +82,18 @@ impl State {
         while let Some(request) = next() {
             let count = request.piece.blocks.len();
             if log.is_none() {
-                log = self.near_head(1 + count as u32);
-                let Some(log) = log else {
+                // With room for a gap in front, too, if there is such a log.
+                let (blocks, gap) = (1 + count as u32, self.inner.borrow().gap.blocks());
+                let with_gap = self.near_head(blocks + gap).map(|log| (log, gap as usize));
+                let found = with_gap.or_else(|| Some((self.near_head(blocks)?, 0)));
+                log = found.map(|(log, _)| log);
+                let Some((log, gap)) = found else {
                     self.inner.borrow_mut().pending.forget(&request.piece);
                     request.answer.send(Ok(Placed::NoRoom));
                     continue;
                 };
                 let free = self.inner.borrow().logs[log as usize].room(self.layout.log_blocks());
-                room = self.layout.record_entries_max().min(free as usize - 1);
+                room = self.layout.record_entries_max().min(free as usize - 1 - gap);
             }
             if blocks + count > room {
                 self.inner.borrow_mut().queue.push_front(request);

@@ -79,12 +79,12 @@ impl Places for Promised {
         let place = self.layout.place(&inner, log);
         let count = self.count().min(self.layout.room(&inner, log));
         inner.promised -= self.count();
-        inner.fill(log, count);
+        inner.fill(&self.layout, log, count);
         inner.current = log;
-        let size = self.layout.logs[log].size();
-        let is_crowded = inner.logs[log].fill * 100 > size * u64::from(self.shingles.swap_above);
-        if is_crowded && !inner.crowded.contains(&log) {
-            inner.crowded.push(log);
+        let around = self.layout.neighbourhood(log);
+        if inner.is_filled(&self.layout, around, self.shingles.swap_above) && !inner.crowded.contains(&around)
+        {
+            inner.crowded.push(around);
         }
         let sectors = self.sectors.start..self.sectors.start + count;
         *self.part.borrow_mut() = Some(Part { log, place, sectors, order: self.order });

@@ -16,6 +16,9 @@ pub enum ShingledLogs {
     Surface { tracks: u32, alignment_us: f64 },
 }
 
+/// Cylinders of a neighbourhood: the arm crosses all in hardly more time than one.
+const NEIGHBOURHOOD: u32 = 100;
+
 /// What of the single log is written anew as one, when all in it is cleaned.
 const SEGMENT: u64 = (32 << 20) / crate::SECTOR;
 
@@ -41,6 +44,8 @@ pub(super) struct ShingledLayout {
     pub logs: Vec<LogPlace>,
     /// Indexes of logs by cylinder.
     by_cylinder: Vec<usize>,
+    /// Sectors of the logs of each neighbourhood.
+    pub neighbourhoods: Vec<u64>,
     /// No sector of a log is farther from its first one.
     pub log_cylinders: u32,
     pub alignment_ns: u64,
@@ -58,6 +63,7 @@ impl ShingledLayout {
             sectors: 0,
             logs: Vec::new(),
             by_cylinder: Vec::new(),
+            neighbourhoods: Vec::new(),
             log_cylinders: 0,
             alignment_ns: 0,
             places,
@@ -101,6 +107,12 @@ impl ShingledLayout {
         }
         layout.by_cylinder = (0..layout.logs.len()).collect();
         layout.by_cylinder.sort_by_key(|log| layout.logs[*log].cylinder);
+        let last = layout.by_cylinder.last().map_or(0, |log| layout.neighbourhood(*log));
+        layout.neighbourhoods = vec![0; last + 1];
+        for log in 0..layout.logs.len() {
+            let of = layout.neighbourhood(log);
+            layout.neighbourhoods[of] += layout.logs[log].size();
+        }
         (layout.sectors > 0 && !layout.logs.is_empty()).then_some(layout)
     }
 
@@ -125,6 +137,14 @@ impl ShingledLayout {
             index += 1;
         }
         runs
+    }
+    pub fn neighbourhood(&self, log: usize) -> usize {
+        (self.logs[log].cylinder / NEIGHBOURHOOD) as usize
+    }
+    pub fn logs_of(&self, neighbourhood: usize) -> &[usize] {
+        let from = self.by_cylinder.partition_point(|log| self.neighbourhood(*log) < neighbourhood);
+        let until = self.by_cylinder.partition_point(|log| self.neighbourhood(*log) <= neighbourhood);
+        &self.by_cylinder[from..until]
     }
     pub fn cylinder(&self, sector: u64) -> u32 {
         self.places.place(sector).cylinder

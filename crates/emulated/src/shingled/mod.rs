@@ -13,7 +13,7 @@ mod swap;
 pub use clean::Cleaned;
 pub use layout::ShingledLogs;
 
-use crate::drive::{CacheMode, DriveOptions, EmulatedDisk};
+use crate::drive::{CacheMode, DriveOptions, DriveStatistics, EmulatedDisk};
 use crate::model::Model;
 use crate::{Lies, SECTOR};
 use choose_log::Promised;
@@ -43,7 +43,7 @@ pub struct Shingles {
     pub choice: LogChoice,
     /// Bytes that are written anew as one: 15 to 40 MB on drives that were looked into.
     pub band: u64,
-    /// A log filled to more than this share is moved to an empty one in idle time, in percent.
+    /// Where logs of neighbouring cylinders are filled to more than this share, one moves elsewhere in idle time, in percent.
     pub swap_above: u32,
     /// No request for so long is idle time.
     pub swap_idle: Duration,
@@ -106,7 +106,9 @@ struct Inner {
     current: usize,
     requests: usize,
     last_request: Instant,
-    /// Logs that are to be swapped.
+    /// Sectors of each neighbourhood's logs that are taken.
+    filled: Vec<u64>,
+    /// Neighbourhoods whose logs are to be swapped.
     crowded: Vec<usize>,
     cleaning: bool,
     statistics: ShingledStatistics,
@@ -145,6 +147,7 @@ impl ShingledDisk {
             current: 0,
             requests: 0,
             last_request: world.now(),
+            filled: vec![0; layout.neighbourhoods.len()],
             crowded: Vec::new(),
             cleaning: false,
             statistics: ShingledStatistics::default(),
@@ -171,6 +174,10 @@ impl ShingledDisk {
             extents: inner.extents.iter().count() as u64,
             ..inner.statistics
         }
+    }
+    /// Of the drive beneath: what swaps and cleaning read and write counts, too.
+    pub fn drive_statistics(&self) -> DriveStatistics {
+        self.0.drive.statistics()
     }
     /// Brings home all that lies in logs.
     pub async fn clean(&self) -> Result<Cleaned, DeviceError> {
@@ -258,7 +265,7 @@ impl State {
     fn leave(&self, log: usize) {
         let mut inner = self.inner.borrow_mut();
         inner.logs[log].users -= 1;
-        inner.reset_if_empty(log);
+        inner.reset_if_empty(&self.layout, log);
         drop(inner);
         self.emptied.notify();
     }
@@ -320,7 +327,7 @@ impl State {
         for (start, extent) in gone {
             let log = self.log_of(extent.place);
             inner.logs[log].live -= extent.end - start;
-            inner.reset_if_empty(log);
+            inner.reset_if_empty(&self.layout, log);
         }
     }
     fn idle_time(&self) -> Duration {
@@ -331,16 +338,22 @@ impl State {
 
 impl Inner {
     /// So many sectors of a log are taken; whoever does so uses it.
-    fn fill(&mut self, log: usize, count: u64) {
+    fn fill(&mut self, layout: &ShingledLayout, log: usize, count: u64) {
         self.logs[log].fill += count;
         self.logs[log].users += 1;
         self.free -= count;
+        self.filled[layout.neighbourhood(log)] += count;
+    }
+    /// Its logs hold more than this share, in percent.
+    fn is_filled(&self, layout: &ShingledLayout, neighbourhood: usize, percent: u32) -> bool {
+        self.filled[neighbourhood] * 100 > layout.neighbourhoods[neighbourhood] * u64::from(percent)
     }
     /// A log with nothing in it begins anew.
-    fn reset_if_empty(&mut self, log: usize) {
+    fn reset_if_empty(&mut self, layout: &ShingledLayout, log: usize) {
         if self.logs[log].live == 0 && self.logs[log].users == 0 {
-            self.free += std::mem::take(&mut self.logs[log].fill);
-            self.crowded.retain(|crowded| *crowded != log);
+            let fill = std::mem::take(&mut self.logs[log].fill);
+            self.free += fill;
+            self.filled[layout.neighbourhood(log)] -= fill;
         }
     }
 }

@@ -1,82 +1,141 @@
-//! In idle time a full log's content moves to the empty log that is farthest from it.
+//! Log swapping: where the logs of neighbouring cylinders are nearly full, the fullest moves to the nearest cylinders whose logs are nearly empty.
+//!
+//! It is one read and one write in order. A request that comes during the read waits for it, and nothing is written then.
+//!
+//! Invariant: what was written or trimmed meanwhile stays where it is.
 
-use super::State;
+use super::extents::Extent;
+use super::{Inner, ShingledLogs, State};
 use crate::SECTOR;
-use device::{DeviceError, Disk, Durability, World};
+use device::{Buffer, DeviceError, Disk, Durability, World};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 const GLANCE: Duration = Duration::from_millis(20);
-/// Moved at once: requests that come meanwhile wait for so much.
-const STEP: u64 = (1 << 20) / SECTOR;
+/// Moved at once at most: about a track.
+const STEP: u64 = (2 << 20) / SECTOR;
 
 pub(super) async fn mind(state: Weak<State>, world: Rc<dyn World>) {
     loop {
         world.sleep_until(world.now().plus(GLANCE)).await;
         let Some(state) = state.upgrade() else { return };
-        let log = state.inner.borrow().crowded.last().copied();
-        if let Some(log) = log
-            && matches!(state.shingles.logs, super::ShingledLogs::Surface { .. })
+        let crowded = state.inner.borrow().crowded.last().copied();
+        if let Some(crowded) = crowded
+            && matches!(state.shingles.logs, ShingledLogs::Surface { .. })
             && state.idle_time() >= state.shingles.swap_idle
-            && state.swap_step(log).await.is_err()
+            && state.swap_step(crowded).await.is_err()
         {
             return;
         }
     }
 }
 
+/// What moves: ranges of the logical disk with what they were, by place.
+struct Move {
+    hot: usize,
+    cold: usize,
+    parts: Vec<(u64, Extent)>,
+    sectors: u64,
+}
+
 impl State {
-    async fn swap_step(&self, log: usize) -> Result<(), DeviceError> {
-        let place = self.layout.logs[log].sectors.clone();
-        let (cold, part, to, order) = {
+    async fn swap_step(&self, crowded: usize) -> Result<(), DeviceError> {
+        let chosen = {
             let mut inner = self.inner.borrow_mut();
-            let lies_here = |(_, extent): &(u64, super::extents::Extent)| place.contains(&extent.place);
-            let found = inner.extents.iter().filter(lies_here).min_by_key(|(_, extent)| extent.place);
-            let Some((start, extent)) = found else {
-                inner.crowded.retain(|crowded| *crowded != log);
-                return Ok(());
-            };
-            let count = (extent.end - start).min(STEP);
-            let hot = self.layout.logs[log].cylinder;
-            let room = |log: usize| self.layout.room(&inner, log);
-            let limit = |log: usize| {
-                self.layout.logs[log].size() * u64::from(100 - self.shingles.swap_above.min(100)) / 100
-            };
-            if inner.free - inner.promised < count {
+            let chosen = self.choose_move(&inner, crowded);
+            match &chosen {
+                None => inner.crowded.retain(|other| *other != crowded),
+                Some(chosen) => inner.logs[chosen.hot].users += 1,
+            }
+            chosen
+        };
+        let Some(chosen) = chosen else { return Ok(()) };
+        let result = self.carry_out(&chosen).await;
+        self.leave(chosen.hot);
+        result
+    }
+
+    /// The fullest log of the neighbourhood, if that is still crowded and there is an emptier one.
+    fn choose_move(&self, inner: &Inner, crowded: usize) -> Option<Move> {
+        if !inner.is_filled(&self.layout, crowded, self.shingles.swap_above) {
+            return None;
+        }
+        let logs = self.layout.logs_of(crowded).iter().copied();
+        let hot = logs.max_by_key(|log| inner.logs[*log].live).filter(|log| inner.logs[*log].live > 0)?;
+        let place = self.layout.logs[hot].sectors.clone();
+        let mut parts: Vec<_> =
+            inner.extents.iter().filter(|(_, extent)| place.contains(&extent.place)).collect();
+        parts.sort_unstable_by_key(|(_, extent)| extent.place);
+        let length = |(start, extent): &(u64, Extent)| extent.end - start;
+        let first = parts.first()?.1.place;
+        parts.retain(|part| part.1.place + length(part) - first <= STEP);
+        let sectors = parts.iter().map(length).sum();
+        let cold = self.cold_log(inner, crowded, sectors).filter(|_| sectors > 0)?;
+        Some(Move { hot, cold, parts, sectors })
+    }
+
+    /// The emptiest log of the nearest neighbourhood that is as empty as the crowded one is full.
+    fn cold_log(&self, inner: &Inner, crowded: usize, sectors: u64) -> Option<usize> {
+        let empty = 100 - self.shingles.swap_above.min(100);
+        let all = self.layout.neighbourhoods.len();
+        let by_distance = (1..all).flat_map(|away| [crowded.checked_add(away), crowded.checked_sub(away)]);
+        let cold = by_distance.flatten().filter(|other| *other < all);
+        let mut cold = cold.filter(|other| !inner.is_filled(&self.layout, *other, empty));
+        cold.find_map(|other| {
+            let logs = self.layout.logs_of(other).iter().copied();
+            let emptiest = logs.max_by_key(|log| self.layout.room(inner, *log));
+            emptiest.filter(|log| self.layout.room(inner, *log) >= sectors)
+        })
+    }
+
+    async fn carry_out(&self, chosen: &Move) -> Result<(), DeviceError> {
+        let Move { hot, cold, parts, sectors } = chosen;
+        let first = parts[0].1.place;
+        let last = parts.last().map_or(first, |(start, extent)| extent.place + (extent.end - start));
+        let read = self.drive.read(first * SECTOR, ((last - first) * SECTOR) as usize).await?;
+        let mut packed = Vec::with_capacity((sectors * SECTOR) as usize);
+        for (start, extent) in parts {
+            let (from, count) = (extent.place - first, extent.end - start);
+            packed.extend_from_slice(&read[(from * SECTOR) as usize..((from + count) * SECTOR) as usize]);
+        }
+        let to = {
+            let mut inner = self.inner.borrow_mut();
+            let has_room =
+                self.layout.room(&inner, *cold) >= *sectors && inner.free - inner.promised >= *sectors;
+            // In idle time again it is read anew.
+            if inner.requests > 0 || !has_room {
                 return Ok(());
             }
-            let cold = (0..self.layout.logs.len())
-                .filter(|cold| *cold != log && room(*cold) >= count + limit(*cold))
-                .max_by_key(|cold| self.layout.logs[*cold].cylinder.abs_diff(hot));
-            let Some(cold) = cold else { return Ok(()) };
-            let to = self.layout.place(&inner, cold);
-            inner.fill(cold, count);
-            inner.logs[log].users += 1;
-            (cold, (start, count, extent), to, extent.order)
+            let to = self.layout.place(&inner, *cold);
+            inner.fill(&self.layout, *cold, *sectors);
+            to
         };
-        let (start, count, extent) = part;
-        let moved = async {
-            let bytes = self.drive.read(extent.place * SECTOR, (count * SECTOR) as usize).await?;
-            self.drive.write(to * SECTOR, vec![Rc::new(bytes)], Durability::Durable).await
-        };
-        let result = moved.await;
-        {
-            let mut inner = self.inner.borrow_mut();
-            // What was written or trimmed meanwhile is elsewhere.
-            let still = inner.extents.within(start..start + count);
-            for (from, part) in still.into_iter().filter(|(from, part)| {
-                result.is_ok() && part.order == order && part.place == extent.place + (from - start)
-            }) {
-                let (come, gone) = inner.extents.insert(from..part.end, to + (from - start), order);
-                inner.logs[cold].live += come.iter().map(|(at, extent)| extent.end - at).sum::<u64>();
+        let content = vec![Rc::new(Buffer::copy_of(&packed))];
+        let result = self.drive.write(to * SECTOR, content, Durability::Durable).await;
+        if result.is_ok() {
+            self.map_moved(chosen, to);
+        }
+        if self.inner.borrow().logs[*hot].live == 0 {
+            self.inner.borrow_mut().statistics.swaps += 1;
+        }
+        self.leave(*cold);
+        result
+    }
+
+    /// What is still as it was is now in the cold log, from `to` on.
+    fn map_moved(&self, Move { cold, parts, .. }: &Move, mut to: u64) {
+        let mut inner = self.inner.borrow_mut();
+        for (start, extent) in parts {
+            let still = inner.extents.within(*start..extent.end).into_iter();
+            let same = still.filter(|(from, part)| {
+                part.order == extent.order && part.place == extent.place + (from - start)
+            });
+            for (from, part) in same.collect::<Vec<_>>() {
+                let (come, gone) = inner.extents.insert(from..part.end, to + (from - start), part.order);
+                inner.logs[*cold].live += come.iter().map(|(at, extent)| extent.end - at).sum::<u64>();
                 self.forget(&mut inner, &gone);
             }
-            if inner.logs[log].live == 0 {
-                inner.statistics.swaps += 1;
-            }
+            to += extent.end - start;
         }
-        self.leave(cold);
-        self.leave(log);
-        result
     }
 }

@@ -1,7 +1,9 @@
 //! Shingled disks hold what was written, through logs, swaps and cleaning; and cleaning costs what it should.
 
 use device::{Buffer, Disk, Durability, World};
-use emulated::{LogChoice, Model, ShingledDisk, ShingledLogs, Shingles, shipped};
+use emulated::{
+    DriveStatistics, LogChoice, Model, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles, shipped,
+};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,7 +31,7 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
             shingles.choice = LogChoice::NearestCylinder;
         }
         shingles.band = 3_000_000 / 512 * 512;
-        shingles.swap_above = 40;
+        shingles.swap_above = 0;
         let world = VirtualWorld::new(seed);
         let (inner, disk) = (world.clone(), disk(&world, shingles));
         let swaps = world.run(async move {
@@ -208,4 +210,42 @@ fn waiting_writes_go_to_a_single_log_in_one_pass() {
     });
     assert!(took.0 < 20_000_000, "{took:?}");
     world.end();
+}
+
+/// A track's worth of writes, each of them far from the others at home, then idle time.
+fn filled_log(swap_above: u32) -> (ShingledStatistics, DriveStatistics) {
+    let world = VirtualWorld::new(9);
+    let disk = disk(&world, Shingles { swap_above, ..Shingles::scattered_logs() });
+    let inner = world.clone();
+    let counts = world.run(async move {
+        let write = |number: u64| {
+            disk.write(number << 30, vec![Rc::new(Buffer::copy_of(&[7; 60 << 10]))], Durability::Durable)
+        };
+        let written = runtime::join_all((0..32).map(write).collect()).await;
+        assert!(written.iter().all(Result::is_ok));
+        inner.sleep_until(inner.now().plus(Duration::from_secs(2))).await;
+        let counts = (disk.statistics(), disk.drive_statistics());
+        for number in 0..32u64 {
+            let read = disk.read(number << 30, 60 << 10).await.expect("a read");
+            assert!(read.iter().all(|byte| *byte == 7), "write {number}");
+        }
+        counts
+    });
+    world.end();
+    counts
+}
+
+#[test]
+fn a_full_log_is_not_swapped_while_its_neighbours_have_room() {
+    let (shingled, drive) = filled_log(80);
+    assert_eq!((shingled.swaps, drive.reads, drive.writes), (0, 0, 32));
+}
+
+/// Two logs are full or begun. Pieces of up to a track move together, to logs near by.
+#[test]
+fn a_swap_is_one_read_and_one_write_to_logs_near_by() {
+    let (shingled, drive) = filled_log(0);
+    assert!(shingled.swaps > 0);
+    assert_eq!((drive.reads, drive.writes), (shingled.swaps, 32 + shingled.swaps), "{drive:?}");
+    assert!(drive.cylinders_crossed < 2000, "{drive:?}");
 }
