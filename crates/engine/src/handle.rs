@@ -28,9 +28,9 @@ pub struct Handle {
     data_credits: u32,
     /// Blocks of data that goes home without the log, which it may still write.
     home_credits: u32,
-    changes: u64,
     /// Revokes that it has made since it asked for room.
-    revokes: u64,
+    revokes: u32,
+    changes: u32,
 }
 
 impl Engine {
@@ -62,8 +62,8 @@ impl Engine {
             credits: credits.0,
             data_credits,
             home_credits,
-            changes: 0,
             revokes: 0,
+            changes: 0,
         })
     }
 
@@ -99,7 +99,7 @@ impl Handle {
         }
     }
     /// How many changes it has made so far: whoever fails without one leaves nothing behind.
-    pub fn changes(&self) -> u64 {
+    pub fn changes(&self) -> u32 {
         self.changes
     }
 
@@ -270,14 +270,17 @@ impl Handle {
             let logged = engine.log.as_ref().is_some_and(|log| log.borrow().live().contains(number));
             if logged || block.is_some_and(|block| block.is_running()) {
                 transaction.free(number, logged);
-                self.revokes += u64::from(logged);
+                self.revokes += u32::from(logged);
             }
             engine.sequences.forget(number);
             if let Some(owner) = block.and_then(|block| block.free()) {
                 engine.loose.remove(owner, number);
             }
         }
-        debug_assert!(self.revokes <= engine.revokes_of_handle(), "{at} is revoked without a reservation");
+        debug_assert!(
+            u64::from(self.revokes) <= engine.revokes_of_handle(),
+            "{at} is revoked without a reservation"
+        );
     }
 
     /// Makes room for `credits` more in the same transaction; false when it or memory is too full. The caller

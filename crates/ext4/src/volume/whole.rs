@@ -11,7 +11,7 @@ use units::{GroupNumber, HomeBlock};
 
 /// A handle, and an inode as it was in memory, before a part of an operation.
 pub(crate) struct Before<'a> {
-    changes: u64,
+    changes: u32,
     inode: &'a Inode,
     fields: format::ext4::RawInode,
 }
