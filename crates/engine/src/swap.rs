@@ -15,7 +15,7 @@ use std::rc::Rc;
 use units::HomeBlock;
 
 /// Most bytes that are copied together.
-const COPY_BYTES: usize = 1 << 20;
+const MOVED_AT_ONCE: usize = 1 << 20;
 /// The part of the cache that they may take.
 const CACHE_PART: usize = 16;
 /// The piece that begins with a run's header is copied to leave that out.
@@ -88,7 +88,7 @@ impl Engine {
     async fn copy_runs(&self, swap: &LogSwap, activity: u64) -> Result<Copies, EngineError> {
         let (unit, block) = (self.runner.log_unit(), self.block_size.bytes());
         let part = self.cache.borrow().limit() / CACHE_PART / BUFFERS * block;
-        let at_once = (COPY_BYTES.min(part) / unit).max(1) as u32;
+        let at_once = (MOVED_AT_ONCE.min(part) / unit).max(1) as u32;
         for run in swap.runs() {
             let mut done = 0;
             // The header is read with what stands behind it, and written later.
