@@ -46,24 +46,27 @@ impl Engine {
     /// Others may write to these blocks from now on, and a replay would put older bytes over theirs. So what the log
     /// holds of them is revoked. Returns the last transaction that revokes something, if there was anything.
     async fn revoke_records(&self, runs: &[(HomeBlock, u64)]) -> Result<Option<TransactionId>, EngineError> {
+        let Some(log) = &self.log else { return Ok(None) };
+        let (credits, most) = (self.credits_revokes().0, self.revokes_of_handle() as usize);
         let (mut revoked, mut last) = (BTreeSet::new(), None);
-        let left = |revoked: &BTreeSet<HomeBlock>| {
-            let mut blocks = self.log.as_ref().map_or(Vec::new(), |log| log.borrow().live().within(runs));
-            blocks.retain(|block| !revoked.contains(block));
-            blocks
-        };
-        while !left(&revoked).is_empty() {
-            let credits = self.credits_revokes().0;
-            self.pipeline.pass(|| self.admit(credits, 0).transpose()).await?;
-            let mut transaction = self.pipeline.transaction();
-            for block in left(&revoked).into_iter().take(self.revokes_of_handle() as usize) {
-                transaction.revoke(block);
-                revoked.insert(block);
+        loop {
+            // There may be more of them by now: what was running when this began had its commit since.
+            let mut left = log.borrow().live().within(runs);
+            left.retain(|block| !revoked.contains(block));
+            if left.is_empty() {
+                return Ok(last);
             }
-            last = Some(transaction.id());
-            drop(transaction);
-            self.pipeline.leave(credits, 0);
+            for some in left.chunks(most) {
+                self.pipeline.pass(|| self.admit(credits, 0).transpose()).await?;
+                let mut transaction = self.pipeline.transaction();
+                some.iter()
+                    .filter(|block| log.borrow().live().contains(**block))
+                    .for_each(|block| transaction.revoke(*block));
+                last = Some(transaction.id());
+                drop(transaction);
+                self.pipeline.leave(credits, 0);
+            }
+            revoked.extend(left);
         }
-        Ok(last)
     }
 }
