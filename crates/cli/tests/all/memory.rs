@@ -14,7 +14,7 @@ const FILE: usize = 2 * CACHE;
 const PROGRAM: usize = 32 * MEBIBYTE;
 /// and large requests at the door.
 const DOOR: usize = 64 * MEBIBYTE;
-/// Of parts of blocks on their way to the log: what the heap loses between short buffers.
+/// Of parts of blocks on their way to the log: what the heap loses between short buffers, while they come.
 const PARTS: usize = 8 * MEBIBYTE;
 const PATIENCE: Duration = Duration::from_secs(20);
 

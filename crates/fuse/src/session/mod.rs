@@ -200,7 +200,7 @@ impl<F: FileSystem> Session<F> {
 
     fn take_room(self: &Rc<Self>, request: &Request) -> Share {
         let share = self.room.take(request);
-        if self.room.burst_begins() {
+        if self.room.is_worth_giving_back() {
             let (world, room) = (self.world.clone(), self.room.clone());
             self.world.spawn(Box::pin(async move {
                 loop {

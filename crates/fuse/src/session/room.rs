@@ -16,9 +16,10 @@ use std::time::Duration;
 const ROOM: usize = 64 << 20;
 /// What a request costs besides its bytes: its task and what the volume keeps while it works on it.
 const OVERHEAD: usize = 4 << 10;
-/// A burst that holds more leaves enough behind to be worth giving back. In bytes.
+/// What more requests leave behind, at once or one after another, is worth giving back. In bytes.
 const BURST: usize = 16 << 20;
-/// So long after a burst began the heap gives back what is free, and again after each such time while it lasts.
+/// So long after a burst began the heap gives back what is free, and again after each such time while it lasts, and once
+/// nothing has come for so long.
 pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// No request costs more than this.
 const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
@@ -27,6 +28,10 @@ const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
 pub(super) struct Room {
     used: Cell<usize>,
     changed: Event,
+    /// What has come since the last [`Room::give_back`].
+    taken: Cell<usize>,
+    /// More than a burst was held at once since then.
+    burst: Cell<bool>,
     /// Someone is about to give back what the heap keeps.
     giving_back: Cell<bool>,
 }
@@ -48,23 +53,30 @@ impl Room {
     pub fn take(self: &Rc<Self>, request: &Request) -> Share {
         let size = cost(request).min(LARGEST);
         self.used.set(self.used.get() + size);
+        self.taken.set(self.taken.get() + size);
+        self.burst.set(self.burst.get() || self.is_burst());
         Share { room: self.clone(), size }
     }
     fn is_burst(&self) -> bool {
         self.used.get() > BURST
     }
-    /// A burst has begun. Whoever is told so calls [`Room::give_back`] again and again, until that says that it is over.
-    pub fn burst_begins(&self) -> bool {
-        self.is_burst() && !self.giving_back.replace(true)
+    /// Enough has come. Whoever is told so calls [`Room::give_back`] again and again, until that says that it is over.
+    pub fn is_worth_giving_back(&self) -> bool {
+        self.taken.get() > BURST && !self.giving_back.replace(true)
     }
+    /// Looks for free pages of the heap only where it costs nobody time, or where a burst left many.
     pub fn give_back(&self) -> bool {
-        // SAFETY: takes no memory that is in use.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::malloc_trim(0);
+        let quiet = self.taken.replace(0) == 0;
+        if self.burst.replace(self.is_burst()) || quiet {
+            // SAFETY: takes no memory that is in use.
+            #[cfg(target_env = "gnu")]
+            unsafe {
+                libc::malloc_trim(0);
+            }
         }
-        self.giving_back.set(self.is_burst());
-        !self.is_burst()
+        let over = quiet && !self.is_burst();
+        self.giving_back.set(!over);
+        over
     }
 }
 
@@ -123,5 +135,19 @@ mod tests {
         let room = Rc::<Room>::default();
         let shares: Vec<_> = (0..10_000).map(|_| room.take(&read_of(100))).collect();
         assert!(room.is_left(), "{} requests take {} bytes", shares.len(), room.used.get());
+    }
+
+    #[test]
+    fn after_many_small_requests_the_heap_is_looked_at_once_they_have_ended() {
+        let room = Rc::<Room>::default();
+        assert!(!room.is_worth_giving_back(), "nothing has come");
+        while !room.is_worth_giving_back() {
+            drop(room.take(&read_of(100)));
+        }
+        assert!(!room.give_back(), "some came since");
+        drop(room.take(&read_of(100)));
+        assert!(!room.is_worth_giving_back() && !room.give_back(), "somebody looks already");
+        assert!(room.give_back(), "none came");
+        assert!(!room.is_worth_giving_back(), "nothing has come");
     }
 }
