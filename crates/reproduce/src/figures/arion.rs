@@ -358,6 +358,8 @@ const ZIPF_PROCESSOR: Duration = Duration::from_micros(600);
 const ZIPF_ALPHA: f64 = 1.0001;
 /// FIO has offsets and lengths at multiples of the least length.
 const UNIT: u64 = 2048;
+/// Nobody starts a program when the flusher wakes: the first write comes at any time between two of its looks.
+const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 const LOOKS: &str = "the host looks for old files every 60 s, as the paper says";
 
 struct Written {
@@ -373,8 +375,10 @@ fn write_by_zipf(context: &Context, setting: PaperSetting) -> Result<Written, Fi
     let (seed, inner) = (context.seed, stage.clone());
     let (count, seconds) = stage.run(move |files: SharedFiles| async move {
         let mut file = files.create_cold("file", size).await?;
-        inner.restart_counting();
         let (dice, units) = (Dice::new(seed, 1), size / UNIT);
+        let after_a_look = LONGEST_PERIOD.mul_f64(Dice::new(seed, 2).fraction()) / ZIPF_SCALE;
+        files.sleep_until(files.now().plus(after_a_look)).await;
+        inner.restart_counting();
         let mut sum = 0.0;
         let until: Vec<f64> = (1..=units)
             .map(|rank| {
