@@ -9,11 +9,12 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::running::{Freed, Taken};
 use journal::{
-    CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, WholePlace, plan_commit_home,
+    CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, TimedCommit, WholePlace,
+    plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
-use units::HomeBlock;
+use units::{HomeBlock, Instant};
 
 /// Blocks that are logged, and blocks that go home in the commit.
 type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
@@ -122,8 +123,10 @@ impl Engine {
         self.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);
         let clock = self.policy.learns().map(|auto| CommitClock::begin(auto, &*self.world, &plan));
+        let begun = self.world.now();
         self.runner.run(plan).await?;
         self.pipeline.until_oldest(commit.plan.transaction).await?;
+        self.log_is_written(&commit.plan, begun);
         if let Some(mut clock) = clock {
             clock.begins_at(self.pipeline.committed_at());
             clock.log_is_done(commit.plan.log_bytes());
@@ -177,7 +180,8 @@ impl Engine {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
         let moment = CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
-        let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment)?;
+        let idle = self.world.now().since(self.pipeline.committed_at());
+        let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment, idle)?;
         if self.pace.separates_barriers() {
             planned.separate_barriers();
         }
@@ -201,7 +205,9 @@ impl Engine {
         self.runner.run(first).await?;
         clock.iter_mut().for_each(CommitClock::home_is_done);
         let moved = self.take_tail_along(&mut last);
+        let begun = self.world.now();
         self.runner.run(last).await?;
+        self.log_is_written(&commit.plan, begun);
         clock.into_iter().for_each(|clock| clock.log_is_done(commit.plan.log_bytes()));
         self.pipeline.check()?;
         if let Some(moved) = moved {
@@ -209,6 +215,19 @@ impl Engine {
         }
         self.finish(commit);
         Ok(())
+    }
+
+    /// It is about to count as committed.
+    fn log_is_written(&self, plan: &CommitPlan, begun: Instant) {
+        let Some(log) = &self.log else { return };
+        let before = self.pipeline.committed_at();
+        log.borrow_mut().is_written(&TimedCommit {
+            gap: plan.gap_bytes(),
+            written: plan.log_bytes(),
+            idle: begun.since(before.min(begun)),
+            took: self.world.now().since(begun.max(before)),
+            writes: self.runner.sent(),
+        });
     }
 
     /// The commit block is durable: what was logged may go home, what was freed may be used again.

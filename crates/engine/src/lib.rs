@@ -76,7 +76,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use handle::Handle;
 pub use journal::records::RecordFormat;
-pub use journal::{DataMode, LogKind, LogPlaces, WriteThreshold};
+pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
 pub use kept::KeptLog;
 pub use options::{BarrierKind, DurableMemory, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
 pub use pace::{CommitPace, NoPace};

@@ -25,18 +25,20 @@ use format::scattered::NamedSnapshot;
 use format::snapshot::SnapshotItem;
 use journal::records::{self, Images, Records};
 use journal::{
-    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Holdings,
-    LockedTransaction, LogKind, LogRun, LogSpace, LogSwap, NewPiece, Plan, ScatteredLog, SnapshotRing,
-    SuperblockImage, SwappedRun, TablePage, WholePlace, begin_log, plan_commit,
+    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Gaps, Holdings,
+    LockedTransaction, LogGap, LogKind, LogRun, LogSpace, LogSwap, NewPiece, Plan, ScatteredLog,
+    SnapshotRing, SuperblockImage, SwappedRun, TablePage, TimedCommit, WholePlace, begin_log, plan_commit,
 };
 use runtime::sync::Event;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{HomeBlock, Instant, LogBlock, TransactionId};
 
 pub(crate) struct LogState {
     superblock: LogSuperblock,
     space: Box<dyn LogSpace>,
+    gaps: Gaps,
     checkpoint: Checkpoint,
     records: Rc<dyn Records>,
     tail: Tail,
@@ -69,6 +71,7 @@ impl LogState {
         };
         let snapshot = is_scattered.then(|| snapshot_of(&superblock, parts));
         Ok(LogState {
+            gaps: gaps_of(&superblock, &*space, parts.options.log_gap),
             checkpoint: Checkpoint::new(next),
             records: records::of(&superblock),
             superblock: LogSuperblock::new(superblock, area, false),
@@ -88,6 +91,7 @@ impl LogState {
         let KeptLog { superblock, runs, transactions, copies, at_home, told, .. } = kept;
         let mut log = LogState {
             snapshot: Some(snapshot_of(&superblock, parts).behind(told)),
+            gaps: Gaps::new(LogGap::Off, 0, 0),
             checkpoint: Checkpoint::new(first),
             records: records::of(&superblock),
             space: {
@@ -153,13 +157,22 @@ impl LogState {
 
     // How a transaction comes into it, and leaves it.
 
+    /// How long the last one took.
+    pub fn is_written(&mut self, commit: &TimedCommit) {
+        self.gaps.committed(commit);
+    }
+
     /// The plan of `locked`, which takes room here. Its records are live from now on.
+    /// `idle`: since the one before it was complete.
     pub fn plan_commit(
         &mut self,
         locked: &mut LockedTransaction,
         images: Images,
         moment: &CommitMoment,
+        idle: Duration,
     ) -> Result<CommitPlan, EngineError> {
+        let gap = self.gaps.wanted(idle, locked.logged_blocks());
+        self.space.leave_gap(gap / self.records.block_bytes() as u32);
         self.checkpoint.log_hot_blocks_whole(locked, self.space.capacity());
         let planned = plan_commit(locked, images, &mut *self.space, &*self.records, moment)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
@@ -529,6 +542,11 @@ fn with_table(log: ScatteredLog, parts: &EngineParts) -> ScatteredLog {
     }
 }
 
+fn gaps_of(superblock: &JournalSuperblock, space: &dyn LogSpace, option: LogGap) -> Gaps {
+    let most = superblock.packed.map_or(0, |packed| packed.gap_max * packed.unit);
+    Gaps::new(option, most, u64::from(space.capacity()) * superblock.log_block_bytes() as u64)
+}
+
 fn snapshot_of(superblock: &JournalSuperblock, parts: &EngineParts) -> Snapshot {
     let unit = superblock.log_block_bytes();
     Snapshot::new(SnapshotRing::new(superblock), unit, parts.options.snapshot_after)
@@ -618,7 +636,7 @@ mod tests {
         let mut locked = running.lock();
         let moment = CommitMoment { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
         let image = Rc::new(Buffer::zeroed(1024));
-        let mut planned = log.plan_commit(&mut locked, &|_| image.clone(), &moment).unwrap();
+        let mut planned = log.plan_commit(&mut locked, &|_| image.clone(), &moment, Duration::ZERO).unwrap();
         log.issue(&mut planned, 1024);
         log.committed(&planned.carried_out(locked.start_commit()));
     }

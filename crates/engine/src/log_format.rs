@@ -18,6 +18,7 @@ pub(crate) fn records_wanted(parts: &EngineParts, area: &LogArea) -> RecordsWant
         transaction_checksum: options.transaction_checksum || is_scattered,
         checksums: options.journal_checksum || is_scattered,
         wide: parts.home.end() > u64::from(u32::MAX),
+        gap_bytes: options.gap_max(),
     }
 }
 

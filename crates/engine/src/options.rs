@@ -8,7 +8,7 @@ use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{
-    DataMode, LOGGED_WRITE_SIZE, LogKind, LogPlaces, Logs, Policy, Variations, WriteThreshold, varied,
+    DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, LogPlaces, Logs, Policy, Variations, WriteThreshold, varied,
 };
 use std::fmt;
 use std::rc::Rc;
@@ -231,6 +231,8 @@ pub struct EngineOptions {
     pub commits_in_flight: usize,
     /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk writes as one.
     pub log_unit: Option<u32>,
+    /// What lies free between a transaction and the one before it, for disks that turn.
+    pub log_gap: LogGap,
     pub read_only: bool,
     /// The log is begun at once, in the extended format, and not at the first commit: the kernel and e2fsck refuse such a
     /// journal. For disks that no exclusive claim protects from them.
@@ -266,6 +268,7 @@ impl Default for EngineOptions {
             log: LogKind::default(),
             commits_in_flight: 1,
             log_unit: None,
+            log_gap: LogGap::Off,
             read_only: false,
             keep_others_out: false,
             until_damage: false,
@@ -291,6 +294,12 @@ impl EngineOptions {
     pub fn record_format(&self) -> RecordFormat {
         let logs_bytes = || self.data.policy(self.threshold).logs_bytes();
         self.records.unwrap_or_else(|| RecordFormat::by_default(logs_bytes()))
+    }
+
+    /// Most bytes that may lie free between two transactions: only where recovery can tell.
+    pub(crate) fn gap_max(&self) -> u32 {
+        let has_gaps = self.record_format().may_have_gaps() && self.log == LogKind::Circular;
+        if has_gaps { self.log_gap.most() } else { 0 }
     }
 
     /// Whether a transaction may set out while another is on its way.

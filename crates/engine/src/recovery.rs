@@ -287,7 +287,11 @@ impl<'a> Recovery<'a> {
         let begun = self.parts.world.now();
         let mut seemed_over = None;
         while let Some(at) = scan.wants() {
-            scan.give(self.reader.read(at).await?)?;
+            match self.reader.read(at).await {
+                Ok(block) => scan.give(block)?,
+                Err(_) if scan.pass_over()? => {}
+                Err(error) => return Err(error),
+            }
             if scan.looks_ahead() && seemed_over.is_none() {
                 seemed_over = Some(self.parts.world.now());
             }

@@ -53,6 +53,8 @@ pub(crate) struct Runner {
     claims: HomeClaims,
     durability: Rc<Durability>,
     counters: Rc<RefCell<Counters>>,
+    /// Writes that were given to the disks.
+    sent: Cell<u64>,
 }
 
 impl Runner {
@@ -72,7 +74,13 @@ impl Runner {
             claims,
             durability,
             counters,
+            sent: Cell::default(),
         }
+    }
+
+    /// How many writes the disks were given.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
     }
 
     /// An error if a write has failed.
@@ -139,6 +147,7 @@ impl Runner {
         let bytes = self.block_size.bytes() as u64;
         kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, 1, bytes));
         self.durability.check()?;
+        self.sent.set(self.sent.get() + 1);
         let written = self.home.write(at, parts, durability).await;
         self.durability.note(written.map_err(EngineError::from))
     }
@@ -326,6 +335,7 @@ impl Runner {
         if durability == device::Durability::Durable {
             self.counters.borrow_mut().wrote_durably();
         }
+        self.sent.set(self.sent.get() + 1);
         let DiskWrite { at, home: claimed, parts, .. } = write;
         let Some(claimed) = claimed else {
             let log = self.log.as_ref().expect("only a log has log blocks");

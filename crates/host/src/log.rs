@@ -156,6 +156,7 @@ impl HostLog {
             checksums: true,
             transaction_checksum: true,
             wide: true,
+            gap_bytes: 0,
         };
         let records = records::begin(&mut superblock, wanted, || world.random());
         let state = State {

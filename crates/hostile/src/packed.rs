@@ -26,7 +26,7 @@ pub fn run(bytes: &[u8]) {
 pub fn superblock(unit: u32) -> JournalSuperblock {
     let size = BlockSize::new(1024).expect("a power of two");
     let mut superblock = JournalSuperblock::new(size, 1024, [3; 16]);
-    superblock.set_packed(PackedLog { unit, nonce: 5 });
+    superblock.set_packed(PackedLog { unit, nonce: 5, gap_max: 0 });
     superblock
 }
 

@@ -25,6 +25,8 @@ pub struct CommitPlan {
     pub durable: TransactionId,
     /// How many log blocks it takes. None if the transaction was empty.
     pub log_blocks: u32,
+    /// How many of them lie in front of it, and hold nothing.
+    pub gap: u32,
     /// The length of each.
     log_block_bytes: usize,
     /// Blocks written, by kind.
@@ -50,6 +52,7 @@ impl CommitPlan {
             plan,
             durable,
             log_blocks: 0,
+            gap: 0,
             log_block_bytes,
             payload: transaction.payload,
             records: Vec::new(),
@@ -57,8 +60,13 @@ impl CommitPlan {
         }
     }
 
+    /// What is written to the log.
     pub fn log_bytes(&self) -> u64 {
-        u64::from(self.log_blocks) * self.log_block_bytes as u64
+        u64::from(self.log_blocks - self.gap) * self.log_block_bytes as u64
+    }
+    /// What lies free in front of it.
+    pub fn gap_bytes(&self) -> u64 {
+        u64::from(self.gap) * self.log_block_bytes as u64
     }
 
     /// Data is durable before the log is written, where one barrier would do for both.
@@ -137,7 +145,8 @@ pub fn plan_commit(
     let written = records.write(transaction, images, moment, &mut wholes);
     let count = written.count(log_block_bytes);
     log.reserve(id, count)?;
-    let log_blocks = log.taken(count);
+    let gap = log.gap_before(id);
+    let log_blocks = log.taken(count) + gap;
 
     let has_home_data = plan_home_data(transaction, images, &mut plan) || transaction.home_written_early;
     let slot = |index| Address::Slot(LogSlot { transaction: id, index });
@@ -165,7 +174,7 @@ pub fn plan_commit(
     plan.barrier(Barrier::CommitBeforeReply);
     let records = coverage(transaction, records);
     let planned = CommitPlan::of(transaction, plan, moment.durable, log_block_bytes);
-    Ok(CommitPlan { log_blocks, records, wholes, ..planned })
+    Ok(CommitPlan { log_blocks, gap, records, wholes, ..planned })
 }
 
 /// What replaying each record needs, sorted by block.

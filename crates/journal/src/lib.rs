@@ -21,8 +21,8 @@ mod writers;
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
 pub use log_space::{
-    CircularLog, LogFull, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot, LogSpace, LogSwap, LogWalk,
-    Logs, ScatteredLog, SwappedRun, TablePage,
+    CircularLog, Gaps, LogFull, LogGap, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot, LogSpace,
+    LogSwap, LogWalk, Logs, ScatteredLog, SwappedRun, TablePage, TimedCommit,
 };
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{

@@ -10,7 +10,7 @@ use crate::script::{Mix, Script, ScriptSize, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use device::Operation;
-use engine::{BarrierKind, DataMode, EngineOptions, RecordFormat, WriteThreshold};
+use engine::{BarrierKind, DataMode, EngineOptions, LogGap, RecordFormat, WriteThreshold};
 use ext4::DurableOnly;
 use std::time::Duration;
 
@@ -167,6 +167,12 @@ impl Case {
     /// Two commits are on their way at once in half of the cases, where they may be.
     pub(crate) fn commits_in_flight(&self) -> usize {
         1 + (self.seed / 3 % 2) as usize
+    }
+
+    /// In two cases of three, of packed transactions in the journal, they lie apart: by a few sectors, or by more than most of them are
+    /// long.
+    pub(crate) fn log_gap(&self) -> LogGap {
+        [LogGap::Off, LogGap::Always(1536), LogGap::Always(20 << 10)][(self.seed / 6 % 3) as usize]
     }
 
     /// In one case of three in scattered logs durability is enough for one file of each writer.

@@ -84,6 +84,7 @@ impl MemoryDisks {
             past_cache_from: case.past_cache_from(),
             commits_in_flight: case.commits_in_flight(),
             log_unit,
+            log_gap: case.log_gap(),
             durable_only: case.durable_only().is_some(),
             // Whatever there is: scripts leave the disk alone for a moment only.
             swap_above: Some(1),

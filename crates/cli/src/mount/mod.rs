@@ -114,6 +114,10 @@ Mount options:
                        selective, whose journal others cannot replay anyway; else blocks)
   log_unit=SIZE        of packed journals: what the disk writes as one, 512 up to a block (default:
                        the disk's physical sector)
+  log_gap=auto|off|SIZE
+                       of packed journals: what lies free between a commit and the one before it, so
+                       that a disk that turns need not wait for a revolution (default auto: learnt
+                       from how long commits take, and none where they do not wait)
   commits_in_flight=1|2
                        whether a commit may set out while the one before is on its way; two only
                        with packed journals (default 1)

@@ -10,7 +10,7 @@ use ext4::{Atime, DurableOnly, OnError};
 use format::ext4::superblock::default_options;
 use format::ext4::{VolumeSuperblock, feature};
 use fuse::Transport;
-use journal::{DataMode, WriteThreshold};
+use journal::{DataMode, LogGap, WriteThreshold};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,6 +53,7 @@ pub struct MountSettings {
     pub records: Option<RecordFormat>,
     /// Bytes of a log block of packed transactions.
     pub log_unit: Option<u32>,
+    pub log_gap: LogGap,
     pub commits_in_flight: Option<usize>,
     /// Where the log lies.
     pub log: LogKind,
@@ -121,6 +122,7 @@ impl Default for MountSettings {
             transaction_checksum: false,
             records: None,
             log_unit: None,
+            log_gap: LogGap::Auto,
             commits_in_flight: None,
             log: LogKind::default(),
             transport: Transport::Auto,
@@ -287,6 +289,7 @@ impl MountSettings {
             transaction_checksum: self.transaction_checksum,
             records: self.records,
             log_unit: self.log_unit,
+            log_gap: self.log_gap,
             commits_in_flight: self.commits_in_flight.unwrap_or(own.commits_in_flight),
             log: self.log,
             read_only: self.read_only,
@@ -404,6 +407,16 @@ impl MountSettings {
                     Some(is_unit.then_some(unit as u32).ok_or_else(|| {
                         Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
                     })?);
+            }
+            "log_gap" => {
+                self.log_gap = match value {
+                    "auto" => LogGap::Auto,
+                    "off" => LogGap::Off,
+                    size => LogGap::Always(
+                        u32::try_from(parse_size(size)?)
+                            .map_err(|_| Refusal::Wrong("less than 4 GiB is needed".into()))?,
+                    ),
+                }
             }
             "commits_in_flight" => {
                 let count = value.parse::<usize>().ok().filter(|count| (1..=2).contains(count));

@@ -123,7 +123,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 32] = [
+    let stays: [(&str, bool); 33] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),
@@ -141,6 +141,7 @@ fn refuse_what_stays(
         ("journal_checksum", before.journal_checksum == after.journal_checksum),
         ("records", before.records == after.records),
         ("log_unit", before.log_unit == after.log_unit),
+        ("log_gap", before.log_gap == after.log_gap),
         ("commits_in_flight", before.commits_in_flight == after.commits_in_flight),
         ("log", before.log == after.log),
         ("transaction_checksum", before.transaction_checksum == after.transaction_checksum),

@@ -82,7 +82,11 @@ fn superblock(text: &mut String) {
             "ours",
             "`s_sequence` inverted, while `s_max_transaction` is ours; else 0",
         ),
-        (at::SCATTERED_NONCE, "ours", "be64: the nonce of scattered logs; else 0"),
+        (
+            at::SCATTERED_NONCE,
+            "ours",
+            "be64: the nonce of scattered logs; be32 with the feature gaps: most units between two transactions; else 0",
+        ),
         (at::SCATTERED_ACTIVE, "ours", "128 bytes: which scattered logs recovery looks at; else 0"),
         (at::PACKED_NONCE, "ours", "be64: the nonce of a log of packed transactions; else 0"),
         (at::PACKED_UNIT, "ours", "bytes of its units, in which `s_start` counts; else 0"),
@@ -155,9 +159,10 @@ fn features(text: &mut String) {
         let ours = match bit {
             Incompatible::CHECKSUM_V2 | Incompatible::ASYNC_COMMIT => "read",
             Incompatible::FAST_COMMIT => "read when no fast commit is live; then cleared",
-            Incompatible::MULTIWRITE | Incompatible::PACKED | Incompatible::SCATTERED => {
-                "written and read; set only while such records may be live"
-            }
+            Incompatible::MULTIWRITE
+            | Incompatible::PACKED
+            | Incompatible::SCATTERED
+            | Incompatible::GAPS => "written and read; set only while such records may be live",
             Incompatible::SNAPSHOT => "written and read; set only while a snapshot counts",
             _ => "written and read",
         };

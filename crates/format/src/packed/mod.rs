@@ -37,6 +37,8 @@ pub struct PackedLog {
     pub unit: u32,
     /// Chosen anew whenever a log is begun.
     pub nonce: u64,
+    /// Most units between a transaction and the one before it. 0: each follows at once.
+    pub gap_max: u32,
 }
 
 /// The least unit: every sector is at least so long.

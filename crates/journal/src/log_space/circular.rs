@@ -63,7 +63,10 @@ impl LogWalk for LogRing {
 /// One ring of log blocks, as JBD2 has it: used from tail to head. One block always stays free, so that head = tail
 /// means empty. Room comes back from the oldest transaction on: one released earlier waits for those before it.
 ///
-/// How long its transactions are stands in the superblock before the first one that is longer is written. When the log
+/// Transactions follow each other at once, or behind a gap of blocks that nobody reads ([`LogSpace::leave_gap`]). The
+/// superblock says how long one may be. A gap belongs to the transaction behind it.
+///
+/// How long its transactions are, with their gaps, stands in the superblock before the first one that is longer is written. When the log
 /// seems to end, recovery looks no further than the next transaction can begin.
 #[derive(Clone, Debug)]
 pub struct CircularLog {
@@ -73,12 +76,18 @@ pub struct CircularLog {
     /// Log blocks of the longest transaction yet, and of what counts as short.
     longest: u32,
     short: u32,
+    /// No gap may be longer.
+    gap_max: u32,
+    /// What the next transaction is to leave free before it.
+    gap: u32,
     held: HeldInOrder<HeldRoom>,
 }
 
 #[derive(Clone, Debug)]
 struct HeldRoom {
+    /// Of the gap.
     start: LogBlock,
+    gap: u32,
     count: u32,
 }
 
@@ -92,15 +101,29 @@ impl CircularLog {
     pub fn of(superblock: &JournalSuperblock) -> CircularLog {
         let ring = LogRing::of(superblock);
         let unit = superblock.log_block_bytes() as u32;
-        CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) }
+        let log = CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) };
+        log.with_gaps(superblock.packed.map_or(0, |packed| packed.gap_max))
     }
 
     /// An empty log whose next transaction starts at `head`.
     pub fn beginning_at(ring: LogRing, head: LogBlock) -> CircularLog {
         assert!(ring.holds(head), "{head} is outside the log");
-        CircularLog { ring, head, used: 0, longest: 0, short: 1, held: HeldInOrder::new() }
+        CircularLog {
+            ring,
+            head,
+            used: 0,
+            longest: 0,
+            short: 1,
+            gap_max: 0,
+            gap: 0,
+            held: HeldInOrder::new(),
+        }
     }
 
+    /// Leaves gaps of up to so many blocks.
+    pub fn with_gaps(self, most: u32) -> CircularLog {
+        CircularLog { gap_max: most, ..self }
+    }
     pub fn ring(&self) -> LogRing {
         self.ring
     }
@@ -119,21 +142,36 @@ impl LogSpace for CircularLog {
     fn free(&self) -> u32 {
         self.capacity() - self.used
     }
+    /// Gaps fill a log soon. So that it is not emptied by small steps, seven eighths are free afterwards.
+    fn to_free(&self, needed: u32, largest: u32) -> u32 {
+        let capacity = self.capacity();
+        let stays = if self.gap > 0 { capacity / 8 } else { capacity / 2 };
+        needed.saturating_sub(stays.min(capacity.saturating_sub(largest)))
+    }
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {
         assert!(count > 0);
         if count > self.free() {
             return Err(LogFull { needed: count, free: self.free() });
         }
-        self.held.push(transaction, HeldRoom { start: self.head, count });
-        self.head = self.ring.advance(self.head, count);
-        self.used += count;
-        self.longest = self.longest.max(count);
+        // Below three eighths blocks go home, and the largest transaction must find a quarter.
+        let to_waste = (self.free() - count).saturating_sub(self.capacity() / 16 * 5);
+        let gap = self.gap.min(to_waste);
+        self.held.push(transaction, HeldRoom { start: self.head, gap, count });
+        self.head = self.ring.advance(self.head, gap + count);
+        self.used += gap + count;
+        self.longest = self.longest.max(gap + count);
         Ok(())
+    }
+    fn leave_gap(&mut self, blocks: u32) {
+        self.gap = blocks.min(self.gap_max);
+    }
+    fn gap_before(&self, transaction: TransactionId) -> u32 {
+        self.held.get(transaction).map_or(0, |held| held.gap)
     }
     /// A ring has no choice: blocks follow in the order in which they were reserved.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns {
         let held = self.held.get(transaction).expect("a transaction that has reserved room");
-        self.ring.runs(held.start, held.count)
+        self.ring.runs(self.ring.advance(held.start, held.gap), held.count)
     }
     /// In powers of two, so that a log whose transactions grow says so a few times only.
     fn announce(&self, superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
@@ -153,7 +191,7 @@ impl LogSpace for CircularLog {
     }
     fn release(&mut self, transaction: TransactionId) {
         let used = &mut self.used;
-        self.held.release(transaction, |held| *used -= held.count);
+        self.held.release(transaction, |held| *used -= held.gap + held.count);
     }
 }
 

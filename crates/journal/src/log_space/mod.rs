@@ -13,6 +13,7 @@
 //!    order of ids and slots. Nobody else knows how to walk a log.
 
 mod circular;
+mod gaps;
 mod held;
 mod places;
 mod rooms;
@@ -21,6 +22,7 @@ mod scattered;
 mod swap;
 
 pub use circular::{CircularLog, LogRing};
+pub use gaps::{Gaps, LogGap, TimedCommit};
 pub use places::{LogPlaces, Logs};
 pub use run_table::TablePage;
 pub(crate) use scattered::LENGTH_UNSAID;
@@ -144,6 +146,12 @@ pub trait LogSpace {
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
         let capacity = self.capacity();
         needed.saturating_sub((capacity / 2).min(capacity.saturating_sub(largest)))
+    }
+    /// The next transaction that reserves room is to begin so many blocks behind the one before it, if there is room to waste.
+    fn leave_gap(&mut self, _blocks: u32) {}
+    /// How many blocks in front of `transaction` are gone with it, and hold nothing.
+    fn gap_before(&self, _transaction: TransactionId) -> u32 {
+        0
     }
     /// Takes `count` (> 0) blocks for `transaction`, which follows the last one that took some.
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull>;

@@ -34,6 +34,10 @@ impl RecordFormat {
     pub fn may_overlap(self) -> bool {
         self == RecordFormat::Packed
     }
+    /// Whether its transactions are found behind a gap.
+    pub fn may_have_gaps(self) -> bool {
+        self == RecordFormat::Packed
+    }
     /// Whether its log blocks may be shorter than blocks of home: [`RecordsWanted::unit`].
     pub fn has_short_units(self) -> bool {
         self == RecordFormat::Packed
@@ -67,6 +71,8 @@ pub struct RecordsWanted {
     pub transaction_checksum: bool,
     /// Home addresses beyond 32 bits.
     pub wide: bool,
+    /// So many bytes may lie free between two transactions, if the format can tell.
+    pub gap_bytes: u32,
 }
 
 /// The record format of the log that `superblock` describes.
@@ -89,7 +95,8 @@ pub fn begin(
     if has_nonce {
         let most = superblock.block_size.bytes() as u32;
         let unit = wanted.unit.max(superblock.shortest_unit()).min(most);
-        superblock.set_packed(PackedLog { unit, nonce: nonce() });
+        let gap_max = (wanted.gap_bytes / unit).min(superblock.gap_bound(unit));
+        superblock.set_packed(PackedLog { unit, nonce: nonce(), gap_max });
     }
     of(superblock)
 }

@@ -4,7 +4,8 @@
 //! Planner (`commit`) and recovery (`recover`) know records, not formats. A format knows neither the order of writes,
 //! nor where the log lies, nor what is home. Invariants of every format:
 //! 1. A transaction is a sequence of log blocks of [`Records::block_bytes`] each, without gaps in the log's own order.
-//!    Each transaction follows the one before it. The last block completes it.
+//!    Each transaction follows the one before it, or a gap that the log has left: then [`Scanner::begins`] finds it. The
+//!    last block completes it.
 //! 2. [`LogContent::Sealed`] promises that a checksum over the whole transaction tells a torn one from a whole one. Whoever
 //!    cannot promise it says [`LogContent::InTwo`], and gets a barrier before the block that commits.
 //! 3. What is scanned gives back what was written: the same home blocks, bytes and revokes, in the same order. Records of
@@ -185,6 +186,10 @@ pub struct Ahead {
 pub trait Scanner {
     /// The next block. After [`ScanVerdict::End`] and [`ScanVerdict::Damaged`] only `ahead` is asked.
     fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError>;
+    /// Whether the open transaction begins with this block, which need not be where it should.
+    fn begins(&self, _block: &[u8]) -> bool {
+        false
+    }
     /// Looks at a block behind the seeming end of the log, and at the one that seemed to end it.
     fn ahead(&self, block: &[u8]) -> Option<Ahead>;
 }

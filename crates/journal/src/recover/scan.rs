@@ -27,8 +27,16 @@ pub struct ScanPass {
     /// All transactions up to this one were durable once, as later ones say.
     proven: Option<TransactionId>,
     at: LogBlock,
+    /// Where the open transaction begins, if it follows the one before it at once.
+    expected: LogBlock,
+    /// It was looked for behind a gap, and is not there.
+    has_no_gap: bool,
+    /// A block of the gap that cannot be read.
+    unreadable: Option<LogBlock>,
     /// Blocks of the log not yet read: at most one turn round it.
     unread: u32,
+    /// Most blocks between a transaction and the one before it.
+    gap_max: u32,
     /// How far behind the log's end a transaction may reach that proves that this is no end.
     reach: u32,
     /// The transaction whose end has not been found yet, and the latest one of which there is anything.
@@ -74,6 +82,8 @@ pub struct LogStart {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Log,
+    /// Looks for the beginning of the open transaction behind a gap: so many blocks are none.
+    Gap(u32),
     /// Looks for later transactions, in this many more blocks.
     Ahead(u32),
     Epilogue(LogBlock),
@@ -88,7 +98,8 @@ impl ScanPass {
         }
         let (records, log) = (records::of(superblock), Rc::new(LogRing::of(superblock)));
         let (transaction, at) = (superblock.sequence, superblock.start);
-        let mut scan = ScanPass::over(records, log, LogStart { transaction, at });
+        let scan = ScanPass::over(records, log, LogStart { transaction, at });
+        let mut scan = scan.behind_gaps(superblock.packed.map_or(0, |packed| packed.gap_max));
         if let Some(bound) = superblock.transaction_bound {
             scan.reach = bound.saturating_mul(IN_FLIGHT_MAX + 1);
         }
@@ -120,7 +131,11 @@ impl ScanPass {
             until_damage: false,
             proven: None,
             at: start.at,
+            expected: start.at,
+            has_no_gap: false,
+            unreadable: None,
             unread: log.blocks(),
+            gap_max: 0,
             reach: log.blocks() / TRANSACTION_SHARE_MAX,
             open: first,
             latest: first,
@@ -156,12 +171,27 @@ impl ScanPass {
         self.scanned
     }
 
+    /// The block that is wanted cannot be read. If it lies in a gap it may be left from long ago: commits need not write over it.
+    /// Returns whether that may be.
+    pub fn pass_over(&mut self) -> Result<bool, RecoverError> {
+        let State::Gap(passed) = self.state else { return Ok(false) };
+        self.unreadable = Some(self.at);
+        self.go_on_in_gap(passed).map(|()| true)
+    }
+
+    /// Transactions may begin so many blocks behind the end of the one before them.
+    pub fn behind_gaps(self, most: u32) -> ScanPass {
+        ScanPass { gap_max: most, ..self }
+    }
     /// Whether the log seems to have ended, and what is read tells only if that is damage.
     pub fn looks_ahead(&self) -> bool {
         matches!(self.state, State::Ahead(_))
     }
 
     fn give_log(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        if self.may_be_gap(block) {
+            return self.go_on_in_gap(0);
+        }
         let (transaction, piece) = (self.open, LogPiece { at: self.at, bytes: block });
         match self.scanner.give(piece)? {
             ScanVerdict::GoOn => {
@@ -178,6 +208,7 @@ impl ScanPass {
                 self.scanned.transactions.push(ScannedTransaction { id: transaction, revokes, records });
                 self.open = transaction.next();
                 self.advance();
+                (self.expected, self.has_no_gap) = (self.at, false);
             }
             ScanVerdict::Damaged(fault) => {
                 self.damaged(fault)?;
@@ -193,6 +224,36 @@ impl ScanPass {
             }
         }
         Ok(())
+    }
+
+    /// Whether the open transaction should begin with this block, does not, and may do so farther on.
+    fn may_be_gap(&self, block: &[u8]) -> bool {
+        self.gap_max > 0 && self.at == self.expected && !self.has_no_gap && !self.scanner.begins(block)
+    }
+    /// `passed`: blocks from the expected beginning on that do not begin the open transaction.
+    fn give_gap(&mut self, block: &[u8], passed: u32) -> Result<(), RecoverError> {
+        if self.scanner.begins(block) {
+            (self.state, self.expected, self.unreadable) = (State::Log, self.at, None);
+            self.unread -= passed;
+            return self.give_log(block);
+        }
+        self.go_on_in_gap(passed)
+    }
+    /// Without a beginning within reach, what lies where it was expected tells how the log ended.
+    fn go_on_in_gap(&mut self, passed: u32) -> Result<(), RecoverError> {
+        let passed = passed + 1;
+        let next = self.log.next(self.at).filter(|_| passed <= self.gap_max && passed < self.unread);
+        (self.state, self.at) = match next {
+            Some(next) => (State::Gap(passed), next),
+            None => (State::Log, self.expected),
+        };
+        self.has_no_gap = next.is_none();
+        match self.unreadable.take_if(|_| next.is_none()) {
+            Some(at) => {
+                self.damaged(RecordFault { at, what: "it may begin where nothing can be read".to_owned() })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether the open transaction was durable once.
@@ -267,7 +328,7 @@ impl ScanPass {
 impl Pass for ScanPass {
     fn wants(&self) -> Option<LogBlock> {
         match self.state {
-            State::Log | State::Ahead(_) => Some(self.at),
+            State::Log | State::Gap(_) | State::Ahead(_) => Some(self.at),
             State::Epilogue(at) => Some(at),
             State::Over => None,
         }
@@ -278,6 +339,7 @@ impl Pass for ScanPass {
         self.counts.log_blocks_read += 1;
         match self.state {
             State::Log => self.give_log(block),
+            State::Gap(passed) => self.give_gap(block, passed),
             State::Ahead(left) => self.give_ahead(block, left),
             State::Epilogue(_) => {
                 self.state = State::Over;

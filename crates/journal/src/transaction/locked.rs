@@ -45,6 +45,10 @@ impl LockedTransaction {
     pub fn data(&self) -> impl Iterator<Item = (HomeBlock, &Record)> + '_ {
         self.data.iter().map(|(block, record)| (*block, record))
     }
+    /// How many blocks it logs.
+    pub fn logged_blocks(&self) -> u64 {
+        (self.metadata.len() + self.data.len()) as u64
+    }
     /// Whether durability is enough for the file of a block of data.
     pub fn stays(&self, block: HomeBlock) -> bool {
         self.stays.contains(&block)

@@ -22,6 +22,7 @@ fn format(unit: u32, nonce: u64) -> Rc<dyn Records> {
         checksums: true,
         transaction_checksum: false,
         wide: false,
+        gap_bytes: 0,
     };
     records::begin(&mut superblock, wanted, || nonce)
 }
@@ -340,6 +341,7 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
             checksums: true,
             transaction_checksum: false,
             wide: false,
+            gap_bytes: 0,
         };
         records::begin(&mut superblock, wanted, || unreachable!("blocks have no nonce"))
     };

@@ -44,8 +44,15 @@ fn policies() -> Vec<What> {
 fn formats() -> Vec<Format> {
     fn begun(format: RecordFormat, unit: u32, bytes: bool, checksums: bool) -> Rc<dyn Records> {
         let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
-        let wanted =
-            RecordsWanted { format, unit, bytes, checksums, transaction_checksum: false, wide: true };
+        let wanted = RecordsWanted {
+            format,
+            unit,
+            bytes,
+            checksums,
+            transaction_checksum: false,
+            wide: true,
+            gap_bytes: 0,
+        };
         records::begin(&mut superblock, wanted, || 5)
     }
     fn blocks(bytes: bool, checksums: bool) -> Rc<dyn Records> {
@@ -67,14 +74,17 @@ fn formats() -> Vec<Format> {
 #[derive(Clone, Copy, Debug)]
 enum Where {
     LogRing,
+    /// The same, with gaps of up to [`GAP_MAX`] blocks.
+    Gaps,
     Capacitor,
     Scattered,
 }
+const GAP_MAX: u32 = 3;
 
 /// What recovery knows of a log before it reads it.
 #[derive(Clone)]
 enum Remembered {
-    LogRing(LogRing),
+    LogRing(LogRing, u32),
     Map(Rc<RefCell<Map>>),
     /// But for what the anchor says.
     Logs(Box<JournalSuperblock>, Rc<Logs>),
@@ -115,11 +125,12 @@ impl Volume {
         let first = TransactionId(u32::MAX - 2);
         let (begin, end) = (LogBlock(1), LogBlock(LOG_BLOCKS));
         let (log, remembered): (Box<dyn LogSpace>, _) = match place {
-            Where::LogRing => {
+            Where::LogRing | Where::Gaps => {
                 let ring = LogRing::new(begin, end);
+                let gap_max = if matches!(place, Where::Gaps) { GAP_MAX } else { 0 };
                 // The second or third transaction passes the end.
-                let log = CircularLog::beginning_at(ring, LogBlock(LOG_BLOCKS - 14));
-                (Box::new(log), Remembered::LogRing(ring))
+                let log = CircularLog::beginning_at(ring, LogBlock(LOG_BLOCKS - 14)).with_gaps(gap_max);
+                (Box::new(log), Remembered::LogRing(ring, gap_max))
             }
             Where::Capacitor => {
                 let log = CapacitorLog::new(begin, end);
@@ -131,7 +142,7 @@ impl Volume {
                 // Headers are as long as log blocks, of whatever format.
                 let unit = records.block_bytes() as u32;
                 superblock.set_log_format(true, true, false);
-                superblock.set_packed(PackedLog { unit, nonce: 5 });
+                superblock.set_packed(PackedLog { unit, nonce: 5, gap_max: 0 });
                 superblock.set_scattered(5);
                 let homes = (0..u64::from(LOGS)).map(|log| HomeBlock(10 + 10 * log)).collect();
                 let logs = LogPlaces { first: begin, blocks: EACH, homes }.in_units(1).unwrap();
@@ -250,8 +261,11 @@ impl Volume {
         let (current, index_of) = (&self.current, self.whose.index_of());
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
         let moment = CommitMoment { time: Timestamp::default(), durable: self.next.previous() };
+        // Now and then more than may be.
+        self.log.leave_gap(self.next.0 % (GAP_MAX + 3));
         let mut plan = plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
-        assert!(plan.log_blocks <= self.log.taken(bound), "{} log blocks, bound {bound}", plan.log_blocks);
+        let most = self.log.taken(bound) + GAP_MAX;
+        assert!(plan.log_blocks <= most, "{} log blocks, bound {bound}", plan.log_blocks);
         self.log.choose(self.next, HomeBlock(u64::from(self.next.0) * 17 % 80));
         let announces = match &self.remembered {
             Remembered::Logs(superblock, _) => self.log.announce(&mut superblock.clone(), None),
@@ -316,9 +330,9 @@ impl Volume {
                 }
                 ScanPass::over_runs(self.records.clone(), &find.finish(false)?)
             }
-            Remembered::LogRing(ring) => {
+            Remembered::LogRing(ring, gap_max) => {
                 let start = LogStart { transaction, at: LogBlock(number(4)) };
-                ScanPass::over(self.records.clone(), Rc::new(*ring), start)
+                ScanPass::over(self.records.clone(), Rc::new(*ring), start).behind_gaps(*gap_max)
             }
             Remembered::Map(map) => match map.borrow().start_of(transaction) {
                 Some(at) => {
@@ -401,7 +415,9 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             if policy().logs_bytes() && !format().holds_parts() {
                 continue;
             }
-            for place in [Where::LogRing, Where::Capacitor, Where::Scattered] {
+            let has_gaps = records.starts_with("packed").then_some(Where::Gaps);
+            let places = [Where::LogRing, Where::Capacitor, Where::Scattered];
+            for place in places.into_iter().chain(has_gaps) {
                 for how in How::ALL {
                     for whose in [Whose::Volume, Whose::Files] {
                         play(policy(), format(), (place, how, whose), &format!("{what} x {records}"));
@@ -417,8 +433,8 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             policies().into_iter().map(|policy| scope.spawn(move || of_policy(policy))).collect();
         policies.into_iter().map(|policy| policy.join().expect("it says why above")).sum()
     });
-    // Three of seven policies log bytes, and one of six formats holds none.
-    assert_eq!(combinations, (7 * 6 - 3) * 3 * 4 * 2);
+    // Three of seven policies log bytes, and one of six formats holds none. Two of them have gaps.
+    assert_eq!(combinations, ((7 * 6 - 3) * 3 + 7 * 2) * 4 * 2);
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub(in crate::jbd2) mod at {
     /// Ours, likewise: of scattered logs.
     pub const SCATTERED_NONCE: usize = 0x60;
     pub const SCATTERED_ACTIVE: usize = 0x68;
+    /// Ours, in the nonce's place: where transactions lie apart, the logs are not scattered.
+    pub const GAP_MAX: usize = 0x60;
     /// Ours, likewise: of a log of packed transactions.
     pub const PACKED_NONCE: usize = 0xe8;
     pub const PACKED_UNIT: usize = 0xf0;
@@ -108,9 +110,11 @@ impl JournalSuperblock {
         }
         self.checksum_type = bytes[at::CHECKSUM_TYPE];
         self.fast_commit_blocks = be32(bytes, at::FAST_COMMIT_BLOCKS);
-        self.packed = self
-            .has_incompatible(Incompatible::PACKED)
-            .then(|| PackedLog { unit: be32(bytes, at::PACKED_UNIT), nonce: be64(bytes, at::PACKED_NONCE) });
+        self.packed = self.has_incompatible(Incompatible::PACKED).then(|| PackedLog {
+            unit: be32(bytes, at::PACKED_UNIT),
+            nonce: be64(bytes, at::PACKED_NONCE),
+            gap_max: if self.has_incompatible(Incompatible::GAPS) { be32(bytes, at::GAP_MAX) } else { 0 },
+        });
         self.scattered = self.has_incompatible(Incompatible::SCATTERED).then(|| ScatteredLogs {
             nonce: be64(bytes, at::SCATTERED_NONCE),
             table_mark: be32(bytes, at::SCATTERED_TABLE_MARK),
@@ -168,6 +172,9 @@ impl JournalSuperblock {
         if let Some(packed) = self.packed {
             put64(bytes, at::PACKED_NONCE, packed.nonce);
             put32(bytes, at::PACKED_UNIT, packed.unit);
+            if packed.gap_max > 0 {
+                put32(bytes, at::GAP_MAX, packed.gap_max);
+            }
         }
         if let Some(scattered) = &self.scattered {
             put64(bytes, at::SCATTERED_NONCE, scattered.nonce);

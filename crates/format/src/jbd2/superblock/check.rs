@@ -9,6 +9,8 @@ use crate::packed::{PackedLog, UNIT_MIN};
 
 /// Of ours: a longer log would make arithmetic on log blocks overflow, and is longer than any journal.
 pub(super) const LENGTH_MAX: u32 = 1 << 31;
+/// Of ours: no gap between transactions is longer than this share of the log.
+pub(super) const GAP_SHARE: u32 = 16;
 
 impl JournalSuperblock {
     pub(super) fn check_features(&self) -> Result<(), JournalFormatError> {
@@ -30,6 +32,12 @@ impl JournalSuperblock {
         ];
         if self.has_incompatible(Incompatible::SNAPSHOT) && !self.has_incompatible(Incompatible::SCATTERED) {
             return Err(wrong("it names a snapshot of logs that it does not have".to_owned()));
+        }
+        let is_packed = self.has_incompatible(Incompatible::PACKED);
+        if self.has_incompatible(Incompatible::GAPS)
+            && (!is_packed || self.has_incompatible(Incompatible::SCATTERED))
+        {
+            return Err(wrong("gaps between transactions that are not packed, or are scattered".to_owned()));
         }
         if checksums.into_iter().filter(|set| *set).count() > 1 {
             return Err(wrong("more than one of the checksum features v1, v2, v3 is set".to_owned()));
@@ -72,7 +80,7 @@ impl JournalSuperblock {
     }
 
     pub(super) fn check_unit(&self) -> Result<(), JournalFormatError> {
-        let Some(PackedLog { unit, .. }) = self.packed else { return Ok(()) };
+        let Some(PackedLog { unit, gap_max, .. }) = self.packed else { return Ok(()) };
         if self.has_incompatible(Incompatible::MULTIWRITE) {
             return Err(wrong("its log has multiwrite blocks and packed transactions".to_owned()));
         }
@@ -82,6 +90,10 @@ impl JournalSuperblock {
         }
         if u64::from(self.length) * (block / u64::from(unit)) > u64::from(LENGTH_MAX) {
             return Err(wrong(format!("{} blocks are too many for units of {unit} bytes", self.length)));
+        }
+        let has_gaps = self.has_incompatible(Incompatible::GAPS);
+        if has_gaps != (gap_max > 0) || gap_max > self.gap_bound(unit) {
+            return Err(wrong(format!("gaps of up to {gap_max} units of {unit} bytes")));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::packed::{PackedLog, UNIT_MIN};
 use crate::scattered::{ActiveLogs, NamedSnapshot, ScatteredLogs};
 use crate::seed::Seed;
 use bytes::{CRC32C, USERS};
-use check::LENGTH_MAX;
+use check::{GAP_SHARE, LENGTH_MAX};
 use std::ops::Range;
 use units::{BlockSize, LogBlock, TransactionId};
 
@@ -45,10 +45,12 @@ impl Incompatible {
     pub const SCATTERED: u32 = 0x1000_0000;
     /// Ours: a snapshot of the mapping table counts, which must not once somebody who does not know it writes to the logs.
     pub const SNAPSHOT: u32 = 0x0800_0000;
+    /// Ours: packed transactions may lie apart from each other. Who does not know it would take a gap for the log's end.
+    pub const GAPS: u32 = 0x0400_0000;
     /// Those that are ours.
-    const OURS: u32 = Self::MULTIWRITE | Self::PACKED | Self::SCATTERED | Self::SNAPSHOT;
+    const OURS: u32 = Self::MULTIWRITE | Self::PACKED | Self::SCATTERED | Self::SNAPSHOT | Self::GAPS;
 
-    pub const NAMES: [(u32, &'static str); 10] = [
+    pub const NAMES: [(u32, &'static str); 11] = [
         (Self::REVOKE, "revoke"),
         (Self::WIDE, "64bit"),
         (Self::ASYNC_COMMIT, "async_commit"),
@@ -59,8 +61,9 @@ impl Incompatible {
         (Self::PACKED, "packed (okeanos)"),
         (Self::SCATTERED, "scattered (okeanos)"),
         (Self::SNAPSHOT, "snapshot (okeanos)"),
+        (Self::GAPS, "gaps (okeanos)"),
     ];
-    pub const KNOWN: u32 = 0x7800_003f;
+    pub const KNOWN: u32 = 0x7c00_003f;
 }
 
 /// V1 has no features, UUID or users.
@@ -234,6 +237,11 @@ impl JournalSuperblock {
         let needed = bytes.div_ceil(LENGTH_MAX.into()).next_power_of_two();
         UNIT_MIN.max(u32::try_from(needed).unwrap_or(u32::MAX))
     }
+    /// No gap between packed transactions may have more units of `unit` bytes.
+    pub fn gap_bound(&self, unit: u32) -> u32 {
+        let each = self.block_size.bytes() as u32 / unit;
+        (self.log_end().get() - self.first.get()) * each / GAP_SHARE
+    }
     /// The first fast-commit block, if the feature is set and leaves room for one. (The block at `log_end`
     /// belongs to neither.)
     pub fn fast_commit_start(&self) -> Option<LogBlock> {
@@ -275,7 +283,8 @@ impl JournalSuperblock {
     /// The log will be written in packed transactions. Behind [`JournalSuperblock::set_log_format`].
     pub fn set_packed(&mut self, packed: PackedLog) {
         assert!(self.is_clean(), "the format of a log that holds records cannot change");
-        self.incompatible = self.incompatible & !Incompatible::OURS | Incompatible::PACKED;
+        let gaps = if packed.gap_max > 0 { Incompatible::GAPS } else { 0 };
+        self.incompatible = self.incompatible & !Incompatible::OURS | Incompatible::PACKED | gaps;
         self.packed = Some(packed);
         assert!(self.check_unit().is_ok(), "{packed:?} in a journal of {} blocks", self.length);
     }

@@ -26,7 +26,7 @@ fn packed(unit: u32) -> JournalSuperblock {
     let mut superblock = superblock();
     superblock.set_clean(TransactionId(3));
     superblock.set_log_format(true, true, false);
-    superblock.set_packed(PackedLog { unit, nonce: 0x0123_4567_89ab_cdef });
+    superblock.set_packed(PackedLog { unit, nonce: 0x0123_4567_89ab_cdef, gap_max: 0 });
     superblock
 }
 
@@ -106,13 +106,13 @@ fn a_bound_of_transactions_counts_until_somebody_else_moves_the_log_on() {
 fn units_that_are_no_sectors_of_a_block_are_refused() {
     for unit in [0, 1, 256, 513, 2048, 1 << 31] {
         let mut changed = packed(1024);
-        changed.packed = Some(PackedLog { unit, nonce: 1 });
+        changed.packed = Some(PackedLog { unit, nonce: 1, gap_max: 0 });
         assert!(parse(&changed).is_err(), "{unit}");
     }
     let mut long = JournalSuperblock { length: 1 << 31, ..packed(1024) };
     assert_eq!(long.shortest_unit(), 1024);
     assert!(long.check_unit().is_ok());
-    long.packed = Some(PackedLog { unit: 512, nonce: 1 });
+    long.packed = Some(PackedLog { unit: 512, nonce: 1, gap_max: 0 });
     assert!(long.check_unit().is_err());
 }
 

@@ -109,6 +109,11 @@ impl Scanner for PackedScanner {
         Ok(verdict)
     }
 
+    fn begins(&self, block: &[u8]) -> bool {
+        let header = PackedHeader::parse(block, self.records.seed);
+        header.is_some_and(|header| header.transaction == self.open)
+    }
+
     /// A later transaction proves an earlier one durable only as far as its floor says so. It may have been issued
     /// while that one was on its way.
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
