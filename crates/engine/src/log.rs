@@ -151,6 +151,7 @@ impl LogState {
             free_blocks: self.space.free().into(),
             block_bytes: self.records.block_bytes() as u64,
             mapped_blocks: self.mapping.len() as u64,
+            gap_bytes: self.gaps.wanted(Duration::ZERO, 0).into(),
             ..LogUse::default()
         }
     }

@@ -301,6 +301,8 @@ pub struct LogUse {
     pub block_bytes: u64,
     /// Blocks that the log alone holds as they are now.
     pub mapped_blocks: u64,
+    /// What a commit leaves free behind the one before it, if it follows at once.
+    pub gap_bytes: u64,
     /// How transactions are written; empty without a log.
     pub records: &'static str,
     /// Selective mode: requests of fewer bytes are small now.

@@ -169,7 +169,11 @@ fn journal_of(log: &Value) -> String {
             let small = log["threshold_bytes"]
                 .as_u64()
                 .map(|below| format!("{auto}, requests below {below} bytes are small"));
-            format!("records={records} of {bytes} bytes{}", small.unwrap_or_default())
+            let gap = match number(&log["gap_bytes"]) {
+                0 => String::new(),
+                gap => format!(", {} free between commits", format_size(gap)),
+            };
+            format!("records={records} of {bytes} bytes{}{gap}", small.unwrap_or_default())
         }
     }
 }
