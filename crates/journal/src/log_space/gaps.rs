@@ -6,7 +6,7 @@
 //! depends on a guess but time.
 //!
 //! 1. Without a gap, a few commits in a row that waited long are a reason to try one.
-//! 2. A few commits are judged together. If too many of them are late a longer gap is tried, up to the longest. If that does
+//! 2. A few commits are judged together. If too many of them are late the gap is doubled, up to the longest. If that does
 //!    not do either, gaps do not help: it takes ever more late ones until they are tried again.
 //! 3. After some that were in time a shorter gap is tried, or none. If that will not do it takes ever longer until the next
 //!    try.
@@ -40,10 +40,7 @@ impl LogGap {
 
 /// The shortest.
 const FIRST: u32 = 32 << 10;
-/// The next longer one, and the next shorter: half way to twice as long.
-fn longer(gap: u32) -> u32 {
-    if gap.is_power_of_two() { gap / 2 * 3 } else { gap / 3 * 4 }
-}
+/// The next shorter one: half way to half as long.
 fn shorter(gap: u32) -> u32 {
     if gap.is_power_of_two() { gap / 4 * 3 } else { gap / 3 * 2 }
 }
@@ -183,12 +180,12 @@ impl Gaps {
                 self.well_wanted = WELL_MAX.min(self.well_wanted * 2);
                 self.take(before, None);
             }
-            None if is_bad && longer(self.gap) <= self.most => {
+            None if is_bad && self.gap < self.most => {
                 self.well_wanted = WELL_MIN;
-                self.take(longer(self.gap), None);
+                self.take(self.most.min(self.gap * 2), None);
             }
             None if is_bad => {
-                self.late_wanted = LATE_MAX.min(self.late_wanted * 2);
+                self.late_wanted = LATE_MAX.min(self.late_wanted * 4);
                 self.take(0, None);
             }
             _ if self.judged == JUDGED => self.goes_well(),
@@ -241,7 +238,8 @@ mod tests {
         for (needed, found) in [(1, FIRST), (40_000, 48 << 10), (60_000, 64 << 10), (400_000, LogGap::MOST)] {
             let mut gaps = auto();
             let (late, _) = play(&mut gaps, 100, needed);
-            assert!(late <= LATE_MIN + 9 * 3, "{needed}: {late} late");
+            assert!(late <= LATE_MIN + 5 * 3, "{needed}: {late} late");
+            play(&mut gaps, 2000, needed);
             assert_eq!(gaps.wanted(Duration::ZERO, 0), found, "{needed}");
         }
     }
