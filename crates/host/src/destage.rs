@@ -187,6 +187,10 @@ impl Host {
     }
 
     async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
+        // A write under way may have the store give the token back by itself, with all that was told.
+        if let Some(dirty) = file.dirty.get() {
+            self.log().commit(dirty.last).await?;
+        }
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
         self.end_token(file);
