@@ -222,6 +222,8 @@ kill_and_look() { # CONTENDER DIR
     enter "$1" "$place/second"
     timeout 180 "$program" bench verify --json --acknowledged "$acknowledged" "$place/second/$(basename "$2")" >"$place/verdict.json" 2>"$place/verdict.out" || true
     again=$(python3 -c "print(f'{$EPOCHREALTIME - $begin:.1f} s')")
+    # As the host tells it: from the fencing of its former self on.
+    recovery=$(sed -n 's/.*It took \(.*\)\.$/\1/p' "$place/client.out" | tail -1)
     verdict=$(field "$place/verdict.json" '"%d acknowledged, %d lost" % (it["acknowledged"], it["lost"])' 2>/dev/null) ||
         verdict="not readable: $(tail -1 "$place/verdict.out")"
     leave "$place/second"
@@ -245,7 +247,7 @@ for number, line in enumerate(open(sys.argv[2])):
     rows.setdefault((turn["client"], number if sys.argv[1] == "all" else 0), []).append(turn)
 units = ["%.0f", "%.2f ms", "%.2f ms", "%.2f ms", "%.1f kB", "%.1f kB", "%.2f", "%.3f ms", "%.3f ms"]
 first = None
-print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there|requests|client's processor|servers'" + "|after kill -9|readable again after" * (sys.argv[1] == "all"))
+print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there|requests|client's processor|servers'" + "|after kill -9|readable again after|recovery alone" * (sys.argv[1] == "all"))
 for (name, _), turns in rows.items():
     row = [statistics.median(column) for column in zip(*map(values, turns))]
     cells = ["-" if isnan(own) else unit % own for unit, own in zip(units, row)]
@@ -261,7 +263,7 @@ END
 "$scripts/ceph-cluster.sh" start "$place/c" "${cluster[@]}"
 : >"$place/turns"
 for contender in "${contenders[@]}"; do
-    verdict=- again=-
+    verdict=- again=- recovery=
     if is_mounted "$contender"; then
         directory=${contender#*=}
     else
@@ -288,7 +290,7 @@ for contender in "${contenders[@]}"; do
         rm -f "$place/journal"
     fi
     turn=$(normal "$contender" "$before" "$after" "$spent_before" "$spent_after")
-    echo "${turn%\}}, \"crash\": [\"$verdict\", \"$again\"]}" >>"$place/turns"
+    echo "${turn%\}}, \"crash\": [\"$verdict\", \"$again\", \"${recovery:--}\"]}" >>"$place/turns"
 done
 [ -z "$json" ] || (echo "[" && paste -sd, "$place/turns" && echo "]") >"$json"
 

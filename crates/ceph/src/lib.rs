@@ -17,6 +17,8 @@
 //!   So content goes before, file by file (`library/mount`: send_attributes).
 //! - T10: a file without a name stays at the servers as long as a client that has closed it holds back its attributes
 //!   (`helper/tokens`: discard).
+//! - T11: others make a file longer while its end is read. Then the read may tell of the last piece alone, as if it were the first.
+//!   Or it waits for ever (`library/objects`: read).
 //!
 //! Unsafe code is in `library` alone.
 #![deny(unsafe_code)]

@@ -4,9 +4,9 @@
 //! The order for one file, under its lock. Its states are in the journal, the store makes it durable, its slot is
 //! freed, and the journal makes that durable. Only then it is written again, or its token is returned.
 
-use crate::destage_choice::{DirtyFacts, GiveWay, Short, due, under_pressure};
+use crate::destage_choice::{GiveWay, LoggedFacts, due, for_journal, share_of};
 use crate::error::HostError;
-use crate::files::File;
+use crate::files::{Dirty, File};
 use crate::host::Host;
 use crate::options::Destage;
 use runtime::{Either, join_window, race};
@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use store::StoreEvent;
+use units::Instant;
 
 /// Files on their way at once.
 const FILES_AT_ONCE: usize = 64;
@@ -24,6 +25,11 @@ pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 const PAUSE: Duration = Duration::from_millis(10);
 /// How often memory is looked at.
 const MEMORY_LOOK: Duration = Duration::from_secs(5);
+
+/// The oldest of them.
+fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, GiveWay)> {
+    files.into_iter().take(count).map(|(_, file)| (file, GiveWay::ToStore)).collect()
+}
 
 /// So many at once.
 pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {
@@ -181,6 +187,10 @@ impl Host {
     }
 
     async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
+        // A write under way may have the store give the token back by itself, with all that was told.
+        if let Some(dirty) = file.dirty.get() {
+            self.log().commit(dirty.last).await?;
+        }
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
         self.end_token(file);
@@ -244,27 +254,10 @@ impl Host {
         }
         self.crowd.notify();
         let dirty = if self.is_crowded(2) { self.files.dirty() } else { Vec::new() };
-        if let Some(oldest) = dirty.iter().find(|file| file.failure.borrow().is_none()) {
+        if let Some((_, oldest)) = dirty.iter().find(|(_, file)| file.failure.borrow().is_none()) {
             // What goes wrong is the oldest file's, and told by its next sync.
             let _ = self.destage(oldest).await;
         }
-    }
-
-    /// Of each dirty file, in any order, what is known for the choice.
-    fn dirty_facts(&self) -> (Vec<Rc<File>>, Vec<DirtyFacts>) {
-        let log = self.log();
-        let known = self.files.dirty().into_iter().filter_map(|file| {
-            let dirty = file.dirty.get()?;
-            let facts = DirtyFacts {
-                since: dirty.since,
-                slot_since: dirty.slot_since,
-                held_bytes: file.held_bytes(),
-                logged_bytes: log.logged_bytes(dirty.slot),
-                may_be_logged_anew: self.may_be_logged_anew(&file, &dirty),
-            };
-            Some((file, facts))
-        });
-        known.unzip()
     }
 
     /// What memory has no room for, and old files if they are looked for.
@@ -273,20 +266,38 @@ impl Host {
             Destage::After(age) if by_age => Some(age),
             _ => None,
         };
-        let (files, facts) = self.dirty_facts();
-        let due = due(&facts, self.world.now(), expire, self.options.dirty_bytes_max);
-        self.give_way_all(due.into_iter().map(|file| (files[file].clone(), GiveWay::ToStore)).collect())
-            .await;
+        let files = self.files.dirty();
+        let known: Vec<(Instant, u64)> =
+            files.iter().map(|(dirty, file)| (dirty.since, file.held_bytes())).collect();
+        let count = due(&known, self.world.now(), expire, self.options.dirty_bytes_max);
+        self.give_way_all(to_store(files, count)).await;
     }
 
     /// The journal is short, or too many files are dirty.
     async fn relieve(&self) {
-        let short = if self.log().is_short() { Short::Journal } else { Short::Files };
-        let (files, facts) = self.dirty_facts();
-        let chosen = under_pressure(&facts, short).into_iter();
-        self.give_way_all(chosen.map(|(file, way)| (files[file].clone(), way)).collect()).await;
+        let files = self.files.dirty();
+        let chosen = match self.log().is_short() {
+            true => self.give_way_to_journal(&files),
+            false => {
+                let count = share_of(files.len());
+                to_store(files, count)
+            }
+        };
+        self.give_way_all(chosen).await;
         // With the revokes the tail moves.
         let _ = self.log().commit_all().await;
+    }
+
+    fn give_way_to_journal(&self, files: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, GiveWay)> {
+        let log = self.log();
+        let facts = files.iter().map(|(dirty, file)| LoggedFacts {
+            slot_since: dirty.slot_since,
+            held_bytes: file.held_bytes(),
+            logged_bytes: log.logged_bytes(dirty.slot),
+            may_be_logged_anew: self.may_be_logged_anew(file, dirty),
+        });
+        let chosen = for_journal(&facts.collect::<Vec<_>>()).into_iter();
+        chosen.map(|(file, way)| (files[file].1.clone(), way)).collect()
     }
 
     async fn give_way_all(&self, files: Vec<(Rc<File>, GiveWay)>) {

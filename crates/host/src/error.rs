@@ -26,6 +26,9 @@ pub enum HostError {
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
     NotHome(String),
+    /// The store gives no token then. What is in the journal stays there.
+    #[error("file {file} is open on another client, which keeps it: close it there, and mount again")]
+    KeptOpen { file: u64 },
     #[error("the host is about to unmount")]
     Closing,
     #[error("the connection to the store is lost: {0}; the journal has what was answered")]

@@ -102,15 +102,12 @@ impl Files {
         }
     }
     /// Dirty ones, the oldest first.
-    pub fn dirty(&self) -> Vec<Rc<File>> {
-        let mut dirty: Vec<(Instant, Rc<File>)> = self
-            .table
-            .borrow()
-            .values()
-            .filter_map(|file| Some((file.dirty.get()?.since, file.clone())))
-            .collect();
-        dirty.sort_by_key(|(since, file)| (*since, file.id));
-        dirty.into_iter().map(|(_, file)| file).collect()
+    pub fn dirty(&self) -> Vec<(Dirty, Rc<File>)> {
+        let table = self.table.borrow();
+        let dirty = table.values().filter_map(|file| Some((file.dirty.get()?, file.clone())));
+        let mut dirty: Vec<_> = dirty.collect();
+        dirty.sort_by_key(|(dirty, file)| (dirty.since, file.id));
+        dirty
     }
     /// Whether more than `most` are dirty and can go to the store.
     pub fn has_more_dirty(&self, most: usize) -> bool {

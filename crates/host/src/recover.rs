@@ -12,7 +12,9 @@
 //!    that it builds on is noted before anything is written.
 //! 5. A file is noted as done when the store has made it durable, and before its token is returned. From then on
 //!    others may change it.
-//! 6. The log is marked empty when all files are done. Until then a crash begins again here.
+//! 6. Another who wants a file amid its replay gets a turn. What was told is noted and made durable, and the token goes back. Then it
+//!    is taken again, and the state compared again.
+//! 7. The log is marked empty when all files are done. Until then a crash begins again here.
 
 use crate::conflict::set_aside;
 use crate::error::HostError;
@@ -26,15 +28,23 @@ use crate::superblock::HostJournal;
 use device::World;
 use journal::plan_empty_log;
 use journal::records;
-use runtime::join_window;
 use runtime::sync::RwLock;
+use runtime::{Either, join_window, race};
 use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 use store::{
-    AttributeChange, FileId, OpenFile, OpenMode, Refusal, Store, StoreError, TRANSFER_BYTES_MAX, TimeChange,
-    Token, Version,
+    AttributeChange, FileAttributes, FileId, OpenFile, OpenMode, Refusal, Store, StoreError, StoreEvent,
+    TRANSFER_BYTES_MAX, TimeChange, Token, Version,
 };
+
+/// How long who has a file open may keep it. Ceph gives no token then.
+const PATIENCE: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,12 +104,17 @@ pub async fn recover(
     let noted = order.iter().map(|file| ledger.states(*file).len()).sum();
     let window = RecoveryWindow::of(order.len(), noted);
     let (ledger, setting_aside) = (SharedLedger::new(ledger), Rc::default());
-    let recovery = Recovery { store, journal, ledger, order, window, setting_aside, log, dry_run };
+    let recalled = RefCell::default();
+    let recovery =
+        Recovery { world, store, journal, ledger, order, window, setting_aside, recalled, log, dry_run };
     let files = content.files.values().enumerate();
     let work = files.map(|(index, replay)| -> Pin<Box<dyn Future<Output = _> + '_>> {
         Box::pin(recovery.in_its_turn(index, replay))
     });
-    report.files = join_window(work, FILES_MAX).await?;
+    report.files = match race(join_window(work, FILES_MAX), recovery.watch_store()).await {
+        Either::Left(files) => files?,
+        Either::Right(never) => match never {},
+    };
     report.files.sort_by_key(|outcome| outcome.file);
     if !dry_run {
         let unit = superblock.log_block_bytes();
@@ -112,6 +127,7 @@ pub async fn recover(
 }
 
 struct Recovery<'a> {
+    world: &'a dyn World,
     store: &'a dyn Store,
     journal: &'a HostJournal,
     ledger: SharedLedger,
@@ -120,6 +136,8 @@ struct Recovery<'a> {
     window: RecoveryWindow,
     /// Conflict files share a directory: one is made at a time.
     setting_aside: Rc<RwLock>,
+    /// Files that others want, until the token is back.
+    recalled: RefCell<BTreeSet<FileId>>,
     log: (u32, u32),
     dry_run: bool,
 }
@@ -158,12 +176,13 @@ impl Recovery<'_> {
             }
             result => result?,
         };
-        let attributes = self.store.take_token(open, Token::ExclusiveWrite).await?;
-        let outcome = match self.judge(replay, attributes.version) {
-            None => {
-                self.replay(replay, open, attributes.version).await?;
-                FileFate::Replayed
-            }
+        let attributes = self.take_token(file, open).await?;
+        let refused = match self.judge(replay, attributes.version) {
+            None => self.replay(replay, open, attributes.version).await?,
+            refused => refused,
+        };
+        let outcome = match refused {
+            None => FileFate::Replayed,
             Some(why) => self.set_aside(replay, why, Some(open)).await?,
         };
         self.finish(replay).await?;
@@ -210,8 +229,13 @@ impl Recovery<'_> {
         self.ledger.change(self.journal, finish).await
     }
 
-    /// Every journaled byte, then the size, then the attributes.
-    async fn replay(&self, replay: &FileReplay, open: OpenFile, found: Version) -> Result<(), HostError> {
+    /// Every journaled byte, then the size, then the attributes. Or why that may not go on.
+    async fn replay(
+        &self,
+        replay: &FileReplay,
+        open: OpenFile,
+        found: Version,
+    ) -> Result<Option<String>, HostError> {
         let mut told = vec![found];
         let mut size = found.size;
         self.note(replay, &told).await?;
@@ -222,9 +246,15 @@ impl Recovery<'_> {
                 self.settle(replay, open, &mut told).await?;
                 self.note(replay, &told).await?;
             }
+            if let Some(why) = self.give_way(replay, open, &mut told).await? {
+                return Ok(Some(why));
+            }
             let attributes = self.store.write(open, at, &bytes).await?;
             size = attributes.version.size;
             told.push(attributes.version);
+        }
+        if let Some(why) = self.give_way(replay, open, &mut told).await? {
+            return Ok(Some(why));
         }
         let last = &replay.last;
         let wanted = last.states.last().map_or(size, |state| state.size);
@@ -237,7 +267,52 @@ impl Recovery<'_> {
             modified: Some(TimeChange::To(last.modified)),
         };
         told.push(self.store.set_attributes(last.file, change).await?.version);
-        self.settle(replay, open, &mut told).await
+        self.settle(replay, open, &mut told).await?;
+        Ok(None)
+    }
+
+    /// Notes what others want. Events of files whose tokens are back already are of no use to anybody.
+    async fn watch_store(&self) -> Infallible {
+        loop {
+            // A lost connection is told by each call.
+            if let StoreEvent::Recall { file, .. } = self.store.next_event().await {
+                self.recalled.borrow_mut().insert(file);
+            }
+        }
+    }
+    async fn take_token(&self, file: FileId, open: OpenFile) -> Result<FileAttributes, HostError> {
+        let until = self.world.now().plus(PATIENCE);
+        loop {
+            match self.store.take_token(open, Token::ExclusiveWrite).await {
+                Err(StoreError::TokenHeld) if self.world.now() < until => {
+                    self.world.sleep_until(self.world.now().plus(AGAIN)).await;
+                }
+                Err(StoreError::TokenHeld) => return Err(HostError::KeptOpen { file: file.0 }),
+                answer => return Ok(answer?),
+            }
+        }
+    }
+    /// If another wants the file, he gets it here. Why the file may not be replayed any more, if he has changed it.
+    async fn give_way(
+        &self,
+        replay: &FileReplay,
+        open: OpenFile,
+        told: &mut Vec<Version>,
+    ) -> Result<Option<String>, HostError> {
+        let file = replay.last.file;
+        // Again, if yet another came meanwhile: nothing is waited for between the last look and what follows.
+        while self.recalled.borrow().contains(&file) {
+            self.settle(replay, open, told).await?;
+            self.store.return_token(file).await?;
+            self.recalled.borrow_mut().remove(&file);
+            let found = self.take_token(file, open).await?.version;
+            if let Some(why) = self.judge(replay, found) {
+                return Ok(Some(why));
+            }
+            *told = vec![found];
+            self.note(replay, told).await?;
+        }
+        Ok(None)
     }
 
     /// What was told is noted, and then made durable; of it only the last state can be there afterwards.

@@ -9,7 +9,7 @@ use crate::wire::{HelperRequest, Reply, Report};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{
     AttributeChange, FileAttributes, FileId, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX,
 };
@@ -17,6 +17,8 @@ use store::{
 /// To copy more takes longer than to wake a thread for it.
 const SHORT_BYTES: usize = 64 << 10;
 
+/// How long the daemon has to note what it was told of a file that is about to go back.
+const NOTING: Duration = Duration::from_millis(20);
 /// Between two looks at what ends.
 const ENDING: Duration = Duration::from_millis(1);
 
@@ -336,8 +338,13 @@ impl Server {
 
     /// A change of content or attributes: buffered under the exclusive token, else at the servers when it answers.
     fn change(&self, file: &Arc<File>, call: impl FnOnce() -> Result<(), Errno>) -> Result<Reply, Errno> {
+        // T1: it would wait for the token's return. The servers learn of the state before it then, so the daemon has a moment to
+        // note that.
+        let since = Instant::now();
+        while file.is_recalled() && since.elapsed() < NOTING {
+            std::thread::sleep(ENDING);
+        }
         if file.is_recalled() {
-            // T1: it would wait for the token's return.
             self.files.give_back(file)?;
         }
         {

@@ -42,6 +42,7 @@ pub struct Statx {
 }
 const _: () = assert!(size_of::<Statx>() == 136 && std::mem::offset_of!(Statx, version) == 128);
 
+pub const STATX_SIZE: u32 = 0x0200;
 pub const STATX_BASIC: u32 = 0x07ff;
 pub const STATX_VERSION: u32 = 0x1000;
 

@@ -1,6 +1,8 @@
 //! Names, content and attributes on a real cluster.
 
 use crate::common::{Cluster, ROOT, connect, make, run};
+use std::cell::Cell;
+use std::rc::Rc;
 use store::{
     Allocation, AttributeChange, FileKind, NewNode, OpenMode, Refusal, RenameOver, Store as _, StoreError,
     TimeChange, Token, XattrMode,
@@ -211,5 +213,43 @@ fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
         assert_eq!(other.read(open, 0, 1 << 20).await.unwrap(), expected);
         other.disconnect().await.unwrap();
         store.disconnect().await.unwrap();
+    });
+}
+
+/// T11: over the end of a file that grows meanwhile the library returns what came last as if it were the beginning.
+#[test]
+fn reads_over_the_end_of_a_growing_file_tell_what_is_there() {
+    const RECORD: usize = 1000;
+    const RECORDS: usize = 3000;
+    let cluster = Cluster::small();
+    let (here, there) = (cluster.options("here"), cluster.options("there"));
+    let byte = |record: usize| (record % 251) as u8 + 1;
+    run(move |world| async move {
+        let (store, other) = (Rc::new(connect(&world, here).await), connect(&world, there).await);
+        let file = make(&store, "file").await;
+        let open = store.open(file, OpenMode::Read).await.unwrap();
+        let written = Rc::new(Cell::new(0));
+        let done = written.clone();
+        let writer = runtime::spawn_with_result(&world, async move {
+            let peer = other.open(file, OpenMode::ReadWrite).await.unwrap();
+            for record in 0..RECORDS {
+                other.write(peer, (record * RECORD) as u64, &[byte(record); RECORD]).await.unwrap();
+                done.set(record + 1);
+            }
+        });
+        while written.get() < RECORDS {
+            let (before, at) = (written.get(), written.get().saturating_sub(20) * RECORD + 1);
+            let seen = store.read(open, at as u64, 1 << 20).await.unwrap();
+            assert!(
+                at + seen.len() >= before * RECORD,
+                "{} bytes at {at}, {before} records were written",
+                seen.len()
+            );
+            for (number, seen) in seen.iter().enumerate() {
+                let record = (at + number) / RECORD;
+                assert_eq!(*seen, byte(record), "at {} of {before} records", at + number);
+            }
+        }
+        writer.await.unwrap();
     });
 }

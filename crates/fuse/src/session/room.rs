@@ -18,7 +18,7 @@ const ROOM: usize = 64 << 20;
 const OVERHEAD: usize = 4 << 10;
 /// What more requests leave behind, at once or one after another, is worth giving back. In bytes.
 const BURST: usize = 16 << 20;
-/// So long after a burst began the heap gives back what is free, and again after each such time while it lasts, and once
+/// So long after a burst began the heap gives back what is free, and again after each such time while it lasts. It also does when
 /// nothing has come for so long.
 pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// No request costs more than this.

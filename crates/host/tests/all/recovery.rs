@@ -7,7 +7,7 @@ use host::{Destage, Durable, FileFate, Host, HostOptions, HostRecoveryReport};
 use runtime::race;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cut, CutKind, FileId, Moment};
+use store::{Cut, CutKind, FileId, Moment, Network};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -169,6 +169,78 @@ fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
             let outcome = report.files.iter().find(|found| found.file == file.0);
             let is_aside = outcome.is_some_and(|found| matches!(found.outcome, FileFate::SetAside { .. }));
             assert!(!is_aside, "cut at {after}: {outcome:?}");
+        }
+    }
+}
+
+/// So many pieces that a replay makes the file durable several times on its way.
+const PIECES: u64 = 400;
+
+/// A store whose client sends content by itself: a replay waits for that amid its writes.
+fn spilling(seed: u64) -> Stage {
+    Stage::with(seed, Network { buffer_bytes: 256, ..Network::default() })
+}
+
+#[test]
+fn a_peer_that_wants_a_file_amid_its_replay_gets_a_turn() {
+    let stage = spilling(4);
+    let (files, image) = crashed(&stage, 1, |_| PIECES);
+    let (disk, peer, world, file) = (stage.disk(image), stage.peer(), stage.world(), files[0]);
+    let begun = stage.begin(&disk, under_pressure());
+    let (seen, report) = stage.world.run(async move {
+        let recovery = runtime::spawn_with_result(&*world, begun);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            sleep(&*world, Duration::from_micros(400)).await;
+            seen.push(peer_reads(&*peer, file).await.len());
+        }
+        (seen, recovery.await.unwrap().unwrap().1)
+    });
+    assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
+    assert_eq!(stage.content(file), written(0, PIECES));
+    assert!(
+        seen.iter().any(|length| (1..written(0, PIECES).len()).contains(length)),
+        "amid the replay: {seen:?}"
+    );
+}
+
+/// And in every third case it writes: nothing goes over that.
+#[test]
+fn a_crash_after_a_peers_turn_amid_a_replay_is_harmless_at_every_message() {
+    for after in (0..500).step_by(5) {
+        let stage = spilling(after);
+        let (files, image) = crashed(&stage, 1, |_| PIECES);
+        let (disk, peer, world, file) = (stage.disk(image), stage.peer(), stage.world(), files[0]);
+        let message = stage.cluster.messages() + 1 + after;
+        stage.cluster.cut_at(Cut { kind: CutKind::Client, message, moment: Moment::Answer });
+        let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+        let writes = after % 3 == 0;
+        let is_done = stage.world.run(async move {
+            let recovery = runtime::spawn_with_result(&*world, begun);
+            let turns = async {
+                for _ in 0..3 {
+                    sleep(&*world, Duration::from_micros(400)).await;
+                    peer_reads(&*peer, file).await;
+                }
+                if writes {
+                    peer_writes(&*peer, file, 0, &[99]).await;
+                }
+                recovery.await.unwrap().map(drop).unwrap();
+            };
+            matches!(race(turns, cluster.until_client_cut()).await, runtime::Either::Left(()))
+        });
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        stage.cluster.cancel_cut();
+        let report = recovered(&stage, &stage.disk(image));
+        let content = stage.content(file);
+        let aside = report.files.iter().any(|file| matches!(file.outcome, FileFate::SetAside { .. }));
+        if writes && is_done {
+            assert_eq!(content.first(), Some(&99), "cut at {after}: what a peer wrote was overwritten");
+            continue;
+        }
+        assert!(!aside || writes, "cut at {after}: {report:?}");
+        if !aside {
+            assert_eq!(content[1..], written(0, PIECES)[1..], "cut at {after}");
         }
     }
 }

@@ -65,11 +65,19 @@ pub(super) enum Asks {
     Content,
 }
 
+impl Asks {
+    /// In what is known of servers: the metadata server, then the data servers.
+    fn server(self) -> usize {
+        usize::from(self == Asks::Content)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CutKind {
     /// The client's host: it sends and receives nothing any more.
     Client,
-    /// The server that the message is for.
+    /// The server that the message is for. It comes back after a while, and serves nobody meanwhile. Where it is a data server, all of
+    /// them are away.
     Server,
     /// The client's link, for longer than the lease.
     Network,
@@ -96,6 +104,8 @@ pub struct TrafficCount {
     pub messages: u64,
     /// Of them, those that take the metadata server's processor.
     pub metadata_requests: u64,
+    /// Of them, those for data servers.
+    pub content_messages: u64,
     /// Received by data servers from clients and from one another.
     pub data_bytes: u64,
     /// Writes of the data servers' journals.
@@ -147,6 +157,8 @@ pub(super) struct State {
     replicas: usize,
     /// When the metadata server is done with all requests that have come.
     metadata_idle: Cell<Instant>,
+    /// Until when the metadata server is away, and the data servers.
+    away: Cell<[Instant; 2]>,
     traffic: Cell<TrafficCount>,
     cut: Cell<Option<Cut>>,
     was_cut: Signal,
@@ -202,6 +214,7 @@ impl Cluster {
             data_servers,
             replicas,
             metadata_idle: Cell::default(),
+            away: Cell::default(),
             traffic: Cell::default(),
             cut: Cell::default(),
             was_cut: Signal::default(),
@@ -337,19 +350,25 @@ impl State {
         self.count(|traffic| {
             traffic.messages += 1;
             traffic.metadata_requests += u64::from(asks == Asks::Metadata);
+            traffic.content_messages += u64::from(asks == Asks::Content);
         });
         let message = self.traffic.get().messages;
         loop {
             self.travel(MESSAGE_BYTES + bytes).await;
-            if self.is_cut(message, Moment::Request) && self.fails(session).await? {
+            if self.is_cut(message, Moment::Request) && self.fails(session, asks).await? {
                 continue;
+            }
+            // Who finds nobody sends again when the server is back.
+            let back = self.away.get()[asks.server()];
+            if back > self.world.now() {
+                self.world.sleep_until(back).await;
             }
             self.check(session).await?;
             if asks == Asks::Metadata {
                 self.serve_metadata().await;
             }
             let answer = carry_out();
-            if self.is_cut(message, Moment::Answer) && self.fails(session).await? {
+            if self.is_cut(message, Moment::Answer) && self.fails(session, asks).await? {
                 continue;
             }
             self.travel(MESSAGE_BYTES).await;
@@ -419,7 +438,7 @@ impl State {
     }
 
     /// Carries out the cut. True: the message is sent again.
-    async fn fails(&self, session: &Session) -> Result<bool, StoreError> {
+    async fn fails(&self, session: &Session, asks: Asks) -> Result<bool, StoreError> {
         let cut = self.cut.take().expect("a cut that is due");
         match cut.kind {
             CutKind::Client => {
@@ -428,7 +447,10 @@ impl State {
                 std::future::pending::<()>().await;
             }
             CutKind::Server => {
-                self.world.sleep_until(self.world.now().plus(RESTART)).await;
+                let mut away = self.away.get();
+                away[asks.server()] = self.world.now().plus(RESTART);
+                self.away.set(away);
+                self.world.sleep_until(away[asks.server()]).await;
             }
             CutKind::Network => {
                 session.silent.set(true);

@@ -4,7 +4,10 @@ use device::World;
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cluster, Creator, FileId, Identity, Network, NewNode, OpenMode, SimulatedStore, Store, Token};
+use store::{
+    Cluster, Creator, Cut, CutKind, FileId, Identity, Moment, Network, NewNode, OpenMode, SimulatedStore,
+    Store, Token,
+};
 
 const OWN: Creator = Creator { uid: 0, gid: 0 };
 
@@ -44,6 +47,47 @@ fn a_metadata_server_serves_requests_one_after_another_and_tokens_at_once() {
     assert!(requests >= 10 * service && requests < 11 * service, "{requests:?}");
     assert!(tokens < service, "{tokens:?}");
     assert_eq!(cluster.traffic().metadata_requests, 12);
+}
+
+#[test]
+fn a_server_that_crashed_serves_no_client_until_it_is_back() {
+    let (world, cluster) = cluster(Network::default());
+    let [one, other] = ["one", "other"].map(|name| SimulatedStore::connect(&cluster, Identity(name.into())));
+    let clock = world.clone();
+    world.run(async move {
+        let file = make(&one, "file").await;
+        let (open, peer) =
+            (one.open(file, OpenMode::ReadWrite).await.unwrap(), other.open(file, OpenMode::Read));
+        let peer = peer.await.unwrap();
+        let cut = |at| Cut { kind: CutKind::Server, message: at, moment: Moment::Answer };
+        for is_metadata in [true, false] {
+            cluster.cut_at(cut(cluster.messages() + 1));
+            let asked: store::Answer<()> = match is_metadata {
+                true => Box::pin({
+                    let asked = one.attributes(file);
+                    async { asked.await.map(drop) }
+                }),
+                false => Box::pin({
+                    let asked = one.read(open, 0, 1);
+                    async { asked.await.map(drop) }
+                }),
+            };
+            let asked = runtime::spawn_with_result(&clock, asked);
+            clock.sleep_until(clock.now().plus(Duration::from_millis(1))).await;
+            let begun = clock.now();
+            other.attributes(file).await.unwrap();
+            let metadata = clock.now().since(begun);
+            let begun = clock.now();
+            other.read(peer, 0, 1).await.unwrap();
+            let content = clock.now().since(begun);
+            let (waited, served) = if is_metadata { (metadata, content) } else { (content, metadata) };
+            assert!(
+                waited > Duration::from_millis(190) && served < Duration::from_millis(1),
+                "{waited:?}, {served:?}"
+            );
+            asked.await.unwrap().unwrap();
+        }
+    });
 }
 
 #[test]

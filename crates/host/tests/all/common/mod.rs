@@ -1,12 +1,14 @@
 //! Hosts in front of a simulated cluster, in virtual time.
 
 use device::{Disk, World};
-use disks::{CrashPolicy, Image, MemoryDisk};
-use host::{Host, HostError, HostJournal, HostOptions, HostRecoveryReport, recover};
+use disks::{CrashPolicy, Image, Latency, MemoryDisk};
+use host::{CONFLICT_DIRECTORY, Host, HostError, HostJournal, HostOptions, HostRecoveryReport, recover};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cluster, Creator, FileId, Identity, Network, NewNode, OpenMode, SimulatedStore, Store, Token};
+use store::{
+    Cluster, Creator, FileId, Identity, Network, NewNode, OpenMode, SimulatedStore, Store, StoreError, Token,
+};
 
 pub const JOURNAL_BYTES: u64 = 16 << 20;
 pub const ROOT: Creator = Creator { uid: 0, gid: 0 };
@@ -27,6 +29,17 @@ impl Stage {
     pub fn with(seed: u64, network: Network) -> Stage {
         let world = VirtualWorld::new(seed);
         let cluster = Cluster::new(Rc::new(world.clone()), network, Vec::new(), 1);
+        Stage { world, cluster }
+    }
+    /// Three data servers that all keep each byte, each with a journal on a disk of its own.
+    pub fn with_data_servers(seed: u64, network: Network) -> Stage {
+        let world = VirtualWorld::new(seed);
+        let disks = (0..3).map(|_| -> Rc<dyn Disk> {
+            let disk = MemoryDisk::new(Rc::new(world.clone()), 1 << 20);
+            disk.set_latency(Latency { least: Duration::from_micros(500), spread: Duration::from_millis(2) });
+            Rc::new(disk)
+        });
+        let cluster = Cluster::new(Rc::new(world.clone()), network, disks.collect(), 3);
         Stage { world, cluster }
     }
     pub fn world(&self) -> Rc<dyn World> {
@@ -74,6 +87,21 @@ impl Stage {
         self.world.end();
         disk.crash(policy)
     }
+    /// What was set aside of a file, each time.
+    pub fn set_aside(&self, file: FileId) -> Vec<Vec<u8>> {
+        let looks = Rc::new(SimulatedStore::connect(&self.cluster, Identity("judge".into())));
+        let entries = self.world.run(async move {
+            let directory = match looks.lookup(looks.root(), CONFLICT_DIRECTORY.as_bytes()).await {
+                Ok(found) => found.file,
+                Err(_) => return Vec::new(),
+            };
+            looks.list(directory, 0).await.unwrap().entries
+        });
+        let prefix = format!("{}-", file.0);
+        let is_of_it = |name: &[u8]| name.starts_with(prefix.as_bytes()) && !name.ends_with(b".txt");
+        let found = entries.into_iter().filter(|entry| is_of_it(&entry.name));
+        found.map(|entry| self.content(entry.file)).collect()
+    }
     /// As the servers have it.
     pub fn content(&self, file: FileId) -> Vec<u8> {
         let (mut data, version) = self.cluster.content(file).expect("a file");
@@ -94,22 +122,38 @@ pub async fn make_then_open(host: &Host, name: &str) -> FileId {
     file
 }
 
-/// A peer writes, as an ordinary client does: with the token.
+/// A peer writes, as an ordinary client does: with the token. Whoever loses the connection begins again.
 pub async fn peer_writes(peer: &dyn Store, file: FileId, at: u64, bytes: &[u8]) {
-    let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
-    peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
-    peer.write(open, at, bytes).await.unwrap();
-    peer.return_token(file).await.unwrap();
-    peer.close(open).await.unwrap();
+    again(peer, || async {
+        let open = peer.open(file, OpenMode::ReadWrite).await?;
+        peer.take_token(open, Token::ExclusiveWrite).await?;
+        peer.write(open, at, bytes).await?;
+        peer.return_token(file).await?;
+        peer.close(open).await
+    })
+    .await
 }
 
 pub async fn peer_reads(peer: &dyn Store, file: FileId) -> Vec<u8> {
-    let open = peer.open(file, OpenMode::Read).await.unwrap();
-    peer.take_token(open, Token::SharedRead).await.unwrap();
-    let bytes = peer.read(open, 0, 1 << 20).await.unwrap();
-    peer.return_token(file).await.unwrap();
-    peer.close(open).await.unwrap();
-    bytes
+    again(peer, || async {
+        let open = peer.open(file, OpenMode::Read).await?;
+        peer.take_token(open, Token::SharedRead).await?;
+        let bytes = peer.read(open, 0, 1 << 20).await?;
+        peer.return_token(file).await?;
+        peer.close(open).await?;
+        Ok(bytes)
+    })
+    .await
+}
+
+/// Until it is done with one connection.
+pub async fn again<T>(peer: &dyn Store, work: impl AsyncFn() -> Result<T, StoreError>) -> T {
+    loop {
+        match work().await {
+            Err(error) if error.is_lost() => while peer.reconnect().await.is_err() {},
+            result => return result.unwrap(),
+        }
+    }
 }
 
 pub async fn sleep(world: &dyn World, time: Duration) {
