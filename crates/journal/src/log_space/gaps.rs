@@ -52,6 +52,8 @@ const SLOW: u64 = 80_000_000;
 const FAST: u64 = 200_000_000;
 /// Whoever comes later than this has lost the place of the head, since the rate is not known so well.
 const AT_ONCE: Duration = Duration::from_millis(1);
+/// A block on its way home: a short seek, and half a revolution.
+const GOES_HOME: Duration = Duration::from_millis(6);
 /// So many commits are judged together, and of these so many may be late.
 const JUDGED: u32 = 8;
 const MAY_BE_LATE: u32 = 2;
@@ -129,8 +131,8 @@ impl Gaps {
 
     /// How many bytes are to lie free before a commit of so many `blocks` that begins so long after the one before it has ended.
     ///
-    /// The log turns sooner by the gap. If each commit changes the same blocks, they go home once in each turn. One takes about half a
-    /// revolution, and as much is saved by a gap at least. So no gap counts where the blocks of a turn are more than its commits.
+    /// The log turns sooner by the gap. If each commit changes the same blocks, they go home once in each turn. Where that takes longer
+    /// than the gaps of the turn save, there is none.
     pub fn wanted(&self, idle: Duration, blocks: u64) -> u32 {
         match self.option {
             LogGap::Off => 0,
@@ -139,8 +141,9 @@ impl Gaps {
             LogGap::Auto => {
                 let passes = idle.as_micros() as u32 * (FAST / 1_000_000) as u32;
                 let gap = self.most.min(self.gap.saturating_add(passes));
-                let turns_too_soon = blocks.saturating_mul(self.written + u64::from(gap)) > self.log;
-                if turns_too_soon { 0 } else { gap }
+                let commits = u128::from(self.log / self.written.saturating_add(gap.into()));
+                let saves = commits * (self.waited / 3 * 2).as_nanos();
+                if u128::from(blocks) * GOES_HOME.as_nanos() > saves { 0 } else { gap }
             }
         }
     }
@@ -295,8 +298,8 @@ mod tests {
     fn where_commits_change_many_blocks_the_log_does_not_turn_sooner() {
         let mut gaps = auto();
         play(&mut gaps, 100, 20_000);
-        let most = LOG / u64::from(FIRST + 4096);
-        assert_eq!([1, most, most + 1].map(|blocks| gaps.wanted(Duration::ZERO, blocks)), [FIRST, FIRST, 0]);
+        // 910 commits in a turn, each of which saves two thirds of 8 ms.
+        assert_eq!([1, 800, 820].map(|blocks| gaps.wanted(Duration::ZERO, blocks)), [FIRST, FIRST, 0]);
     }
 
     #[test]
