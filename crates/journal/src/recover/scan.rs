@@ -264,7 +264,10 @@ impl ScanPass {
         }
         (self.state, self.at, self.has_no_gap) = (State::Log, self.expected, true);
         let Some(at) = self.unreadable.take() else { return Ok(()) };
-        self.damaged(RecordFault { at, what: "it may begin where nothing can be read".to_owned() })?;
+        if !self.until_damage {
+            return Err(RecoverError::Unreadable { at, transaction: self.open });
+        }
+        self.scanned.gave_up = true;
         self.state = State::Ahead(self.log.blocks().min(self.unread));
         Ok(())
     }

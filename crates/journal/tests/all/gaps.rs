@@ -126,8 +126,8 @@ fn where_the_next_transaction_may_begin_but_cannot_be_read_recovery_refuses() {
     for unreadable in 0..=GAP_MAX {
         let log = Log::new().transaction(1).transaction(2).unreadable(4 + unreadable);
         let refused = log.scan().expect_err("it may be the beginning of transaction 3");
-        let place = format!("{}", LogBlock(4 + unreadable));
-        assert!(refused.contains(&place) && refused.contains("transaction 3"), "{refused}");
+        let place = format!("{} cannot be read, and transaction 3", LogBlock(4 + unreadable));
+        assert!(refused.contains(&place) && refused.contains("--until-damage"), "{refused}");
         assert_eq!(log.scan_until_damage(), (2, true), "unit {unreadable}");
     }
     // What is torn there is no other reason to believe that nothing was.
