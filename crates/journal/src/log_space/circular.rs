@@ -102,7 +102,7 @@ impl CircularLog {
         let ring = LogRing::of(superblock);
         let unit = superblock.log_block_bytes() as u32;
         let log = CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) };
-        log.with_gaps(superblock.packed.map_or(0, |packed| packed.gap_max))
+        log.with_gaps(superblock.gap_max())
     }
 
     /// An empty log whose next transaction starts at `head`.
@@ -198,7 +198,6 @@ impl LogSpace for CircularLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use format::packed::PackedLog;
     use units::BlockSize;
 
     fn log() -> CircularLog {
@@ -355,33 +354,6 @@ mod tests {
         assert_eq!(log.free(), 0);
         log.release_before(id(4));
         assert_eq!(log.free(), 4 * 9);
-    }
-
-    #[test]
-    fn without_gaps_in_the_superblock_none_is_left() {
-        for gap_max in [0, 7] {
-            let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 4096, [9; 16]);
-            superblock.set_packed(PackedLog { unit: 512, nonce: 5, gap_max });
-            let mut log = CircularLog::of(&superblock);
-            log.leave_gap(100);
-            log.reserve(id(0), 5).unwrap();
-            assert_eq!(log.gap_before(id(0)), gap_max);
-        }
-    }
-
-    /// Else recovery would not look far enough for what proves that a damaged transaction was durable.
-    #[test]
-    fn what_is_announced_of_a_transaction_holds_its_gap() {
-        let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 4096, [9; 16]);
-        superblock.set_packed(PackedLog { unit: 4096, nonce: 5, gap_max: 200 });
-        let mut log = CircularLog::of(&superblock);
-        log.reserve(id(0), 100).unwrap();
-        log.announce(&mut superblock, None);
-        assert_eq!(superblock.transaction_bound, Some(SHORT_BYTES / 4096));
-        log.leave_gap(29);
-        log.reserve(id(1), 100).unwrap();
-        assert!(log.announce(&mut superblock, None));
-        assert_eq!(superblock.transaction_bound, Some(256));
     }
 
     #[test]

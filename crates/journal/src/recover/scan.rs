@@ -99,7 +99,7 @@ impl ScanPass {
         let (records, log) = (records::of(superblock), Rc::new(LogRing::of(superblock)));
         let (transaction, at) = (superblock.sequence, superblock.start);
         let scan = ScanPass::over(records, log, LogStart { transaction, at });
-        let mut scan = scan.behind_gaps(superblock.packed.map_or(0, |packed| packed.gap_max));
+        let mut scan = scan.behind_gaps(superblock.gap_max());
         if let Some(bound) = superblock.transaction_bound {
             scan.reach = bound.saturating_mul(IN_FLIGHT_MAX + 1);
         }

@@ -1,7 +1,8 @@
 //! Packed transactions that lie apart: recovery looks for each behind a gap, and takes no gap for the end of the log.
 
 use crate::packed::{format, one_change};
-use journal::records::Records;
+use format::jbd2::JournalSuperblock;
+use journal::records::{RecordFormat, Records, RecordsWanted};
 use journal::*;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -147,7 +148,7 @@ fn within_a_transaction_nothing_that_cannot_be_read_is_passed_over() {
 }
 
 #[test]
-fn a_damaged_header_behind_a_gap_is_no_end_if_a_later_transaction_proves_it() {
+fn a_damaged_header_behind_a_gap_is_no_end_if_proven() {
     for gap in 0..=GAP_MAX {
         for (durable, is_proven) in [(1, false), (2, true)] {
             // Header, and body.
@@ -205,4 +206,47 @@ fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
         }
     }
     assert!(told > 200 && refused > 200, "{told} told, {refused} refused");
+}
+
+/// Of a journal of blocks of 4 KiB whose transactions may lie so far apart.
+fn circular_log(gap_max: u32) -> (JournalSuperblock, CircularLog) {
+    let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 4096, [9; 16]);
+    let wanted = RecordsWanted {
+        format: RecordFormat::Packed,
+        unit: 4096,
+        bytes: true,
+        checksums: true,
+        transaction_checksum: false,
+        wide: false,
+        gap_bytes: gap_max * 4096,
+    };
+    records::begin(&mut superblock, wanted, || 1);
+    let log = CircularLog::of(&superblock);
+    (superblock, log)
+}
+
+#[test]
+fn no_gap_is_left_that_the_superblock_does_not_allow() {
+    for gap_max in [0, 7] {
+        let (superblock, mut log) = circular_log(gap_max);
+        assert_eq!(superblock.gap_max(), gap_max);
+        log.leave_gap(100);
+        log.reserve(TransactionId(1), 5).unwrap();
+        assert_eq!(log.gap_before(TransactionId(1)), gap_max);
+    }
+    // A sixteenth of the log.
+    assert_eq!(circular_log(1000).0.gap_max(), 4095 / 16);
+}
+
+/// Else recovery would not look far enough for what proves that a damaged transaction was durable.
+#[test]
+fn what_is_announced_of_a_transaction_holds_its_gap() {
+    let (mut superblock, mut log) = circular_log(200);
+    log.reserve(TransactionId(1), 100).unwrap();
+    log.announce(&mut superblock, None);
+    assert_eq!(superblock.transaction_bound, Some(128), "what counts as short");
+    log.leave_gap(29);
+    log.reserve(TransactionId(2), 100).unwrap();
+    assert!(log.announce(&mut superblock, None));
+    assert_eq!(superblock.transaction_bound, Some(256));
 }
