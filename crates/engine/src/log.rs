@@ -544,7 +544,7 @@ fn with_table(log: ScatteredLog, parts: &EngineParts) -> ScatteredLog {
 }
 
 fn gaps_of(superblock: &JournalSuperblock, space: &dyn LogSpace, option: LogGap) -> Gaps {
-    let most = superblock.packed.map_or(0, |packed| packed.gap_max * packed.unit);
+    let most = superblock.gap_max() * superblock.log_block_bytes() as u32;
     Gaps::new(option, most, u64::from(space.capacity()) * superblock.log_block_bytes() as u64)
 }
 

@@ -1,7 +1,9 @@
 //! Gives log blocks one by one, and reads what a walk over the log gives next with few requests: by address, several at once.
 //!
-//! 1. Nobody sees an error of what was read ahead: whoever wants such a block reads it again.
-//! 2. What was read last stays until something else is read, so a later pass may find it.
+//! 1. Nobody sees an error of what was read ahead: whoever wants such a block reads it again. So far nothing more is read
+//!    ahead: a disk takes seconds for what it cannot read.
+//! 2. Of a block that cannot be read whole its log blocks are read one by one.
+//! 3. What was read last stays until something else is read, so a later pass may find it.
 
 use crate::error::EngineError;
 use crate::limits::HOME_REQUESTS_MAX;
@@ -31,6 +33,10 @@ pub(crate) struct LogReader<'a> {
     ahead: usize,
     /// Bytes of a log block.
     unit: usize,
+    /// What could not be read ahead: so many blocks are read alone.
+    alone: u32,
+    /// This block cannot be read whole.
+    in_parts: Option<u32>,
     /// What was read last, by its first log block.
     pieces: BTreeMap<LogBlock, Buffer>,
 }
@@ -38,7 +44,16 @@ pub(crate) struct LogReader<'a> {
 impl<'a> LogReader<'a> {
     pub fn new(parts: &'a EngineParts, area: &'a LogArea, superblock: &JournalSuperblock) -> LogReader<'a> {
         let (walk, unit) = (Rc::new(LogRing::of(superblock)), superblock.log_block_bytes());
-        LogReader { parts, area, walk, ahead: READ_BYTES, unit, pieces: BTreeMap::new() }
+        LogReader {
+            parts,
+            area,
+            walk,
+            ahead: READ_BYTES,
+            unit,
+            alone: 0,
+            in_parts: None,
+            pieces: BTreeMap::new(),
+        }
     }
 
     /// Follows another order from now on. So many bytes of it are read at once.
@@ -49,11 +64,14 @@ impl<'a> LogReader<'a> {
     pub async fn read(&mut self, at: LogBlock) -> Result<&[u8], EngineError> {
         if self.held(at).is_none() {
             self.pieces.clear();
-            self.pieces = self.read_pieces(self.next_from(at)).await;
+            if self.alone == 0 {
+                self.pieces = self.read_pieces(self.next_from(at)).await;
+                self.alone = if self.held(at).is_none() { self.blocks_ahead() } else { 0 };
+            }
         }
         if self.held(at).is_none() {
-            let block = at.get() / self.each();
-            let (first, bytes) = self.read_piece(block..block + 1).await?;
+            self.alone -= 1;
+            let (first, bytes) = self.read_alone(at).await?;
             self.pieces.insert(first, bytes);
         }
         Ok(self.held(at).expect("what was read holds it"))
@@ -70,11 +88,15 @@ impl<'a> LogReader<'a> {
         (self.parts.block_size.bytes() / self.unit) as u32
     }
 
+    fn blocks_ahead(&self) -> u32 {
+        (self.ahead / self.parts.block_size.bytes()).max(1) as u32
+    }
+
     /// Blocks that the walk comes to from `at` on: sorted, and with holes that are short.
     fn next_from(&self, at: LogBlock) -> Vec<Range<u32>> {
         let (each, size) = (self.each(), self.parts.block_size.bytes());
         let all = self.walk.blocks().div_ceil(each);
-        let (mut left, mut next) = (((self.ahead / size).max(1) as u32).min(all.max(1)), Some(at));
+        let (mut left, mut next) = (self.blocks_ahead().min(all.max(1)), Some(at));
         let mut wanted = Vec::new();
         while let Some(at) = next.take_if(|_| left > 0) {
             let together = self.walk.together(at);
@@ -125,5 +147,18 @@ impl<'a> LogReader<'a> {
         let (place, _) = self.area.locate(LogBlock(blocks.start))?;
         let bytes = self.parts.read_log(self.area, place, blocks.len()).await?;
         Ok((LogBlock(blocks.start * self.each()), bytes))
+    }
+
+    async fn read_alone(&mut self, at: LogBlock) -> Result<(LogBlock, Buffer), EngineError> {
+        let block = at.get() / self.each();
+        if self.in_parts != Some(block) {
+            match self.read_piece(block..block + 1).await {
+                Err(_) if self.each() > 1 => self.in_parts = Some(block),
+                read => return read,
+            }
+        }
+        let byte = u64::from(at.get()) * self.unit as u64;
+        let (place, _) = self.area.locate_byte(byte, self.parts.block_size)?;
+        Ok((at, self.area.read(&*self.parts.home, place, self.unit).await?))
     }
 }

@@ -138,6 +138,19 @@ impl LogArea {
         }
     }
 
+    /// Sectors of the log's disk, from its byte `at` on.
+    pub(crate) fn read(
+        &self,
+        home: &dyn Home,
+        at: u64,
+        length: usize,
+    ) -> LocalFuture<Result<Buffer, DeviceError>> {
+        match &self.place {
+            LogPlace::Inside => home.read_log(at, length),
+            LogPlace::Own(disk) => disk.read(at, length),
+        }
+    }
+
     /// What the log's disk writes as one.
     pub(crate) fn physical_sector(&self, home: &dyn Home) -> u32 {
         match &self.place {

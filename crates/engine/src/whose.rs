@@ -31,6 +31,7 @@ pub trait Home {
         parts: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>>;
+    fn read_log(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
     /// What is written as one: [`Disk::physical_sector`].
     fn physical_sector(&self) -> u32;
     /// Shorter than that nothing can be written at all. Who does not know says what is written as one.
@@ -104,6 +105,9 @@ impl Home for DiskHome {
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.write(at, parts, durability)
+    }
+    fn read_log(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.disk.read(at, length)
     }
     fn physical_sector(&self) -> u32 {
         self.disk.physical_sector()

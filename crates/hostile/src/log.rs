@@ -111,7 +111,8 @@ impl Log {
         while let Some(at) = pass.wants() {
             turns += 1;
             assert!((at.get() as usize) < count, "{at} is wanted of a log of {count} blocks");
-            assert!(turns <= count, "a pass goes round the log more than once");
+            // No gap is longer than a sixteenth of the log, and one is read again where the log ends.
+            assert!(turns <= count + count / 16, "a pass goes round the log more than once");
             if pass.give(&self.bytes[at.get() as usize * unit..][..unit]).is_err() {
                 return false;
             }

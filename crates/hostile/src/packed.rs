@@ -9,33 +9,57 @@ use units::{BlockSize, LogBlock, TransactionId};
 const UNITS_MAX: usize = 96;
 const FIRST: TransactionId = TransactionId(1);
 
-/// The first byte chooses the unit, and whether the checksums of transactions from the log's start on are made right. The
-/// others are the log.
-pub fn run(bytes: &[u8]) {
-    let Some((&choice, rest)) = bytes.split_first() else { return };
-    let unit = [512, 1024][usize::from(choice & 1)];
-    let superblock = superblock(unit as u32);
-    let mut log = rest[..rest.len().min(UNITS_MAX * unit)].to_vec();
-    log.resize(log.len().next_multiple_of(unit).max(4 * unit), 0);
-    if choice & 2 != 0 {
-        seal(&mut log, unit, superblock.packed_seed());
+/// What the first byte of an input says. The others are the log.
+#[derive(Clone, Copy)]
+struct Choice(u8);
+
+impl Choice {
+    fn unit(self) -> usize {
+        [512, 1024][usize::from(self.0 & 1)]
     }
-    let _ = recover(&superblock, &log, unit, choice & 4 != 0);
+    /// Whether the checksums of transactions from the log's start on are made right.
+    fn seals(self) -> bool {
+        self.0 & 2 != 0
+    }
+    fn until_damage(self) -> bool {
+        self.0 & 4 != 0
+    }
+    /// Most units between two transactions.
+    fn gap_max(self) -> u32 {
+        [0, 1, 3, 40][usize::from(self.0 >> 3 & 3)]
+    }
+    /// How many units lie between those whose checksums are made right.
+    fn gap(self) -> usize {
+        usize::from(self.0 >> 5 & 3)
+    }
+    /// Units that begin with this byte cannot be read.
+    fn unreadable(self) -> Option<u8> {
+        (self.0 & 0x80 != 0).then_some(0xff)
+    }
 }
 
-pub fn superblock(unit: u32) -> JournalSuperblock {
+pub fn run(bytes: &[u8]) {
+    let Some((&choice, rest)) = bytes.split_first() else { return };
+    let choice = Choice(choice);
+    let unit = choice.unit();
+    let superblock = superblock(unit as u32, choice.gap_max());
+    let mut log = rest[..rest.len().min(UNITS_MAX * unit)].to_vec();
+    log.resize(log.len().next_multiple_of(unit).max(4 * unit), 0);
+    if choice.seals() {
+        seal(&mut log, choice, superblock.packed_seed());
+    }
+    let _ = recover(&superblock, &log, choice);
+}
+
+fn superblock(unit: u32, gap_max: u32) -> JournalSuperblock {
     let size = BlockSize::new(1024).expect("a power of two");
     let mut superblock = JournalSuperblock::new(size, 1024, [3; 16]);
-    superblock.set_packed(PackedLog { unit, nonce: 5, gap_max: 0 });
+    superblock.set_packed(PackedLog { unit, nonce: 5, gap_max });
     superblock
 }
 
-fn recover(
-    superblock: &JournalSuperblock,
-    log: &[u8],
-    unit: usize,
-    until_damage: bool,
-) -> Result<(), journal::RecoverError> {
+fn recover(superblock: &JournalSuperblock, log: &[u8], choice: Choice) -> Result<(), journal::RecoverError> {
+    let unit = choice.unit();
     let count = (log.len() / unit) as u32;
     let feed = |pass: &mut dyn Pass, then: &mut dyn FnMut()| {
         let mut turns = 0;
@@ -49,8 +73,19 @@ fn recover(
     };
     let ring = Rc::new(LogRing::new(LogBlock(0), LogBlock(count)));
     let start = LogStart { transaction: FIRST, at: LogBlock(0) };
-    let mut scan = ScanPass::over(records::of(superblock), ring, start).until_damage(until_damage);
-    feed(&mut scan, &mut || ())?;
+    let scan = ScanPass::over(records::of(superblock), ring, start).behind_gaps(choice.gap_max());
+    let (mut scan, mut turns) = (scan.until_damage(choice.until_damage()), 0);
+    while let Some(at) = scan.wants() {
+        turns += 1;
+        // Where the log ends, a gap is read again.
+        assert!(turns <= count + choice.gap_max() + 1, "the scan goes round the log more than once");
+        let bytes = &log[at.get() as usize * unit..][..unit];
+        match choice.unreadable().filter(|byte| bytes[0] == *byte) {
+            None => scan.give(bytes)?,
+            Some(_) if scan.pass_over()? => {}
+            Some(_) => return Ok(()),
+        }
+    }
     let scanned = scan.finish();
     let mut revoke = RevokePass::new(&scanned);
     feed(&mut revoke, &mut || ())?;
@@ -70,8 +105,9 @@ fn recover(
 }
 
 /// Gives each run from the start on, as long as it says it is, its number and its checksums.
-fn seal(log: &mut [u8], unit: usize, seed: Seed) {
-    let (mut at, mut transaction) = (0, FIRST);
+fn seal(log: &mut [u8], choice: Choice, seed: Seed) {
+    let (unit, gap) = (choice.unit(), choice.gap() * choice.unit());
+    let (mut at, mut transaction) = (gap, FIRST);
     while at + unit <= log.len() {
         let word = |place: usize| {
             let bytes = &log[at + place..][..4];
@@ -86,6 +122,6 @@ fn seal(log: &mut [u8], unit: usize, seed: Seed) {
         let body_sum = seed.with(body).0;
         let time = units::Timestamp::default();
         PackedHeader { transaction, length, durable, time, body_sum }.serialize(seed, header);
-        (at, transaction) = (end, transaction.next());
+        (at, transaction) = (end + gap, transaction.next());
     }
 }

@@ -13,6 +13,11 @@ pub enum RecoverError {
          okeanos recover --until-damage replays what lies before and gives up the rest"
     )]
     Damaged { at: LogBlock, transaction: TransactionId, what: String },
+    #[error(
+        "{at} cannot be read, and {transaction} may begin there; if it never does again, \
+         okeanos recover --until-damage replays what lies before"
+    )]
+    Unreadable { at: LogBlock, transaction: TransactionId },
     #[error("{at}: a record of {transaction} is for {home}, {why}")]
     ForbiddenHome { at: LogBlock, transaction: TransactionId, home: HomeBlock, why: &'static str },
     #[error(

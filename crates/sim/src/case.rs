@@ -169,8 +169,7 @@ impl Case {
         1 + (self.seed / 3 % 2) as usize
     }
 
-    /// In two cases of three, of packed transactions in the journal, they lie apart: by a few sectors, or by more than most of them are
-    /// long.
+    /// In two cases of three packed transactions in the journal lie apart. They do so by a few sectors, or by more than most are long.
     pub(crate) fn log_gap(&self) -> LogGap {
         [LogGap::Off, LogGap::Always(1536), LogGap::Always(20 << 10)][(self.seed / 6 % 3) as usize]
     }

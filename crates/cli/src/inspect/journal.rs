@@ -80,6 +80,7 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
         (Incompatible::PACKED, "packed"),
         (Incompatible::SCATTERED, "scattered"),
         (Incompatible::SNAPSHOT, "snapshot"),
+        (Incompatible::GAPS, "gaps"),
     ];
     names.extend(bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name));
     names
@@ -99,7 +100,11 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
     let scan = || -> Result<String, Box<dyn std::error::Error>> {
         let mut scan = ScanPass::new(&log.superblock)?;
         while let Some(at) = scan.wants() {
-            scan.give(&log.unit(at)?)?;
+            match log.unit(at) {
+                Ok(unit) => scan.give(&unit)?,
+                Err(_) if scan.pass_over()? => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         let scanned = scan.finish();
         let (first, end) = (scanned.first, scanned.end);

@@ -18,17 +18,19 @@ pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
         at = superblock.log_blocks().start;
     }
     while left > 0 {
-        let unit = log.unit(at)?;
-        let header = PackedHeader::parse(&unit, seed);
-        let taken = match header.filter(|header| all || header.transaction == expected) {
-            Some(header) => {
-                expected = header.transaction.next();
+        let taken = match all {
+            true => {
+                if let Some(header) = PackedHeader::parse(&log.unit(at)?, seed) {
+                    walk.transaction(at, header, left)?;
+                }
                 // Others may begin within a torn one.
-                let units = walk.transaction(at, header, left)?;
-                if all { 1 } else { units }
+                1
             }
-            None if all => 1,
-            None => break,
+            false => {
+                let Some((gap, header)) = walk.begin_of(expected, at, left)? else { break };
+                expected = expected.next();
+                gap + walk.transaction(ring.advance(at, gap), header, left - gap)?
+            }
         };
         left -= taken;
         at = ring.advance(at, taken);
@@ -43,6 +45,28 @@ struct PackedWalk<'a> {
 }
 
 impl PackedWalk<'_> {
+    /// Where `transaction` begins, from `at` on, as recovery looks for it: how many units lie before it. They need not be readable.
+    fn begin_of(
+        &self,
+        transaction: TransactionId,
+        at: LogBlock,
+        left: u32,
+    ) -> Result<Option<(u32, PackedHeader)>, CliError> {
+        let superblock = &self.log.superblock;
+        let gap_max = superblock.gap_max();
+        for gap in 0..=gap_max.min(left - 1) {
+            let unit = match self.log.unit(self.ring.advance(at, gap)) {
+                Err(error) if gap_max == 0 => return Err(error),
+                unit => unit.unwrap_or_default(),
+            };
+            let header = PackedHeader::parse(&unit, superblock.packed_seed());
+            if let Some(header) = header.filter(|header| header.transaction == transaction) {
+                return Ok(Some((gap, header)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns how many units the transaction takes, `left` at most.
     fn transaction(&mut self, at: LogBlock, header: PackedHeader, left: u32) -> Result<u32, CliError> {
         let superblock = &self.log.superblock;

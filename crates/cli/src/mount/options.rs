@@ -635,6 +635,18 @@ mod tests {
     }
 
     #[test]
+    fn gaps_between_commits_are_learnt_unless_they_are_given() {
+        for (text, expected) in [
+            ("defaults", LogGap::Auto),
+            ("log_gap=off,log_gap=auto", LogGap::Auto),
+            ("log_gap=off", LogGap::Off),
+            ("log_gap=48K", LogGap::Always(48 << 10)),
+        ] {
+            assert_eq!(parse(text).unwrap().log_gap, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_checksum_of_the_whole_needs_those_of_the_parts() {
         for (text, expected) in [
             ("defaults", (true, false)),
@@ -667,6 +679,8 @@ mod tests {
             ("data=all", "selective"),
             ("threshold=big", "threshold"),
             ("log=spiral", "circular"),
+            ("log_gap=4G", "less than 4 GiB"),
+            ("log_gap=wide", "log_gap"),
             ("barrier=force", "flush or coerce"),
             ("frobnicate", "not known"),
             ("cache=", "cache"),

@@ -169,6 +169,32 @@ fn a_packed_log_left_by_a_crash_is_told_record_by_record() {
     rig.check("");
 }
 
+#[test]
+fn transactions_behind_gaps_are_told_as_recovery_finds_them() {
+    let rig = Rig::new();
+    rig.run("$O mkfs image 256M -- -q -b 4096");
+    let told = rig.run(
+        "serve data=wasteless,log_unit=512,log_gap=10K,commit=1h,writeback=1h,expire=1h image
+         $O bench streams --writers 1 --count 20 $M >streams
+         kill_daemon; umount $M; settle image
+         $O inspect journal --json image; $O inspect journal image >told; $O recover image >>told",
+    );
+    let story: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(story["features"].as_array().unwrap().contains(&"gaps".into()), "{told}");
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let (mut end, mut count) = (number(&story["start"]), 0);
+    for packed in story["records"].as_array().unwrap().iter().filter(|record| record["record"] == "packed") {
+        assert_eq!(number(&packed["log_block"]), end + 20, "{packed}");
+        end += 20 + number(&packed["log_blocks"]);
+        count += 1;
+    }
+    let (said, last) = (rig.run("cat told"), number(&story["first_transaction"]) + count - 1);
+    assert!(count >= 20, "{said}");
+    assert!(said.contains(&format!("to T{last} are committed and would be replayed")), "{said}");
+    assert!(said.contains(&format!("{count} transactions")), "{said}");
+    rig.check("");
+}
+
 /// How many writers share a commit is the machine's doing (`make demo` shows the ratio of bytes); what one commit
 /// costs is not.
 #[test]

@@ -9,7 +9,7 @@ use journal::DataMode;
 
 /// Cuts `script` at every change of the disks, and each time tears what was not durable in three ways. It
 /// gives the first thing that is wrong afterwards.
-fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
+pub fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
     for cut in 0.. {
         let (rig, history, ended) = run_until(setup, script, Some(cut));
         for tear in cut * 4..cut * 4 + 3 {

@@ -6,6 +6,7 @@ mod crash;
 mod durable_only;
 mod faults;
 mod frees;
+mod gaps;
 mod home;
 mod in_place;
 mod lazy_data;

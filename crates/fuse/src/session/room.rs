@@ -18,8 +18,8 @@ const ROOM: usize = 64 << 20;
 const OVERHEAD: usize = 4 << 10;
 /// What more requests leave behind, at once or one after another, is worth giving back. In bytes.
 const BURST: usize = 16 << 20;
-/// So long after a burst began the heap gives back what is free, and again after each such time while it lasts. It also does when
-/// nothing has come for so long.
+/// So long after a burst began the heap gives back what is free. It does so again after each such time while it lasts, and
+/// once nothing has come for so long.
 pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// No request costs more than this.
 const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;

@@ -102,7 +102,7 @@ impl CircularLog {
         let ring = LogRing::of(superblock);
         let unit = superblock.log_block_bytes() as u32;
         let log = CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) };
-        log.with_gaps(superblock.packed.map_or(0, |packed| packed.gap_max))
+        log.with_gaps(superblock.gap_max())
     }
 
     /// An empty log whose next transaction starts at `head`.
@@ -266,12 +266,18 @@ mod tests {
 
     #[test]
     fn free_and_reserved_always_sum_to_the_capacity() {
-        let (mut log, mut next, mut counts) = (log(), 0u32, Vec::new());
+        for log in [log(), log_with_gaps(90)] {
+            reserve_and_release(log);
+        }
+    }
+    fn reserve_and_release(mut log: CircularLog) {
+        let (mut next, mut counts) = (0u32, Vec::new());
         for step in 0..1000u32 {
             let count = 1 + step % 4;
+            log.leave_gap(step % 7);
             match log.reserve(id(next), count) {
                 Ok(()) => {
-                    counts.push(count);
+                    counts.push(count + log.gap_before(id(next)));
                     next += 1;
                 }
                 Err(_) => {
@@ -287,9 +293,67 @@ mod tests {
             let starts = (0..=held as u32).map(|back| log.start_of(id(next - back)).unwrap());
             assert!(starts.collect::<Vec<_>>().windows(2).all(|pair| {
                 let length = log.ring.distance(pair[1], pair[0]);
-                (1..=4).contains(&length)
+                (1..=4 + log.gap_max).contains(&length)
             }));
         }
+    }
+
+    const GAP_MAX: u32 = 4;
+    /// Of 96 blocks.
+    fn log_with_gaps(head: u32) -> CircularLog {
+        let ring = LogRing::new(LogBlock(1), LogBlock(97));
+        CircularLog::beginning_at(ring, LogBlock(head)).with_gaps(GAP_MAX)
+    }
+
+    #[test]
+    fn a_gap_lies_before_its_transaction_and_is_part_of_its_room() {
+        let mut log = log_with_gaps(1);
+        log.reserve(id(0), 2).unwrap();
+        log.leave_gap(3);
+        log.reserve(id(1), 5).unwrap();
+        assert_eq!([0, 1].map(|number| log.gap_before(id(number))), [0, 3]);
+        assert_eq!(log.bind(id(1)).0, [LogRun { start: LogBlock(6), count: 5 }]);
+        // Recovery looks for a transaction from the end of the one before it on.
+        assert_eq!([1, 2].map(|number| log.start_of(id(number)).unwrap()), [LogBlock(3), LogBlock(11)]);
+        assert_eq!((log.free(), log.held_before(id(2))), (95 - 10, 10));
+        log.release(id(0));
+        assert_eq!((log.free(), log.held_before(id(2))), (95 - 8, 8));
+        log.release(id(1));
+        assert_eq!(log.free(), 95);
+    }
+
+    #[test]
+    fn a_gap_goes_round_the_end_of_the_log() {
+        let run = |at, count| LogRun { start: LogBlock(at), count };
+        for (head, gap, runs) in [
+            (94, 4, vec![run(2, 5)]),
+            (93, 4, vec![run(1, 5)]),
+            (92, 4, vec![run(96, 1), run(1, 4)]),
+            (96, 1, vec![run(1, 5)]),
+        ] {
+            let mut log = log_with_gaps(head);
+            log.leave_gap(gap);
+            log.reserve(id(0), 5).unwrap();
+            assert_eq!(log.bind(id(0)).0, runs, "a gap of {gap} from {head} on");
+            assert_eq!((log.start_of(id(0)), log.free()), (Some(LogBlock(head)), 95 - 5 - gap));
+        }
+    }
+
+    #[test]
+    fn no_gap_is_longer_than_recovery_looks_or_takes_room_that_is_short() {
+        let (mut log, mut gaps) = (log_with_gaps(1), Vec::new());
+        log.leave_gap(u32::MAX);
+        for number in 0.. {
+            if log.reserve(id(number), 5).is_err() {
+                break;
+            }
+            gaps.push(log.gap_before(id(number)));
+        }
+        // Of 95 blocks 25, five sixteenths, are not for gaps.
+        assert_eq!(gaps, [4, 4, 4, 4, 4, 4, 4, 2, 0, 0, 0, 0, 0]);
+        assert_eq!(log.free(), 0);
+        log.release_before(id(4));
+        assert_eq!(log.free(), 4 * 9);
     }
 
     #[test]

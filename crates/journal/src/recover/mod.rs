@@ -5,7 +5,8 @@
 //! [`ReplayPass`] -> [`ReplayImages`] -> home.
 //!
 //! Invariants:
-//! 1. The scan reads each log block at most once: one turn round the log, whatever the blocks say.
+//! 1. The scan reads each log block at most once: one turn round the log, whatever the blocks say. Where it ends, as many
+//!    as a gap may have are read again.
 //! 2. Nothing is written home before the scan has verified every checksum of every committed transaction.
 //! 3. Replaying again, after a crash within recovery, gives the same result: the log is left alone until all is home.
 //!

@@ -99,7 +99,7 @@ impl ScanPass {
         let (records, log) = (records::of(superblock), Rc::new(LogRing::of(superblock)));
         let (transaction, at) = (superblock.sequence, superblock.start);
         let scan = ScanPass::over(records, log, LogStart { transaction, at });
-        let mut scan = scan.behind_gaps(superblock.packed.map_or(0, |packed| packed.gap_max));
+        let mut scan = scan.behind_gaps(superblock.gap_max());
         if let Some(bound) = superblock.transaction_bound {
             scan.reach = bound.saturating_mul(IN_FLIGHT_MAX + 1);
         }
@@ -172,9 +172,20 @@ impl ScanPass {
     }
 
     /// The block that is wanted cannot be read. If it lies in a gap it may be left from long ago: commits need not write over it.
-    /// Returns whether that may be.
+    /// Returns whether that may be, or nothing behind it counts any more.
     pub fn pass_over(&mut self) -> Result<bool, RecoverError> {
-        let State::Gap(passed) = self.state else { return Ok(false) };
+        match self.state {
+            State::Log if self.may_begin_later() => self.pass_over_in_gap(0),
+            State::Gap(passed) => self.pass_over_in_gap(passed),
+            State::Ahead(left) if self.until_damage => {
+                self.scanned.gave_up = true;
+                self.go_on_ahead(left);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+    fn pass_over_in_gap(&mut self, passed: u32) -> Result<bool, RecoverError> {
         self.unreadable = Some(self.at);
         self.go_on_in_gap(passed).map(|()| true)
     }
@@ -228,7 +239,11 @@ impl ScanPass {
 
     /// Whether the open transaction should begin with this block, does not, and may do so farther on.
     fn may_be_gap(&self, block: &[u8]) -> bool {
-        self.gap_max > 0 && self.at == self.expected && !self.has_no_gap && !self.scanner.begins(block)
+        self.may_begin_later() && !self.scanner.begins(block)
+    }
+    /// Whether the block that is wanted is where the open transaction begins, or where the gap before it does.
+    fn may_begin_later(&self) -> bool {
+        self.gap_max > 0 && self.at == self.expected && !self.has_no_gap
     }
     /// `passed`: blocks from the expected beginning on that do not begin the open transaction.
     fn give_gap(&mut self, block: &[u8], passed: u32) -> Result<(), RecoverError> {
@@ -243,17 +258,18 @@ impl ScanPass {
     fn go_on_in_gap(&mut self, passed: u32) -> Result<(), RecoverError> {
         let passed = passed + 1;
         let next = self.log.next(self.at).filter(|_| passed <= self.gap_max && passed < self.unread);
-        (self.state, self.at) = match next {
-            Some(next) => (State::Gap(passed), next),
-            None => (State::Log, self.expected),
-        };
-        self.has_no_gap = next.is_none();
-        match self.unreadable.take_if(|_| next.is_none()) {
-            Some(at) => {
-                self.damaged(RecordFault { at, what: "it may begin where nothing can be read".to_owned() })
-            }
-            None => Ok(()),
+        if let Some(next) = next {
+            (self.state, self.at) = (State::Gap(passed), next);
+            return Ok(());
         }
+        (self.state, self.at, self.has_no_gap) = (State::Log, self.expected, true);
+        let Some(at) = self.unreadable.take() else { return Ok(()) };
+        if !self.until_damage {
+            return Err(RecoverError::Unreadable { at, transaction: self.open });
+        }
+        self.scanned.gave_up = true;
+        self.state = State::Ahead(self.log.blocks().min(self.unread));
+        Ok(())
     }
 
     /// Whether the open transaction was durable once.
@@ -317,11 +333,14 @@ impl ScanPass {
                 self.latest = found.transaction;
             }
         }
+        self.go_on_ahead(left);
+        Ok(())
+    }
+    fn go_on_ahead(&mut self, left: u32) {
         match self.log.next(self.at) {
             Some(next) if left > 1 => (self.at, self.state) = (next, State::Ahead(left - 1)),
             _ => self.end(),
         }
-        Ok(())
     }
 }
 

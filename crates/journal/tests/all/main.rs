@@ -2,6 +2,7 @@
 
 mod crash;
 mod e2fsprogs;
+mod gaps;
 mod packed;
 mod plans;
 mod product;

@@ -13,7 +13,7 @@ const HOME_BLOCKS: u64 = 40;
 fn size() -> BlockSize {
     BlockSize::new(1024).unwrap()
 }
-fn format(unit: u32, nonce: u64) -> Rc<dyn Records> {
+pub fn format(unit: u32, nonce: u64) -> Rc<dyn Records> {
     let mut superblock = JournalSuperblock::new(size(), LOG_BLOCKS, [9; 16]);
     let wanted = RecordsWanted {
         format: RecordFormat::Packed,
@@ -178,7 +178,7 @@ fn random_transactions_are_replayed_to_the_byte() {
     }
 }
 
-fn one_change(records: &dyn Records, id: u32, durable: u32, bytes: u32) -> Vec<u8> {
+pub fn one_change(records: &dyn Records, id: u32, durable: u32, bytes: u32) -> Vec<u8> {
     let mut running = running(id);
     running.add_data_bytes(HomeBlock(id.into()), BlockRange::new(0, bytes), false);
     bytes_of(records, running, durable, &fresh_home())

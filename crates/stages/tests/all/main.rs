@@ -4,6 +4,7 @@ mod auto_threshold;
 mod beside;
 mod blocks;
 mod file_replay;
+mod log_gap;
 mod restart;
 mod stage;
 

@@ -84,6 +84,9 @@ impl Home for Files {
     ) -> LocalFuture<Result<(), DeviceError>> {
         unreachable!("no log lies inside a store")
     }
+    fn read_log(&self, _at: u64, _length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        unreachable!("no log lies inside a store")
+    }
     fn physical_sector(&self) -> u32 {
         self.files[0].physical_sector()
     }

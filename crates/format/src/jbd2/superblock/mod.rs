@@ -237,6 +237,10 @@ impl JournalSuperblock {
         let needed = bytes.div_ceil(LENGTH_MAX.into()).next_power_of_two();
         UNIT_MIN.max(u32::try_from(needed).unwrap_or(u32::MAX))
     }
+    /// Transactions may begin so many log blocks behind the end of the one before them.
+    pub fn gap_max(&self) -> u32 {
+        self.packed.map_or(0, |packed| packed.gap_max)
+    }
     /// No gap between packed transactions may have more units of `unit` bytes.
     pub fn gap_bound(&self, unit: u32) -> u32 {
         let each = self.block_size.bytes() as u32 / unit;

@@ -116,6 +116,56 @@ fn units_that_are_no_sectors_of_a_block_are_refused() {
     assert!(long.check_unit().is_err());
 }
 
+/// With gaps of up to so many units.
+fn with_gaps(unit: u32, gap_max: u32) -> JournalSuperblock {
+    let mut superblock = packed(unit);
+    superblock.set_clean(TransactionId(3));
+    superblock.set_packed(PackedLog { unit, nonce: 9, gap_max });
+    superblock.set_tail(TransactionId(7), superblock.log_blocks().start);
+    superblock
+}
+
+#[test]
+fn the_longest_gap_comes_back_as_written_until_the_log_is_clean() {
+    for (unit, longest) in [(512, 255), (1024, 127)] {
+        for gap_max in [1, longest] {
+            let mut live = with_gaps(unit, gap_max);
+            assert_eq!((live.gap_bound(unit), parse(&live)), (longest, Ok(live.clone())));
+            assert!(live.has_incompatible(Incompatible::GAPS));
+            live.set_clean(TransactionId(8));
+            assert_eq!(be32(&live.serialize(), at::GAP_MAX), 0);
+            assert!(!parse(&live).unwrap().has_incompatible(Incompatible::GAPS));
+        }
+    }
+    assert!(!packed(512).has_incompatible(Incompatible::GAPS), "transactions that lie close together");
+}
+
+#[test]
+fn gaps_that_recovery_could_not_look_behind_are_refused() {
+    type Case = (&'static str, fn(&mut JournalSuperblock));
+    let cases: [Case; 5] = [
+        ("not packed", |it| it.incompatible &= !Incompatible::PACKED),
+        ("are scattered", |it| {
+            it.incompatible |= Incompatible::SCATTERED;
+            it.scattered = Some(ScatteredLogs {
+                nonce: 1 << 32,
+                table_mark: 0,
+                active: ActiveLogs::none(),
+                snapshot: None,
+            });
+        }),
+        ("gaps of up to 0 units", |it| it.packed.as_mut().unwrap().gap_max = 0),
+        ("gaps of up to 256 units", |it| it.packed.as_mut().unwrap().gap_max = 256),
+        ("gaps of up to 4294967295 units", |it| it.packed.as_mut().unwrap().gap_max = u32::MAX),
+    ];
+    for (what, change) in cases {
+        let mut changed = with_gaps(512, 255);
+        change(&mut changed);
+        let refused = parse(&changed).expect_err(what).to_string();
+        assert!(refused.contains(what), "{what}: {refused}");
+    }
+}
+
 #[test]
 fn unknown_features_are_refused_by_name() {
     let mut unknown = superblock();
