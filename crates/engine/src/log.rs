@@ -286,7 +286,7 @@ impl LogState {
         self.transaction_limit().min(self.space.room().saturating_sub(self.revoke_reserve(handles)))
     }
     /// Time to write the oldest transactions home: less than three eighths are free, or less than the largest
-    /// transaction takes with its revokes. It ends when half is free.
+    /// transaction takes with its revokes. It ends when half is free, or more behind gaps.
     pub fn is_short(&self) -> bool {
         self.space.room() < self.largest() || self.space.free() < self.space.capacity() / 8 * 3
     }
@@ -294,7 +294,7 @@ impl LogState {
     fn largest(&self) -> u32 {
         self.transaction_limit() + self.usual_revoke_reserve()
     }
-    /// The next blocks to write home so that half of the log becomes free, `max` at most; `None` when no more need be.
+    /// The next blocks to write home so that half of the log becomes free or more, `max` at most; `None` when no more need be.
     pub fn checkpoint_batch(&self, max: usize) -> Option<Vec<HomeBlock>> {
         // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
         let needed = self.checkpoint.blocks_needed();

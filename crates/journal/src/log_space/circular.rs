@@ -143,10 +143,8 @@ impl LogSpace for CircularLog {
         self.capacity() - self.used
     }
     /// Gaps fill a log soon. So that it is not emptied by small steps, seven eighths are free afterwards.
-    fn to_free(&self, needed: u32, largest: u32) -> u32 {
-        let capacity = self.capacity();
-        let stays = if self.gap > 0 { capacity / 8 } else { capacity / 2 };
-        needed.saturating_sub(stays.min(capacity.saturating_sub(largest)))
+    fn stays(&self) -> u32 {
+        self.capacity() / if self.gap > 0 { 8 } else { 2 }
     }
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {
         assert!(count > 0);

@@ -141,11 +141,14 @@ pub trait LogSpace {
     fn taken(&self, count: u32) -> u32 {
         count
     }
-    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go there. Then
-    /// half is free and a transaction of `largest` blocks fits.
+    /// Of transactions that are not home so many blocks may stay when the others go there: half.
+    fn stays(&self) -> u32 {
+        self.capacity() / 2
+    }
+    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go there. Then no more than
+    /// [`LogSpace::stays`] are left, and a transaction of `largest` blocks fits.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
-        let capacity = self.capacity();
-        needed.saturating_sub((capacity / 2).min(capacity.saturating_sub(largest)))
+        needed.saturating_sub(self.stays().min(self.capacity().saturating_sub(largest)))
     }
     /// The next transaction that reserves room is to begin so many blocks behind the one before it, if there is room to waste.
     fn leave_gap(&mut self, _blocks: u32) {}
