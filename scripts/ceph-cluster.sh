@@ -58,7 +58,7 @@ launch() {
     # A session of its own: an interrupt at the terminal is for the script. No lock or pipe of the caller stays open.
     setsid "${arguments[@]}" >>"$home/log/$name.out" 2>&1 </dev/null 3>&- 4>&- 9>&- &
     pid=$!
-    tick=$(tick_of "$pid") || fail "$name ended at once: $(tail -5 "$home/log/$name.out")"
+    tick=$(tick_of "$pid") || fail "$name ended at once: $(tail -n 5 "$home/log/$name.out")"
     echo "$pid $tick" >"$home/daemons/$name.pid"
 }
 declare_daemon() {
@@ -97,7 +97,7 @@ wait_until_served() {
     wanted=$(osds)
     while [ $SECONDS -lt $deadline ]; do
         for name in $(names); do
-            running "$name" >/dev/null || fail "$name died; $home/log/$name.out ends: $(tail -5 "$home/log/$name.out")"
+            running "$name" >/dev/null || fail "$name died; $home/log/$name.out ends: $(tail -n 5 "$home/log/$name.out")"
         done
         status=$(ceph_commands --format json status 2>"$home/log/status.out" | tr -d ' \n') || status=
         if [[ $status == *'"num_up_osds":'"$wanted",* && $status == *'"status":"up:active"'* ]]; then
@@ -138,9 +138,9 @@ mon allow pool size one = true
 mon warn on pool no redundancy = false
 mon pg warn min per osd = 0
 mon max pg per osd = 500
-# A machine's disk may be nearly full for reasons that are not ours.
-mon data avail warn = 2
-mon data avail crit = 1
+# A disk may be nearly full for reasons that are not ours, and a monitor takes a few MiB: it need not end at any percentage.
+mon data avail warn = 0
+mon data avail crit = -1
 # Maps change at once: few daemons make few changes.
 paxos propose interval = 0.05
 paxos min wait = 0.02
@@ -208,7 +208,7 @@ start() {
         monmaptool --create --fsid "$(sed -n 's/^fsid = //p' "$conf")" --enable-all-features \
             --set-min-mon-release pacific --addv a "[v2:127.0.0.1:$port/0]" "$home/monmap"
         ceph-mon --conf "$conf" --id a --mkfs --monmap "$home/monmap"
-    } >"$home/log/make-mon.out" 2>&1 || fail "cannot make the monitor: $(tail -5 "$home/log/make-mon.out")"
+    } >"$home/log/make-mon.out" 2>&1 || fail "cannot make the monitor: $(tail -n 5 "$home/log/make-mon.out")"
     declare_daemon mon ceph-mon --foreground --conf "$conf" --id a
     launch mon
 
@@ -227,10 +227,17 @@ start() {
     commands+="fs new $FILE_SYSTEM metadata data"$'\n'
     # The shortest that Ceph allows: others wait for a client that is silent for so long, and then it is cut off.
     commands+="fs set $FILE_SYSTEM session_timeout 30"$'\n'"fs set $FILE_SYSTEM session_autoclose 30"$'\n'
-    ceph_commands <<<"$commands" >"$home/log/set-up.out" 2>&1 ||
-        fail "the monitor refused the set-up: $(tail -5 "$home/log/set-up.out" "$home/log/mon.out")"
+    # A monitor that ended leaves its clients waiting: look whether it runs while they do.
+    ceph_commands <<<"$commands" >"$home/log/set-up.out" 2>&1 &
+    local setting_up=$!
+    while [ -e "/proc/$setting_up" ] && running mon >/dev/null; do
+        sleep 0.05
+    done
+    running mon >/dev/null || { kill $setting_up 2>/dev/null; fail "the monitor ended: $(tail -n 5 "$home/log/mon.out")"; }
+    wait $setting_up ||
+        fail "the monitor refused the set-up: $(tail -n 5 "$home/log/set-up.out"; tail -n 5 "$home/log/mon.out")"
     for ((id = 0; id < osds; id++)); do
-        wait "${making[id]}" || fail "cannot make osd$id: $(tail -5 "$home/log/make-osd$id.out")"
+        wait "${making[id]}" || fail "cannot make osd$id: $(tail -n 5 "$home/log/make-osd$id.out")"
         declare_daemon osd$id ceph-osd --foreground --conf "$conf" --id $id
         launch osd$id
     done
@@ -268,7 +275,7 @@ resume() {
         esac
     done
     [ -z "$commands" ] || ceph_commands <<<"$commands" >"$home/log/forget.out" 2>&1 ||
-        fail "the monitor does not answer: $(tail -5 "$home/log/forget.out")"
+        fail "the monitor does not answer: $(tail -n 5 "$home/log/forget.out")"
     for name in "${dead[@]}"; do
         [ "$name" = mon ] || launch "$name"
     done
