@@ -52,8 +52,9 @@ running() {
     read -r pid tick <"$home/daemons/$1.pid"
     [ "$(tick_of "$pid")" = "$tick" ] && echo "$pid"
 }
+# Leaves the process in `pid`.
 launch() {
-    local name=$1 arguments pid tick
+    local name=$1 arguments tick
     mapfile -t arguments <"$home/daemons/$name.command"
     # A session of its own: an interrupt at the terminal is for the script. No lock or pipe of the caller stays open.
     setsid "${arguments[@]}" >>"$home/log/$name.out" 2>&1 </dev/null 3>&- 4>&- 9>&- &
@@ -176,7 +177,7 @@ END
 port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 start() {
-    local osds=1 replicas= store=memstore mib=2048 port id
+    local osds=1 replicas= store=memstore mib=2048 port id pid
     while [ $# -gt 0 ]; do
         case $1 in
             --osds) osds=$2 ;;
@@ -211,6 +212,7 @@ start() {
     } >"$home/log/make-mon.out" 2>&1 || fail "cannot make the monitor: $(tail -n 5 "$home/log/make-mon.out")"
     declare_daemon mon ceph-mon --foreground --conf "$conf" --id a
     launch mon
+    local monitor=$pid
 
     local identity=() making=() commands=
     for ((id = 0; id < osds; id++)); do
@@ -229,11 +231,16 @@ start() {
     commands+="fs set $FILE_SYSTEM session_timeout 30"$'\n'"fs set $FILE_SYSTEM session_autoclose 30"$'\n'
     # A monitor that ended leaves its clients waiting: look whether it runs while they do.
     ceph_commands <<<"$commands" >"$home/log/set-up.out" 2>&1 &
-    local setting_up=$!
+    local setting_up=$! status=0
     while [ -e "/proc/$setting_up" ] && running mon >/dev/null; do
         sleep 0.05
     done
-    running mon >/dev/null || { kill $setting_up 2>/dev/null; fail "the monitor ended: $(tail -n 5 "$home/log/mon.out")"; }
+    if ! running mon >/dev/null; then
+        kill $setting_up 2>/dev/null || true
+        wait "$monitor" || status=$?
+        # What it had to say may have ended with it.
+        fail "the monitor ended with status $status (an error number of errno.h?): $(tail -n 5 "$home/log/mon.out")"
+    fi
     wait $setting_up ||
         fail "the monitor refused the set-up: $(tail -n 5 "$home/log/set-up.out"; tail -n 5 "$home/log/mon.out")"
     for ((id = 0; id < osds; id++)); do
@@ -262,7 +269,7 @@ status() {
 }
 
 resume() {
-    local name dead=() commands=
+    local name dead=() commands= pid
     is_cluster
     for name in $(names); do
         running "$name" >/dev/null || dead+=("$name")
