@@ -1,39 +1,39 @@
-//! How long writes take, for a policy that learns from it. Where none does, nobody reads a clock.
+//! How long writes take, for those who learn from it: the policy and the log.
 
 use device::World;
-use journal::{AutoThreshold, CommitCost, Plan, Took};
+use journal::{AutoThreshold, Plan, Took};
+use std::time::Duration;
 use units::Instant;
 
 /// Times a commit: what goes home before it, and then its log.
-pub(crate) struct CommitClock<'a> {
-    auto: &'a AutoThreshold,
-    world: &'a dyn World,
+pub(crate) struct CommitClock {
     since: Instant,
-    cost: CommitCost,
+    home: Took,
 }
 
-impl CommitClock<'_> {
+impl CommitClock {
     /// `first`: the plan up to its last barrier but one.
-    pub fn begin<'a>(auto: &'a AutoThreshold, world: &'a dyn World, first: &Plan) -> CommitClock<'a> {
+    pub fn begin(now: Instant, first: &Plan) -> CommitClock {
         let (writes, bytes) = first.home_writes();
-        let home = Took { writes, bytes, nanoseconds: 0 };
-        CommitClock { auto, world, since: world.now(), cost: CommitCost { home, log: Took::default() } }
+        CommitClock { since: now, home: Took { writes, bytes, nanoseconds: 0 } }
     }
-    fn lap(&mut self) -> u64 {
-        let before = std::mem::replace(&mut self.since, self.world.now());
-        self.since.since(before).as_nanos() as u64
+    pub fn home_is_done(&mut self, now: Instant) {
+        self.home.nanoseconds = now.since(self.since).as_nanos() as u64;
+        self.since = now;
     }
-    pub fn home_is_done(&mut self) {
-        self.cost.home.nanoseconds = self.lap();
+    /// `before`: when the commit ahead of it was done. What passes until then is that one's: two were under way, and each
+    /// counts for the time in which it was the oldest.
+    pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTook {
+        let idle = self.since.since(before.min(self.since));
+        CommitTook { home: self.home, idle, log: now.since(self.since.max(before)) }
     }
-    /// What passes before `at` is another commit's: two were under way, and each counts for the time in which it was the oldest.
-    pub fn begins_at(&mut self, at: Instant) {
-        self.since = self.since.max(at);
-    }
-    pub fn log_is_done(mut self, bytes: u64) {
-        self.cost.log = Took { writes: 1, bytes, nanoseconds: self.lap() };
-        self.auto.committed(self.since, &self.cost);
-    }
+}
+
+pub(crate) struct CommitTook {
+    pub home: Took,
+    /// From the commit ahead of it to the first write of its log.
+    pub idle: Duration,
+    pub log: Duration,
 }
 
 /// Times home writes that no commit waits for.
@@ -59,22 +59,13 @@ impl HomeClock<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::VirtualWorld;
-    use std::time::Duration;
 
     #[test]
     fn a_commit_counts_for_the_time_in_which_it_was_the_oldest() {
-        let world = VirtualWorld::new(1);
-        let inner = world.clone();
-        world.run(async move {
-            let auto = AutoThreshold::default();
-            for (before, counted) in [(0, 900), (400, 500)] {
-                let mut clock = CommitClock::begin(&auto, &inner, &Plan::default());
-                let begun = inner.now();
-                inner.sleep_until(begun.plus(Duration::from_micros(900))).await;
-                clock.begins_at(begun.plus(Duration::from_micros(before)));
-                assert_eq!(clock.lap(), counted * 1000);
-            }
-        });
+        let at = |micros| Instant::default().plus(Duration::from_micros(micros));
+        for (before, idle, counted) in [(100, 0, 900), (500, 0, 500), (40, 60, 900)] {
+            let took = CommitClock::begin(at(100), &Plan::default()).log_is_done(at(1000), at(before));
+            assert_eq!((took.idle, took.log), (Duration::from_micros(idle), Duration::from_micros(counted)));
+        }
     }
 }

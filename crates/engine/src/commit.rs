@@ -4,17 +4,17 @@
 //! the transaction counts as committed and its waiters are woken, in the order they came.
 
 use crate::block::CachedBlock;
-use crate::clocks::CommitClock;
+use crate::clocks::{CommitClock, CommitTook};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::running::{Freed, Taken};
 use journal::{
-    CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, TimedCommit, WholePlace,
-    plan_commit_home,
+    CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, TimedCommit, Took,
+    WholePlace, plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
-use units::{HomeBlock, Instant};
+use units::HomeBlock;
 
 /// Blocks that are logged, and blocks that go home in the commit.
 type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
@@ -122,15 +122,10 @@ impl Engine {
     async fn write_log(&self, mut commit: Commit) -> Result<(), EngineError> {
         self.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);
-        let clock = self.policy.learns().map(|auto| CommitClock::begin(auto, &*self.world, &plan));
-        let begun = self.world.now();
+        let clock = CommitClock::begin(self.world.now(), &plan);
         self.runner.run(plan).await?;
         self.pipeline.until_oldest(commit.plan.transaction).await?;
-        self.log_is_written(&commit.plan, begun);
-        if let Some(mut clock) = clock {
-            clock.begins_at(self.pipeline.committed_at());
-            clock.log_is_done(commit.plan.log_bytes());
-        }
+        self.log_is_written(&commit.plan, clock);
         self.finish(commit);
         Ok(())
     }
@@ -201,14 +196,12 @@ impl Engine {
         self.long_writes.until_arrived(|write| write.before.is_some_and(|with| !with.is_after(id))).await;
         self.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
-        let mut clock = self.policy.learns().map(|auto| CommitClock::begin(auto, &*self.world, &first));
+        let mut clock = CommitClock::begin(self.world.now(), &first);
         self.runner.run(first).await?;
-        clock.iter_mut().for_each(CommitClock::home_is_done);
+        clock.home_is_done(self.world.now());
         let moved = self.take_tail_along(&mut last);
-        let begun = self.world.now();
         self.runner.run(last).await?;
-        self.log_is_written(&commit.plan, begun);
-        clock.into_iter().for_each(|clock| clock.log_is_done(commit.plan.log_bytes()));
+        self.log_is_written(&commit.plan, clock);
         self.pipeline.check()?;
         if let Some(moved) = moved {
             self.tail_moved(moved);
@@ -218,16 +211,16 @@ impl Engine {
     }
 
     /// It is about to count as committed.
-    fn log_is_written(&self, plan: &CommitPlan, begun: Instant) {
+    fn log_is_written(&self, plan: &CommitPlan, clock: CommitClock) {
         let Some(log) = &self.log else { return };
-        let before = self.pipeline.committed_at();
-        log.borrow_mut().is_written(&TimedCommit {
-            gap: plan.gap_bytes(),
-            written: plan.log_bytes(),
-            idle: begun.since(before.min(begun)),
-            took: self.world.now().since(begun.max(before)),
-            writes: self.runner.sent(),
-        });
+        let (now, written) = (self.world.now(), plan.log_bytes());
+        let CommitTook { home, idle, log: took } = clock.log_is_done(now, self.pipeline.committed_at());
+        let (gap, writes) = (plan.gap_bytes(), self.runner.sent());
+        log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
+        if let Some(auto) = self.policy.learns() {
+            let log = Took { writes: 1, bytes: written, nanoseconds: took.as_nanos() as u64 };
+            auto.committed(now, &CommitCost { home, log });
+        }
     }
 
     /// The commit block is durable: what was logged may go home, what was freed may be used again.
