@@ -199,6 +199,11 @@ golden_dirty-wasteless-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos dat
 golden_dirty-selective() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=selective,records=blocks synced_small_writes; }
 golden_dirty-packed() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless,records=packed,log_unit=512 synced_small_writes; }
 golden_dirty-packed-1k() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=selective,records=packed,log_unit=1K synced_small_writes; }
+# Commits lie apart, and the log's free room between them is nobody's.
+golden_dirty-packed-gaps() {
+    make_volume 16M -t ext4 -b 4096
+    crash_okeanos data=wasteless,records=packed,log_unit=512,log_gap=48K synced_small_writes
+}
 scattered_volume() {
     rm -f image
     "$okeanos" mkfs --scattered-logs=log-size=1M,group-size=8M --journal-size 4M image 32M -- \
@@ -289,6 +294,13 @@ golden_damaged-packed-middle() {
     local unit
     unit=$("$okeanos" inspect journal image | sed -n 's/^T[0-9]* packed at log block \([0-9]*\):.*/\1/p' | sed -n 15p)
     poke $(($(debugfs -R "bmap <8> $((unit / 8))" image 2>>said) * 4096 + unit % 8 * 512 + 100)) 'damage'
+}
+# The header of a transaction that lies behind a gap, and of which later ones say that it was durable.
+golden_damaged-packed-gaps() {
+    from_golden dirty-packed-gaps
+    local unit
+    unit=$("$okeanos" inspect journal image | sed -n 's/^T[0-9]* packed at log block \([0-9]*\):.*/\1/p' | sed -n 15p)
+    poke $(($(debugfs -R "bmap <8> $((unit / 8))" image 2>>said) * 4096 + unit % 8 * 512)) 'damage'
 }
 # The first descriptor of the log: without a look ahead the log would seem empty, and to e2fsck it does.
 golden_damaged-journal-header() { from_golden dirty-wasteless; lose_log_block 1; }
