@@ -114,12 +114,9 @@ bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop d
 
 # Medians of TURNS turns; an hour or so for three. README.md, docs/RECIPES.md and docs/PERFORMANCE.md hold such tables (`make recipes`).
 TURNS ?= 3
-bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth
+bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
-	$(OKEANOS) bench compare --turns $(TURNS) --contenders ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs,okeanos,okeanos:wasteless
-	$(OKEANOS) bench programs --turns $(TURNS) --markdown
-	$(OKEANOS) bench mixed --turns $(TURNS) --markdown
-	$(OKEANOS) bench growth --turns $(TURNS) --svg target/growth.svg --markdown
+	TURNS=$(TURNS) scripts/bench-peers.sh $(OKEANOS) target/bench-peers.md
 
 flame: ## where the daemon's processor time goes beside 100 synchronous writers, as a flame graph in text
 	@scripts/install-packages.sh linux-perf

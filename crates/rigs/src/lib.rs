@@ -11,7 +11,7 @@ mod real_stage;
 mod rig;
 mod volume;
 
-pub use compare::{CompareOptions, Comparison, compare};
+pub use compare::{CompareOptions, ComparedRun, Comparison, compare};
 pub use contender::Contender;
 pub use demo::{DemoOptions, DemoRow, KERNEL, demo};
 pub use disk::Ground;

@@ -3,6 +3,7 @@
 use crate::contender::Contender;
 use crate::disk::Disk;
 use crate::rig::{self, Mounted, RigError};
+use stages::Traffic;
 use std::path::{Path, PathBuf};
 
 /// Fields in the order in which they are taken down.
@@ -27,6 +28,10 @@ impl<'a> Volume<'a> {
     }
     pub fn path(&self, name: &str) -> PathBuf {
         self.mount_point.join(name)
+    }
+    /// What was asked of its disk since that is there.
+    pub fn traffic(&self) -> Result<Traffic, RigError> {
+        self.disk.device.traffic()
     }
     /// The process that serves it, if one does.
     pub fn daemon(&self) -> Option<u32> {

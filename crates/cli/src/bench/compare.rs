@@ -12,7 +12,8 @@ Examples (as root):
   okeanos bench compare --model cloud-volume --writers 100 --turns 1
 
 Each turn makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
-sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each turn.";
+sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each turn. Writes and bytes
+of a sync are what the kernel counts at the loop device while the writers write.";
 
 /// The kernel's file systems and Okeanos side by side on the same kind of loop device
 #[derive(clap::Args)]
@@ -63,18 +64,27 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
     )
 }
 
-/// A line for each number of writers, a column for each contender: speed, and its ratio to the first one.
+/// A line for each number of writers, a column for each contender: speed, and its ratio to the first one. Then bytes likewise.
 fn markdown(rows: &[Comparison]) -> String {
+    let speed = by_writers("writers", rows, |row, is_first| {
+        let ratio = if is_first { String::new() } else { format!(" ({:.2})", row.ratio) };
+        format!("{:.0}/s{ratio}", row.operations_per_second)
+    });
+    let bytes =
+        by_writers("bytes to the disk for a sync", rows, |row, _| format!("{:.0}", row.bytes_per_operation));
+    format!("{speed}\n{bytes}")
+}
+
+fn by_writers(head: &str, rows: &[Comparison], cell: impl Fn(&Comparison, bool) -> String) -> String {
     let mut text = String::new();
     for (index, alike) in rows.chunk_by(|one, other| one.writers == other.writers).enumerate() {
         if index == 0 {
             let names: Vec<_> = alike.iter().map(|row| format!(" {} |", row.contender)).collect();
-            text += &format!("| writers |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));
+            text += &format!("| {head} |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));
         }
         text += &format!("| {} |", alike[0].writers);
         for (index, row) in alike.iter().enumerate() {
-            let ratio = if index == 0 { String::new() } else { format!(" ({:.2})", row.ratio) };
-            text += &format!(" {:.0}/s{ratio} |", row.operations_per_second);
+            text += &format!(" {} |", cell(row, index == 0));
         }
         text += "\n";
     }
@@ -82,7 +92,8 @@ fn markdown(rows: &[Comparison]) -> String {
 }
 
 fn table(rows: &[Comparison]) -> Table {
-    let mut table = Table::new(["file system", "writers", "ops/s", "p50", "p99", "ratio"]);
+    let mut table =
+        Table::new(["file system", "writers", "ops/s", "p50", "p99", "ratio", "writes/op", "bytes/op"]);
     let time = |nanoseconds: f64| format_duration(Duration::from_nanos(nanoseconds as u64));
     for row in rows {
         table.row([
@@ -92,6 +103,8 @@ fn table(rows: &[Comparison]) -> Table {
             time(row.p50_ns),
             time(row.p99_ns),
             format!("{:.2}", row.ratio),
+            format!("{:.2}", row.writes_per_operation),
+            format!("{:.0}", row.bytes_per_operation),
         ]);
     }
     table
