@@ -37,6 +37,8 @@ pub enum Varied {
     Drive(stages::Scaled),
     /// The ticks of the host's clock.
     Tick(f64),
+    /// Which requests selective journaling takes for small.
+    Threshold(engine::WriteThreshold),
 }
 
 impl Varied {
@@ -44,6 +46,7 @@ impl Varied {
         match self {
             Varied::Nothing => {}
             Varied::Tick(factor) => options.tick = options.tick.mul_f64(factor),
+            Varied::Threshold(threshold) => options.engine.threshold = threshold,
             Varied::Drive(scaled) => {
                 options.home.scaled = Some(scaled);
                 options.journal.iter_mut().for_each(|journal| journal.scaled = Some(scaled));

@@ -99,6 +99,15 @@ fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureErro
     ALL.all(context, cells, play)
 }
 
+pub(super) fn title(workload: usize) -> &'static str {
+    WORKLOADS[workload].title
+}
+/// Of selective journaling, operations per second in each part of Table I.
+pub(super) fn selective(context: &Context, workload: usize) -> Result<f64, FigureError> {
+    let share = share_of_table(WORKLOADS[workload].personality);
+    Ok(play(context, &Cell { workload, mode: DataMode::Selective, share })?.operations_per_second)
+}
+
 fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
     let Workload { personality, largest_append: append_size, .. } = WORKLOADS[cell.workload];
     let own = FilebenchOptions::of(personality);

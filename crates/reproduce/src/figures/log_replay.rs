@@ -91,6 +91,13 @@ fn play(context: &Context, cell: &Cell) -> Result<ReplayReport, FigureError> {
     Ok(stage.run(move |files| async move { replay_log(&files, &trace, &options, |_| ()).await })?)
 }
 
+/// Of selective journaling, how many writes of the mail store's log one of so many instances could have made durable in a second.
+pub(super) fn selective(context: &Context, made_records: bool, instances: u32) -> Result<f64, FigureError> {
+    let (trace, mode, preallocated) = ("mail-store", DataMode::Selective, false);
+    let report = play(context, &Cell { trace, made_records, mode, instances, preallocated })?;
+    Ok(1e3 / report.sync_mean_ms)
+}
+
 fn instances(context: &Context) -> &'static [u32] {
     match (context.quick, context.varied) {
         (true, _) => &[1, 8],

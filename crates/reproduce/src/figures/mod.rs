@@ -19,6 +19,7 @@ mod remembered;
 mod sensitivity;
 mod shared;
 mod streams;
+mod threshold;
 
 pub(crate) use sensitivity::otherwise;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Figure> {
         figure_13::figure(),
         postmark::FIGURE_14,
         raid_0::figure(),
+        threshold::FIGURE,
     ];
     let kernel = [kernel::KERNEL_7A, kernel::KERNEL_8A, kernel::KERNEL_10A];
     okeanos

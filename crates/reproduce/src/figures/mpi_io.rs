@@ -32,8 +32,8 @@ pub const FIGURE_12: Figure = Figure {
     run: figure_12,
 };
 
-const SMALL: u64 = 1024;
-const LARGE: u64 = 47_001;
+pub(super) const SMALL: u64 = 1024;
+pub(super) const LARGE: u64 = 47_001;
 const MIB: f64 = (1 << 20) as f64;
 const LARGE_SHARE: &str =
     "Of the writes of 47,001 bytes a tenth is made, and the paper's volumes are shown as they are.";
@@ -99,6 +99,12 @@ fn play(context: &Context, cell: &Cell) -> Result<MpiOutcome, FigureError> {
         home_mib: mib(data.home_traffic().bytes_written - statistics.log_bytes()),
         commits: statistics.commits,
     })
+}
+
+/// Of selective journaling with 520 processes, in MiB/s.
+pub(super) fn selective(context: &Context, size: u64) -> Result<f64, FigureError> {
+    let processes = if context.quick { 52 } else { 520 };
+    Ok(play(context, &Cell { size, mode: DataMode::Selective, processes })?.mib_per_second)
 }
 
 fn cells(sizes: &[u64], processes: &[u32]) -> Vec<Cell> {

@@ -70,6 +70,12 @@ fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<f64>, FigureError> 
     ALL.all(context, cells, play)
 }
 
+/// Of selective journaling with the default sizes of Postmark, transactions per second.
+pub(super) fn selective(context: &Context, request: u64) -> Result<f64, FigureError> {
+    let (mode, size_max) = (DataMode::Selective, AS_POSTMARK);
+    play(context, &Cell { mode, request, size_max, cache: CacheMode::On, barrier: BarrierKind::None })
+}
+
 /// Transactions per second.
 fn play(context: &Context, cell: &Cell) -> Result<f64, FigureError> {
     let mut options = rig(context, cell.mode);

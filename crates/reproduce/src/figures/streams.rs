@@ -91,7 +91,7 @@ pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureEr
     Ok(Runs(ALL.all(context, &cells, |context, cell| play_one(cell, context))?))
 }
 
-fn play_one(cell: &Cell, context: &Context) -> Result<Played, FigureError> {
+pub(super) fn play_one(cell: &Cell, context: &Context) -> Result<Played, FigureError> {
     let stage = Stage::build(&cell.options(context))?;
     let options = PeriodicOptions {
         streams: cell.streams,

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Measures Okeanos beside the kernel's file systems, in turns on fresh volumes, and writes one page with a picture.
+# TURNS=3 is an hour or so; what is run is printed as it begins. Needs root and a machine with nothing else to do.
+#
+#   scripts/bench-peers.sh OKEANOS PAGE.md      the picture lies beside the page, as PAGE.svg
+set -euo pipefail
+
+[ $# = 2 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2; }
+okeanos=$(realpath "$1")
+page=$2
+picture=${page%.md}.svg
+turns=${TURNS:-3}
+peers=ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs
+
+measure() { # HEADING WORDS...
+    local heading=$1
+    shift
+    echo "okeanos bench $*" >&2
+    printf '\n## %s\n\n    okeanos bench %s\n\n' "$heading" "$*"
+    "$okeanos" bench "$@"
+}
+
+{
+    echo "# Okeanos beside the kernel's file systems"
+    echo
+    echo "Medians of $turns turns on Linux $(uname -r), $(nproc) processors. In parentheses the speed relative to the first column's in the same turn."
+    for model in cloud-volume sd-card cheetah-15k5-300; do
+        measure "Synchronous appends, \`$model\`" compare --model $model --turns "$turns" \
+            --contenders ext4:ordered,ext4:fast_commit,okeanos,okeanos:wasteless --markdown
+    done
+    measure "Programs" programs --turns "$turns" --markdown
+    measure "PostgreSQL on \`cloud-volume\`" programs --works postgresql --model cloud-volume --turns "$turns" --markdown
+    measure "Synchronous appends on a loop device" compare --turns "$turns" --contenders $peers,okeanos,okeanos:wasteless --markdown
+    measure "Synchronous writers beside a reader and large writes" mixed --turns "$turns" --markdown
+    measure "Growth" growth --turns "$turns" --svg "$picture" --markdown
+    printf '\n![growth beside the work](%s)\n' "$(basename "$picture")"
+} >"$page.new"
+mv "$page.new" "$page"
+echo "$page, $picture" >&2
