@@ -1,7 +1,9 @@
 //! How long writes take, for those who learn from it: the policy and the log.
 
+use crate::update::Contents;
 use device::World;
 use journal::{AutoThreshold, Plan, Took};
+use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
 
@@ -36,22 +38,37 @@ pub(crate) struct CommitTook {
     pub log: Duration,
 }
 
-/// Times home writes that no commit waits for.
+/// Times home writes that no commit waits for: those of data alone, since their like is what a policy decides about.
 pub(crate) struct HomeClock<'a> {
     auto: &'a AutoThreshold,
     world: &'a dyn World,
     since: Instant,
-    writes: usize,
+    /// A sync waits for them.
+    waited: bool,
+    /// Metadata included.
+    writes: Cell<u64>,
+    data: Cell<Took>,
 }
 
 impl HomeClock<'_> {
-    pub fn begin<'a>(auto: &'a AutoThreshold, world: &'a dyn World, writes: usize) -> HomeClock<'a> {
-        HomeClock { auto, world, since: world.now(), writes }
+    pub fn begin<'a>(auto: &'a AutoThreshold, world: &'a dyn World, waited: bool) -> HomeClock<'a> {
+        let (writes, data) = Default::default();
+        HomeClock { auto, world, since: world.now(), waited, writes, data }
     }
-    pub fn end(self, bytes: usize) {
-        if bytes > 0 {
-            let nanoseconds = self.world.now().since(self.since).as_nanos() as u64;
-            self.auto.went_home(&Took { writes: self.writes as u64, bytes: bytes as u64, nanoseconds });
+    /// One write of so many bytes has arrived.
+    pub fn wrote(&self, contents: Contents, bytes: u64) {
+        self.writes.set(self.writes.get() + 1);
+        if contents == Contents::Data {
+            let before = self.data.get();
+            self.data.set(Took { writes: before.writes + 1, bytes: before.bytes + bytes, ..before });
+        }
+    }
+    /// Each write took an equal part of the time.
+    pub fn end(self) {
+        let (data, all) = (self.data.get(), self.world.now().since(self.since).as_nanos() as u64);
+        if data.writes > 0 {
+            let nanoseconds = all / self.writes.get() * data.writes;
+            self.auto.went_home(&Took { nanoseconds, ..data }, self.waited);
         }
     }
 }

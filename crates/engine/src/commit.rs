@@ -14,6 +14,7 @@ use journal::{
 };
 use runtime::race;
 use std::rc::Rc;
+use std::time::Duration;
 use units::HomeBlock;
 
 /// Blocks that are logged, and blocks that go home in the commit.
@@ -35,6 +36,8 @@ pub(crate) struct Commit {
     handles: u64,
     /// Few enough wait for it to make staying awake for the disk worth while.
     few_wait: bool,
+    /// How many had asked for it when it was locked.
+    waiters: usize,
 }
 
 impl Engine {
@@ -125,7 +128,7 @@ impl Engine {
         let clock = CommitClock::begin(self.world.now(), &plan);
         self.runner.run(plan).await?;
         self.pipeline.until_oldest(commit.plan.transaction).await?;
-        self.log_is_written(&commit.plan, clock);
+        self.log_is_written(&commit, clock);
         self.finish(commit);
         Ok(())
     }
@@ -141,8 +144,19 @@ impl Engine {
         let handles = locked.handles();
         let (plan, transaction) = self.plan(locked)?;
         self.pipeline.end_lock();
-        let few_wait = self.pipeline.few_wait_for(&completion);
-        Ok(Commit { transaction, freed, logged, home, plan, made, places: Vec::new(), handles, few_wait })
+        let (few_wait, waiters) = (self.pipeline.few_wait_for(&completion), completion.waiters());
+        Ok(Commit {
+            transaction,
+            freed,
+            logged,
+            home,
+            plan,
+            made,
+            places: Vec::new(),
+            handles,
+            few_wait,
+            waiters,
+        })
     }
 
     /// On a volume whose structures share a block, freeing one takes it from the other's transaction.
@@ -201,7 +215,7 @@ impl Engine {
         clock.home_is_done(self.world.now());
         let moved = self.take_tail_along(&mut last);
         self.runner.run(last).await?;
-        self.log_is_written(&commit.plan, clock);
+        self.log_is_written(&commit, clock);
         self.pipeline.check()?;
         if let Some(moved) = moved {
             self.tail_moved(moved);
@@ -211,15 +225,17 @@ impl Engine {
     }
 
     /// It is about to count as committed.
-    fn log_is_written(&self, plan: &CommitPlan, clock: CommitClock) {
+    fn log_is_written(&self, commit: &Commit, clock: CommitClock) {
         let Some(log) = &self.log else { return };
-        let (now, written) = (self.world.now(), plan.log_bytes());
+        let (now, written) = (self.world.now(), commit.plan.log_bytes());
         let CommitTook { home, idle, log: took } = clock.log_is_done(now, self.pipeline.committed_at());
-        let (gap, writes) = (plan.gap_bytes(), self.runner.sent());
+        let (gap, writes) = (commit.plan.gap_bytes(), self.runner.sent());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
         if let Some(auto) = self.policy.learns() {
             let log = Took { writes: 1, bytes: written, nanoseconds: took.as_nanos() as u64 };
-            auto.committed(now, &CommitCost { home, log });
+            let busy = self.busy.as_ref().map_or(Duration::ZERO, |busy| busy.total());
+            let (waited, durable) = (commit.waiters > 0, self.durability.keeps_barriers());
+            auto.committed(now, busy, &CommitCost { home, log, waited, durable });
         }
     }
 

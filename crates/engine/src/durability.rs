@@ -142,6 +142,9 @@ impl Durability {
         begins
     }
 
+    pub fn keeps_barriers(&self) -> bool {
+        self.ordered.get()
+    }
     /// An error if anything may have been lost.
     pub fn check(&self) -> Result<(), EngineError> {
         match &*self.failure.borrow() {

@@ -5,6 +5,7 @@
 //! tail. The [`Runner`] gives plans to the disks. What needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`, `read`
 //! and `sync`, the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
 
+use crate::busy::BusyTime;
 use crate::cache::Cache;
 use crate::checkpoints::Checkpoints;
 use crate::durability::Durability;
@@ -35,6 +36,8 @@ pub struct Engine {
     pub(crate) block_size: BlockSize,
     pub(crate) options: EngineOptions,
     pub(crate) policy: Box<dyn Policy>,
+    /// Of home, for a policy that learns.
+    pub(crate) busy: Option<Rc<BusyTime>>,
     pub(crate) pace: Rc<dyn CommitPace>,
     pub(crate) counters: Rc<RefCell<Counters>>,
 

@@ -18,7 +18,7 @@ use units::{HomeBlock, Owner};
 type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<WentHome, EngineError>> + 'a>>;
 
 /// Who has blocks written home.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     ByWriteBack,
     /// It waits until they are durable.
@@ -56,18 +56,27 @@ impl Engine {
     ) -> Result<WentHome, EngineError> {
         let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
         let asked = if runs.len() == 1 { asked } else { Asked::ByWriteBack };
-        let clock = self.policy.learns().map(|auto| HomeClock::begin(auto, &*self.world, runs.len()));
-        let writes = runs.into_iter().map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, asked)) });
+        let clock =
+            self.policy.learns().map(|auto| HomeClock::begin(auto, &*self.world, asked == Asked::BySync));
+        let clock_of_runs = clock.as_ref();
+        let writes = runs
+            .into_iter()
+            .map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, asked, clock_of_runs)) });
         let outcomes = join_window(writes, HOME_REQUESTS_MAX).await?;
         self.cache.borrow_mut().shrink();
         self.pipeline.wake_joiners();
         let all = outcomes.into_iter().fold(WentHome::default(), WentHome::and);
-        clock.into_iter().for_each(|clock| clock.end(all.written * self.block_size.bytes()));
+        clock.into_iter().for_each(HomeClock::end);
         Ok(all.and(self.copies_home(&numbers).await?))
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
-    async fn write_run(&self, run: Run, asked: Asked) -> Result<WentHome, EngineError> {
+    async fn write_run(
+        &self,
+        run: Run,
+        asked: Asked,
+        clock: Option<&HomeClock<'_>>,
+    ) -> Result<WentHome, EngineError> {
         let load = async |blocks: &[Rc<CachedBlock>]| {
             self.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
             Ok(vec![(); blocks.len()])
@@ -91,9 +100,13 @@ impl Engine {
                 _ => Some(self.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
-            let is_logged = |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_));
-            self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
+            let logged = sent.iter().filter(|sent| matches!(sent.as_of, AsOf::Committed(_))).count();
+            self.checkpoints.written(logged as u64);
             written += sent.len();
+            if let Some(clock) = clock {
+                let bytes = sent.len() * self.block_size.bytes();
+                clock.wrote(sent[0].block.contents(), bytes as u64);
+            }
         }
         self.counters.borrow_mut().requested_home_write();
         Ok(WentHome { written, unreadable })

@@ -7,6 +7,7 @@
 mod admit;
 mod block;
 mod bring_home;
+mod busy;
 mod cache;
 mod checkpoint;
 mod checkpoints;

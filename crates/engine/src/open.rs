@@ -1,5 +1,6 @@
 //! How an engine is put together, opened and closed.
 
+use crate::busy::{BusyHome, BusyTime};
 use crate::cache::{Cache, Temperature};
 use crate::checkpoints::Checkpoints;
 use crate::durability::Durability;
@@ -96,7 +97,12 @@ impl Engine {
         }
     }
 
-    fn assemble(parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
+    fn assemble(mut parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
+        let policy = parts.options.policy(log.as_ref().is_some_and(LogState::is_started));
+        let busy = policy.learns().map(|_| Rc::new(BusyTime::new(parts.world.clone())));
+        if let Some(busy) = busy.clone() {
+            parts.home = Rc::new(BusyHome { home: parts.home, busy });
+        }
         let counters: Rc<RefCell<Counters>> = Rc::default();
         let (claims, durability) = (HomeClaims::default(), Rc::new(Durability::of(&parts)));
         let runner = Runner::new(&parts, claims.clone(), durability.clone(), counters.clone());
@@ -105,7 +111,8 @@ impl Engine {
         let EngineParts { world, home, block_size, options, pace, .. } = parts;
         log.iter().for_each(|log| runner.count_log_in(log.records().block_bytes()));
         let engine = Rc::new(Engine {
-            policy: options.policy(log.as_ref().is_some_and(LogState::is_started)),
+            policy,
+            busy,
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
             cache: RefCell::new(cache),
             queue: HomeQueue::default(),

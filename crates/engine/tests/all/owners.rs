@@ -221,7 +221,7 @@ fn the_engine_holds_its_owners_and_what_it_was_opened_with() {
         "promises",
         "log",
     ];
-    let besides = ["runner", "counters", "begun"];
+    let besides = ["runner", "counters", "busy", "begun"];
     let expected: BTreeSet<_> =
         opened_with.into_iter().chain(owners).chain(besides).map(str::to_owned).collect();
     assert_eq!(found, expected);
