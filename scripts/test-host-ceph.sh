@@ -26,7 +26,7 @@ finish() {
     local process directory
     for process in "${background[@]}"; do kill "$process" 2>/dev/null || true; done
     for process in "${daemons[@]}"; do kill -CONT "$process" 2>/dev/null || true; done
-    for directory in one two three four fuse; do
+    for directory in one two three four five fuse; do
         ! grep -q " $WORK/$directory " /proc/self/mounts || umount --lazy "$directory" || true
     done
     for process in "${daemons[@]}"; do kill -KILL "$process" 2>/dev/null || true; done
@@ -103,8 +103,8 @@ verify() { # DIR
     timeout 60 "$OKEANOS" bench verify --acknowledged acknowledged "$1" >verify.out 2>&1
 }
 
-mkdir one two three four fuse
-truncate -s 64M journal-one journal-two journal-three
+mkdir one two three four five fuse
+truncate -s 64M journal-one journal-two journal-three journal-five
 truncate -s 16M journal-four
 "$CLUSTER" start "$WORK/c" --store "$STORE" || fail "no cluster"
 # With the kernel's page cache it reads old pages for a moment: it is told of changes after the fact.
@@ -321,6 +321,31 @@ done
 ! kill -0 "$load" 2>/dev/null || fail "recalls under load: somebody waits for ever"
 wait "$load" || fail "recalls under load"
 (($(requests recalls) - recalls > 20)) || fail "only $(($(requests recalls) - recalls)) tokens were recalled under load"
+
+part "what is read before a recovery"
+# A host dies while a file of it is recalled: the servers know its size by then. Its session is ended at once, as it would be by and by.
+mount_host five
+echo "no zeros" >five/recalled
+sync five/recalled
+helper=$(helper_of "${daemon[five]}")
+[[ $helper ]] || fail "the daemon has no helper process"
+kill -STOP "${daemon[five]}"
+timeout 150 bash -c 'stat fuse/recalled && cat fuse/recalled' >recalled.out 2>&1 &
+reader=$!
+background+=("$reader")
+# Longer than the helper keeps its answer for a daemon that says nothing.
+sleep 2.5
+kill_host five
+for ((try = 0; try < 200; try++)); do
+    grep -qs ceph-helper "/proc/$helper/cmdline" || break
+    sleep 0.05
+done
+timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$helper" >evicted.out 2>&1 || fail "$(cat evicted.out)"
+wait "$reader" || fail "nobody reads a file of a host that died"
+[[ $(tail -1 recalled.out | tr '\0' 0) == "no zeros" ]] || fail "read before the recovery: $(tail -1 recalled.out | tr '\0' 0)"
+mount_host five
+[[ $(timeout 60 cat fuse/recalled) == "no zeros" ]] || fail "read after the recovery: $(tr '\0' 0 <fuse/recalled)"
+leave_host five
 
 part "kill -9"
 for ((round = 1; round <= ROUNDS; round++)); do

@@ -187,10 +187,11 @@ impl Host {
     }
 
     async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
-        // A write under way may have the store give the token back by itself, with all that was told.
+        // The servers hear of all that was told with the recall, and a write under way may have the store give the token back.
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
         }
+        self.noted(self.store.acknowledge_recall(file.id).await)?;
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
         self.end_token(file);

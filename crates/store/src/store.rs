@@ -25,6 +25,8 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 ///    may then set size and time of change after it; the number stays ([`Store::counts_every_change`]).
 /// 5. After [`StoreEvent::Recall`] the caller does not write or set attributes of that file (it may deadlock there).
 ///    It may read and make durable, and must return the token. Calls under way when the event is told complete.
+///    A store may tell its servers the file's attributes with the recall, before the content is there. It does so after
+///    [`Store::acknowledge_recall`]; unasked after a second, as another waits.
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
 /// 7. After [`StoreEvent::Disconnected`], or an error that [`StoreError::is_lost`], only [`Store::reconnect`] is called. An
 ///    implementation answers everything else with that error and touches the lost connection no more.
@@ -136,6 +138,11 @@ pub trait Store {
     /// Asks for a token of the open file's file, and waits for others to give way as long as the store's time for recalls.
     /// Replaces the one that is held. Attributes as of then: what the first change builds on.
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes>;
+    /// Every state told of the recalled file is in the caller's journal: the servers may hear of it. To make the file durable and to
+    /// return the token say the same.
+    fn acknowledge_recall(&self, _file: FileId) -> Answer<()> {
+        Box::pin(async { Ok(()) })
+    }
     /// Gives the token back, recalled or not. Buffered writes of the file are made durable before another can have it; an
     /// error is that of [`Store::make_durable`]. Without a token: nothing.
     fn return_token(&self, file: FileId) -> Answer<()>;

@@ -446,6 +446,10 @@ impl store::Store for CephStore {
         let request = request.map(|file| HelperRequest::TakeToken { file, token });
         answer!(self, "taking a token", Token, request, Reply::Attributes { attributes } => attributes)
     }
+    fn acknowledge_recall(&self, file: FileId) -> Answer<()> {
+        let request = Ok(HelperRequest::AcknowledgeRecall { file });
+        answer!(self, "acknowledging a recall", Usual, request, Reply::Done => ())
+    }
     fn return_token(&self, file: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::ReturnToken { file });
         answer!(self, "returning a token", Durability, request, Reply::Done => ())

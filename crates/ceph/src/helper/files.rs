@@ -1,5 +1,6 @@
 //! The files that the daemon speaks of, by their numbers.
 
+use super::gate::Gate;
 use super::looks::{Looks, watched};
 use crate::library::{Errno, Handle, Inode, Mount};
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ pub struct Files {
     /// Grants, by the number that their recall comes with.
     pub(super) grants: Mutex<BTreeMap<u64, Arc<File>>>,
     pub(super) last_grant: AtomicU64,
+    pub gate: Arc<Gate>,
 }
 
 pub struct File {
@@ -59,6 +61,8 @@ pub struct Held {
     pub number: u64,
     pub handle: Arc<Handle>,
     pub recalled: Option<Instant>,
+    /// The daemon's journal has what was told.
+    pub is_acknowledged: bool,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,6 +75,10 @@ impl File {
     }
     pub fn is_recalled(&self) -> bool {
         self.state().held.as_ref().is_some_and(|held| held.recalled.is_some())
+    }
+    /// Recalled, and told of states that the daemon's journal may not have.
+    pub fn is_unacknowledged(&self) -> bool {
+        self.state().held.as_ref().is_some_and(|held| held.recalled.is_some() && !held.is_acknowledged)
     }
     /// A look at the file, or at a name in it.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
@@ -152,13 +160,14 @@ impl File {
 }
 
 impl Files {
-    pub fn new(mount: &'static Mount, root: Inode, id: FileId) -> Files {
+    pub fn new(mount: &'static Mount, root: Inode, id: FileId, gate: Arc<Gate>) -> Files {
         let files = Files {
             mount,
             root: id,
             table: Mutex::default(),
             grants: Mutex::default(),
             last_grant: AtomicU64::new(0),
+            gate,
         };
         files.keep(root, id);
         files
@@ -178,6 +187,16 @@ impl Files {
         // The reference that was one too many is given back without the lock.
         drop(spare);
         file
+    }
+
+    /// The daemon's journal has every state that was told of a recalled file.
+    pub fn acknowledge_recall(&self, id: FileId) {
+        let Some(file) = self.known(id) else { return };
+        let mut state = file.state();
+        if let Some(held) = state.held.as_mut().filter(|held| held.recalled.is_some()) {
+            held.is_acknowledged = true;
+            self.gate.open(held.number);
+        }
     }
 
     pub fn known(&self, id: FileId) -> Option<Arc<File>> {

@@ -1,9 +1,11 @@
 //! The helper process: requests in from the socket, calls into libcephfs on a few threads, answers out.
 //!
-//! Its standard input is the socket. It lives as long as that. When the daemon ends, in whatever way, the helper ends
-//! at once and flushes nothing, as in a crash of the host. What was acknowledged stands in the daemon's journal.
+//! Its standard input is the socket. It lives as long as that. When the daemon ends, in whatever way, the helper ends and flushes
+//! nothing, as in a crash of the host. What was acknowledged stands in the daemon's journal. Only the content of recalled files goes
+//! out before, in a second at most: the servers may know its size.
 
 mod files;
+mod gate;
 mod lanes;
 mod looks;
 mod output;
@@ -16,8 +18,10 @@ mod tokens;
 use crate::library::{Mount, Settings, end_process, end_with, ignore_signals};
 use crate::wire::{Hello, HelperRequest, Reply, Report, Welcome};
 use files::Files;
+use gate::Gate;
 use lanes::{Lanes, Turn};
 use output::Output;
+use post::Post;
 use reader::{Requests, SocketReader};
 use recalls::{LibraryNotice, Recalls};
 use runtime::standard_error;
@@ -26,7 +30,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 /// Calls that may wait for other clients at the same time.
@@ -78,27 +82,39 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     };
 
     // To connect may take half a minute, and nobody reads the socket meanwhile.
-    end_with(another()?);
+    let served: Arc<OnceLock<Arc<Files>>> = Arc::default();
+    let left = served.clone();
+    end_with(another()?, move || {
+        if let Some(files) = left.get() {
+            files.leave();
+        }
+    });
     let (notices, noticed) = mpsc::channel();
     let (to_recall, to_change) = (notices.clone(), notices);
     let settings = settings(&hello)?;
+    let post = Arc::new(Post::default());
+    let gate = Arc::new(Gate::new(post.clone()));
+    let keeping = gate.clone();
     let connected = Mount::connect(
         &settings,
         // The receiver lives as long as the process.
-        Box::new(move |number| drop(to_recall.send(LibraryNotice::Recalled(number)))),
+        Box::new(move |number| {
+            keeping.keep(number, || drop(to_recall.send(LibraryNotice::Recalled(number))));
+        }),
         Box::new(move |inode| drop(to_change.send(LibraryNotice::Changed(inode)))),
     );
     let mount = connected.unwrap_or_else(|why| output.lost(false, &why));
     let root = mount.root().and_then(|root| Ok((root.attributes()?, root)));
     let (attributes, root) = root.unwrap_or_else(|errno| output.lost(false, &format!("no root: {errno:?}")));
-    let files = Arc::new(Files::new(mount, root, attributes.file));
+    let files = Arc::new(Files::new(mount, root, attributes.file, gate));
+    let _ = served.set(files.clone());
     let welcome = Welcome { root: attributes, recall_ms: mount.recall_ms(), hold_ms: mount.hold_ms() };
     output.send(&Report::Success { request: first.number, reply: Reply::Welcome { welcome } });
 
     let lanes = Lanes::new(THREADS_MAX);
     let returning = Lanes::new(RETURNING_MAX);
     Recalls::watch(noticed, files.clone(), output.clone(), returning.clone());
-    SocketReader::new(requests, Server::new(files, output, settings), lanes, returning).read();
+    SocketReader::new(requests, post, Server::new(files, output, settings), lanes, returning).read();
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 //! 1. Whoever has the post may make a call of its own. Calls that are short as a rule may wait all the same: for another
 //!    client, who waits for a request that nobody reads meanwhile.
 //! 2. So a call that lasts loses its caller the post: after two looks the stand-in has it, and another stands in.
-//! 3. Looks cost a wake-up each. Where no calls are made the stand-in sleeps, and the next call wakes it.
+//! 3. Where calls are known to wait ([`super::gate`]), the stand-in does not look twice.
+//! 4. Looks cost a wake-up each. Where no calls are made the stand-in sleeps, and the next call wakes it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,6 +27,8 @@ struct State {
     calls: u64,
     in_call: bool,
     sleeps: bool,
+    /// Recalls that keep every call.
+    held_up: usize,
 }
 
 /// A call of whoever has the post.
@@ -41,10 +44,20 @@ impl Post {
         let mut state = self.lock();
         state.calls += 1;
         state.in_call = true;
-        if std::mem::take(&mut state.sleeps) {
+        if std::mem::take(&mut state.sleeps) || state.held_up > 0 {
             self.begun.notify_one();
         }
         Call(state.calls)
+    }
+    /// From now on calls wait, also one under way.
+    pub fn hold_up(&self) {
+        let mut state = self.lock();
+        state.held_up += 1;
+        state.sleeps = false;
+        self.begun.notify_one();
+    }
+    pub fn go_on(&self) {
+        self.lock().held_up -= 1;
     }
     /// False: another has the post by now.
     pub fn end(&self, call: Call) -> bool {
@@ -63,9 +76,10 @@ impl Post {
             let seen = state.calls;
             let look = self.begun.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
             state = look.0;
-            if state.calls != seen {
+            let is_waiting = state.in_call && state.held_up > 0;
+            if state.calls != seen && !is_waiting {
                 quiet = 0;
-            } else if state.in_call && look.1.timed_out() {
+            } else if is_waiting || state.in_call && look.1.timed_out() {
                 state.calls += 1;
                 state.in_call = false;
                 return;
@@ -107,6 +121,20 @@ mod tests {
             let call = post.begin();
             relieved.recv_timeout(PATIENCE).expect("nobody reads any more");
             assert!(!post.end(call));
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_held_up_loses_the_post_and_later_ones_too() {
+        let post = Arc::new(Post::default());
+        for begins_before in [true, false] {
+            let relieved = stand_in(&post);
+            let call = begins_before.then(|| post.begin());
+            post.hold_up();
+            let call = call.unwrap_or_else(|| post.begin());
+            relieved.recv_timeout(PATIENCE).expect("nobody reads any more");
+            assert!(!post.end(call));
+            post.go_on();
         }
     }
 

@@ -50,7 +50,7 @@ impl Requests {
 
 pub struct SocketReader {
     requests: Mutex<Requests>,
-    post: Post,
+    post: Arc<Post>,
     server: Server,
     lanes: Arc<Lanes>,
     /// For what others wait for.
@@ -68,11 +68,12 @@ enum End {
 impl SocketReader {
     pub fn new(
         requests: Requests,
+        post: Arc<Post>,
         server: Server,
         lanes: Arc<Lanes>,
         returning: Arc<Lanes>,
     ) -> Arc<SocketReader> {
-        let (requests, post) = (Mutex::new(requests), Post::default());
+        let requests = Mutex::new(requests);
         Arc::new(SocketReader { requests, post, server, lanes, returning, under_way: AtomicUsize::new(0) })
     }
 
@@ -85,7 +86,10 @@ impl SocketReader {
         });
         match self.carry_out_all() {
             Ok(End::Relieved) => {}
-            Ok(End::Daemon) => end_process(0),
+            Ok(End::Daemon) => {
+                self.server.files.leave();
+                end_process(0)
+            }
             Err(why) => {
                 complain(&why);
                 end_process(1)
@@ -112,6 +116,16 @@ impl SocketReader {
     /// False: this thread has lost its post.
     fn begin(self: &Arc<Self>, Numbered { number, request }: Numbered) -> bool {
         let turn = self.server.turn_of(&request);
+        if let Some(file) = turn.file.filter(|_| turn.is_awaited) {
+            self.server.files.acknowledge_recall(file);
+        }
+        if let HelperRequest::AcknowledgeRecall { .. } = request {
+            // No call of the library, which may be waiting for this.
+            let report = self.server.carry_out(number, request);
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            self.server.output.hold(&report);
+            return true;
+        }
         // A look at a name is in no lane.
         if self.server.is_short(&request) && turn.file.is_none_or(|file| self.lanes.enter(file)) {
             let call = self.post.begin();

@@ -12,7 +12,7 @@ use crate::wire::Report;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use store::FileId;
+use store::{FileId, Token};
 
 /// From the library's own threads, which must not be kept waiting.
 pub enum LibraryNotice {
@@ -58,7 +58,9 @@ impl Recalls {
     }
 
     fn begin(&mut self, number: u64) {
-        let Some(file) = lock(&self.files.grants).get(&number).cloned() else { return };
+        let Some(file) = lock(&self.files.grants).get(&number).cloned() else {
+            return self.files.gate.open(number);
+        };
         let now = Instant::now();
         let token = {
             let mut state = file.state();
@@ -67,9 +69,12 @@ impl Recalls {
                     held.recalled = Some(now);
                     held.token
                 }
-                _ => return,
+                _ => return self.files.gate.open(number),
             }
         };
+        if token != Token::ExclusiveWrite || file.is_settled() {
+            self.files.acknowledge_recall(file.id);
+        }
         self.output.send(&Report::Recall { file: file.id, token });
         self.open.push((number, file, now));
     }

@@ -96,6 +96,9 @@ impl Server {
     /// the same, for a recall that it knows of already, or for room in its buffer. It may wait for its one lock, and for what
     /// another client has changed.
     pub fn is_short(&self, request: &HelperRequest) -> bool {
+        if self.files.gate.keeps_any() {
+            return false;
+        }
         let (file, is_look) = match request {
             HelperRequest::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => (file, false),
             HelperRequest::SetAttributes { file, change } if change.size.is_none() => (file, false),
@@ -162,6 +165,7 @@ impl Server {
                 return Ok(Reply::Attributes { attributes });
             }
             HelperRequest::Forget { file } => files.forget(file),
+            HelperRequest::AcknowledgeRecall { file } => files.acknowledge_recall(file),
             HelperRequest::Make { parent, name, node, caller } => {
                 let found = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
                 return Ok(self.found(found));
@@ -338,10 +342,9 @@ impl Server {
 
     /// A change of content or attributes: buffered under the exclusive token, else at the servers when it answers.
     fn change(&self, file: &Arc<File>, call: impl FnOnce() -> Result<(), Errno>) -> Result<Reply, Errno> {
-        // T1: it would wait for the token's return. The servers learn of the state before it then, so the daemon has a moment to
-        // note that.
+        // T1: it would wait for the token's return. The servers learn of the state before it then, so the daemon notes that first.
         let since = Instant::now();
-        while file.is_recalled() && since.elapsed() < NOTING {
+        while file.is_unacknowledged() && since.elapsed() < NOTING {
             std::thread::sleep(ENDING);
         }
         if file.is_recalled() {

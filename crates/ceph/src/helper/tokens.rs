@@ -6,6 +6,7 @@ use crate::library::{Errno, Handle};
 use crate::wire::Report;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use store::{Allocation, Token};
 
@@ -13,6 +14,8 @@ use store::{Allocation, Token};
 /// on sharing it.
 const OTHERS: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_millis(3);
+/// For content behind the daemon's end.
+const LEAVING: Duration = Duration::from_secs(1);
 
 impl Files {
     /// EAGAIN: others keep the file.
@@ -49,7 +52,8 @@ impl Files {
         let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;
         // Known before it is asked for: a recall may come before the answer.
         lock(&self.grants).insert(number, file.clone());
-        file.state().held = Some(Held { token, number, handle: handle.clone(), recalled: None });
+        file.state().held =
+            Some(Held { token, number, handle: handle.clone(), recalled: None, is_acknowledged: false });
         let answer = handle.take_token(token, number);
         if answer.is_err() {
             self.no_longer_held(file, number);
@@ -75,6 +79,8 @@ impl Files {
 
     pub fn sync(&self, file: &File) -> Result<(), Errno> {
         let changes = file.state().changes;
+        // The library would send both at once. A client that dies meanwhile would leave a size without content.
+        self.sync_content(file)?;
         self.try_sync(file, |handle| match handle {
             Some(handle) => handle.sync().and_then(|()| handle.ask_servers()),
             None => file.inode.sync(),
@@ -85,7 +91,10 @@ impl Files {
     }
     /// The rest is for [`Files::sync`].
     pub fn sync_content(&self, file: &File) -> Result<(), Errno> {
-        self.try_sync(file, |handle| handle.map_or(Ok(()), Handle::sync_content))
+        self.try_sync(file, |handle| match handle {
+            Some(handle) => handle.sync_content(),
+            None => file.inode.sync_content(),
+        })
     }
     fn try_sync(
         &self,
@@ -136,6 +145,32 @@ impl Files {
         }
         self.drop_token(file)?;
         handle.send_attributes()
+    }
+
+    /// The daemon is gone, in whatever way. The servers may know sizes of files that are recalled: their content follows, if that is
+    /// soon. Nothing else goes, as the daemon's next life brings it.
+    pub fn leave(self: &Arc<Self>) {
+        if self.gate.keeps_any() {
+            return;
+        }
+        let recalled = self.all().into_iter().filter(|file| file.is_recalled());
+        let (done, sent) = mpsc::channel();
+        let mut count = 0;
+        for file in recalled {
+            let (files, done) = (self.clone(), done.clone());
+            std::thread::spawn(move || {
+                // What goes wrong the next life brings, too.
+                let _ = files.sync_content(&file);
+                let _ = done.send(());
+            });
+            count += 1;
+        }
+        let until = Instant::now() + LEAVING;
+        for _ in 0..count {
+            if sent.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
+                return;
+            }
+        }
     }
 
     /// Carries out a call on names that recalls this client's own token of `file`, and would wait for its return. The token is

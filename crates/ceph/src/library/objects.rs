@@ -97,8 +97,15 @@ impl Inode {
 
     /// Content and attributes; of a directory, its names.
     pub fn sync(&self) -> Result<(), Errno> {
+        self.sync_what(0)
+    }
+    pub fn sync_content(&self) -> Result<(), Errno> {
+        self.sync_what(1)
+    }
+    fn sync_what(&self, content_alone: c_int) -> Result<(), Errno> {
+        let mount = self.mount;
         // SAFETY: the reference keeps the file.
-        Errno::check(unsafe { (self.mount.call.ceph_ll_sync_inode)(self.mount.raw, self.raw, 0) }).map(drop)
+        Errno::check(unsafe { (mount.call.ceph_ll_sync_inode)(mount.raw, self.raw, content_alone) }).map(drop)
     }
 
     pub fn space(&self) -> Result<Space, Errno> {

@@ -27,16 +27,19 @@ pub fn waits() -> i64 {
     }
 }
 
-/// From now on the process ends when nobody has the socket's other end any more, whatever its other threads wait for.
-pub fn end_with(socket: UnixStream) {
+/// From now on the process ends when nobody has the socket's other end any more, whatever its other threads wait for. `leave` comes
+/// before.
+pub fn end_with(socket: UnixStream, leave: impl FnOnce() + Send + 'static) {
     std::thread::spawn(move || {
         // Only the end is asked for: what comes in before is for others.
         let mut end = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
         loop {
             // SAFETY: one live structure, and the descriptor is open.
             if unsafe { libc::poll(&raw mut end, 1, -1) } == 1 {
-                end_process(0);
+                break;
             }
         }
+        leave();
+        end_process(0);
     });
 }

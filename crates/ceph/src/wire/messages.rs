@@ -154,6 +154,9 @@ pub enum HelperRequest {
     ReturnToken {
         file: FileId,
     },
+    AcknowledgeRecall {
+        file: FileId,
+    },
 }
 wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
@@ -166,7 +169,7 @@ wire_enum!(HelperRequest {
     40 => Open { file, write }, 41 => Close { file }, 42 => Read { file, at, length },
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
-    48 => SendContent { file }, 49 => SendAttributes,
+    48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
 });
 
 /// A success.

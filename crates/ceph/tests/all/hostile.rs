@@ -62,6 +62,7 @@ fn requests() -> Vec<HelperRequest> {
         HelperRequest::Allocate { file, what: Allocation::PunchHole, start: 4096, end: 8192 },
         HelperRequest::SendContent { file },
         HelperRequest::SendAttributes,
+        HelperRequest::AcknowledgeRecall { file },
         HelperRequest::TakeToken { file, token: Token::ExclusiveWrite },
     ]
 }

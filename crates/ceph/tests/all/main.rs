@@ -5,5 +5,6 @@ mod failures;
 mod files;
 mod hostile;
 mod killed;
+mod order;
 mod tokens;
 mod traffic;

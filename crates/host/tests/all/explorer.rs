@@ -43,7 +43,7 @@ enum Step {
 use Durable::{Now, Soon};
 use Step::*;
 
-const SCRIPTS: [&[Step]; 7] = [
+const SCRIPTS: [&[Step]; 8] = [
     &[Write(0, 0, 100, Now), Write(0, 50, 100, Soon), Write(0, 5000, 10, Now), Sync(0)],
     &[Write(0, 0, 9000, Soon), Sync(0), Cut(0, 10), Write(0, 20, 5, Now), Write(1, 0, 5, Now)],
     &[
@@ -65,6 +65,14 @@ const SCRIPTS: [&[Step]; 7] = [
     &[Write(0, 0, 40, Now), Link(0), Write(0, 20, 40, Now), Unlink(0), Write(0, 50, 40, Soon), Sync(0)],
     &[Write(0, 0, 50, Now), Write(1, 0, 70, Now), Write(0, 30, 40, Soon), Write(1, 10, 9, Soon), Close],
     &[Write(0, 0, 50, Now), PeerWritesUnderLooks(0), Write(0, 10, 50, Soon), PeerWritesUnderLooks(0)],
+    &[
+        Write(0, 0, 50, Now),
+        Write(0, 40, 40, Soon),
+        PeerReads(0),
+        Write(0, 70, 20, Now),
+        Write(0, 10, 9, Soon),
+        PeerWrites(0),
+    ],
 ];
 
 /// What a file was after each change, and up to which one it was promised.
@@ -353,6 +361,22 @@ fn messages_by_server(stage: &Stage) -> (u64, u64) {
 }
 
 impl Run {
+    /// The host's machine has died, and a peer reads before it recovers. How many files have zeros that were never written.
+    fn peer_reads_first(&self, what: &str) -> usize {
+        let Run { stage, files, models, .. } = self;
+        stage.cluster.kill(&identity());
+        stage.world.end();
+        let models = models.borrow();
+        let zeros = files.iter().zip(models.iter()).filter(|(file, model)| {
+            let (peer, file) = (stage.peer(), **file);
+            let seen = stage.world.run(async move { peer_reads(&*peer, file).await });
+            assert!(model.had_parts(&seen), "{what}: a peer reads what was never written: {seen:?}");
+            let had = |(at, byte): (usize, &u8)| model.states.iter().any(|state| state.get(at) == Some(byte));
+            !seen.iter().enumerate().all(had)
+        });
+        zeros.count()
+    }
+
     /// The host's machine dies, and its next lives recover; some of those die, too.
     /// Of how many files something was set aside.
     fn recover(
@@ -452,6 +476,27 @@ fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
             }
         }
     }
+}
+
+/// Ceph's clients answer a recall with the size, and then send the content. Where content goes by itself a later piece may be there
+/// without an earlier one. Nothing else leaves zeros behind.
+#[test]
+fn a_peer_that_reads_before_the_recovery_finds_zeros_of_a_recall_alone() {
+    let mut zeros = 0;
+    for (number, script, behind) in cases() {
+        let has_recalls =
+            script.iter().any(|step| matches!(step, PeerReads(_) | PeerWrites(_) | PeerWritesUnderLooks(_)));
+        for message in run(script, 7, behind, None).messages {
+            let cut = Cut { kind: CutKind::Client, message, moment: Moment::Answer };
+            let what = format!("script {number} at {behind:?}, {cut:?}, read before the recovery");
+            let run = run(script, 7, behind, Some(CutAt::Message(cut)));
+            let found = run.peer_reads_first(&what);
+            assert!(found == 0 || has_recalls || behind != Holding, "{what}: zeros that were never written");
+            zeros += if behind == Holding { found } else { 0 };
+            run.recover(CrashPolicy::LoseAll, None, false, &what);
+        }
+    }
+    assert!(zeros > 0, "the simulated clients answer a recall as Ceph's do");
 }
 
 #[test]

@@ -272,3 +272,28 @@ fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
     recovered(&stage, &stage.disk(image));
     assert_eq!(stage.content(first), written(0, 2));
 }
+
+/// The servers hear of an unsynced write with the recall: the journal has it first.
+#[test]
+fn a_crash_amid_a_recall_sets_nothing_aside() {
+    for after in (0..60u64).map(|step| Duration::from_micros(step * 100)) {
+        let stage = Stage::new(3);
+        let disk = stage.disk(stage.formatted());
+        let begun = stage.begin(&disk, under_pressure());
+        let (peer, clock, journal) = (stage.peer(), stage.world(), disk.clone());
+        let file = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            host.write(file, 3, b"soon", Durable::Soon).await.unwrap();
+            journal.set_latency(Latency { least: Duration::from_millis(3), spread: Duration::ZERO });
+            race(peer_reads(&*peer, file), sleep(&*clock, after)).await;
+            file
+        });
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        let report = recovered(&stage, &stage.disk(image));
+        assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{after:?}: {report:?}");
+        let content = stage.content(file);
+        assert!(content == b"synced" || content == b"synsoon", "{after:?}: {content:?}");
+    }
+}

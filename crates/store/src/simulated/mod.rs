@@ -8,6 +8,7 @@
 //! 4. Buffered writes are made durable data first, then the attributes with the version. Data alone goes earlier when there is much of it
 //!    ([`Network::buffer_bytes`], what is written over counts once). The attributes of the write before go when a file outgrows its room
 //!    ([`Network::object_bytes`]). Pieces of content are on their way at once. They share the link, and no write waits for them.
+//!    With a recall the attributes go first (`client/recalls`).
 //! 5. Size and time of change follow the data when a client ends that held the file alone.
 //! 6. A client that was fenced forgets what it buffered, as libcephfs does, and makes it durable with success. Who makes a file
 //!    durable asks the servers once more.

@@ -77,6 +77,19 @@ impl Cluster {
     pub fn metadata_requests(&self) -> u64 {
         self.counter("mds", "mds_server", "handle_client_request")
     }
+    /// The size that the metadata server has of a file.
+    pub fn size_at_metadata_server(&self, file: FileId) -> u64 {
+        let sockets = std::fs::read_dir(self.directory.join("run")).unwrap();
+        let mut paths = sockets.map(|entry| entry.unwrap().path());
+        let socket =
+            paths.find(|path| path.file_name().unwrap().to_string_lossy().starts_with("mds.")).unwrap();
+        let mut command = Command::new("ceph");
+        command.arg("--admin-daemon").arg(socket).args(["dump", "inode", &file.0.to_string()]);
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let (_, rest) = text.split_once("\"size\":").expect("a size");
+        let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    }
     /// As above, without waiting for its end.
     pub fn begin(&self, verb: &str) -> Child {
         Command::new(script()).arg(verb).arg(&self.directory).stdin(Stdio::null()).spawn().unwrap()

@@ -1,7 +1,9 @@
-//! One host's connection to the cluster, and what it buffers. What it promises as a store: `serve`; names that it knows: `leases`.
+//! One host's connection to the cluster, and what it buffers. What it promises as a store: `serve`; names that it knows: `leases`;
+//! what the servers hear with a recall: `recalls`.
 
 mod leases;
 mod names;
+mod recalls;
 mod serve;
 
 use super::link::Link;
@@ -16,6 +18,7 @@ use crate::opens::Opens;
 use crate::overlay::Overlay;
 use crate::store::Answer;
 use leases::Lease;
+use recalls::Recalls;
 use runtime::sync::{Event as Signal, RwLock};
 use runtime::{Either, join_window, race};
 use std::cell::{Cell, RefCell};
@@ -51,8 +54,7 @@ pub(super) struct Client {
     files: RefCell<BTreeMap<FileId, SimulatedBuffered>>,
     opens: RefCell<Opens<()>>,
     next_open: Cell<u64>,
-    /// Recalled, and told so: a write would deadlock at a real store.
-    recalled: RefCell<BTreeSet<FileId>>,
+    recalls: RefCell<Recalls>,
     /// Else a sync ends with a question that the servers refuse to who was fenced.
     is_kernel: bool,
     leases: RefCell<BTreeMap<(FileId, Vec<u8>), Lease>>,
@@ -89,7 +91,7 @@ impl SimulatedStore {
             files: RefCell::default(),
             opens: RefCell::default(),
             next_open: Cell::new(1),
-            recalled: RefCell::default(),
+            recalls: RefCell::default(),
             is_kernel,
             leases: RefCell::default(),
         }))
@@ -159,7 +161,7 @@ impl Client {
     fn change(&self, file: FileId, change: impl FnOnce(&mut SimulatedBuffered)) -> Option<FileAttributes> {
         let mut files = self.files.borrow_mut();
         let buffered = files.get_mut(&file)?;
-        assert!(!self.recalled.borrow().contains(&file), "{file:?} was changed while it is recalled");
+        assert!(!self.recalls.borrow().contains(file), "{file:?} was changed while it is recalled");
         change(buffered);
         buffered.clean = false;
         let size = buffered.overlay.size();
@@ -449,7 +451,7 @@ impl Client {
             });
             let (against, attributes) = given.await?;
             if against.is_empty() {
-                self.recalled.borrow_mut().remove(&file);
+                self.recalls.borrow_mut().end(file);
                 self.hold(file, token, attributes);
                 return Ok(attributes);
             }
@@ -536,7 +538,7 @@ impl Client {
         }
         let (state, number) = (self.state.clone(), self.session().number);
         self.files.borrow_mut().remove(&file);
-        self.recalled.borrow_mut().remove(&file);
+        self.recalls.borrow_mut().end(file);
         self.exchange(Asks::Held, 0, || {
             state.tokens.borrow_mut().take_back(file, number);
             state.freed.notify();

@@ -37,7 +37,7 @@ impl Store for SimulatedStore {
             let old = client.session.replace(new_session(&client.state, &client.identity));
             client.files.borrow_mut().clear();
             client.opens.borrow_mut().clear();
-            client.recalled.borrow_mut().clear();
+            client.recalls.borrow_mut().clear();
             client.leases.borrow_mut().clear();
             client.exchange(Asks::Metadata, 0, || client.state.fence(&old)).await
         })
@@ -48,7 +48,7 @@ impl Store for SimulatedStore {
             let session = client.session();
             let next = session.changed.until(|| session.events.borrow_mut().pop_front()).await;
             if let StoreEvent::Recall { file, .. } = next {
-                client.recalled.borrow_mut().insert(file);
+                client.begin_recall(file);
             }
             next
         })
@@ -230,6 +230,7 @@ impl Store for SimulatedStore {
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |client| async move {
             let file = client.file_of(open)?;
+            client.answer_recall(file);
             client.flush(file).await?;
             if client.is_kernel {
                 return Ok(());
@@ -244,6 +245,12 @@ impl Store for SimulatedStore {
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.take_token(open, token).await })
+    }
+    fn acknowledge_recall(&self, file: FileId) -> Answer<()> {
+        self.start(move |client| async move {
+            client.answer_recall(file);
+            Ok(())
+        })
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         self.start(move |client| async move { client.return_token(file).await })

@@ -1,0 +1,87 @@
+//! Recalls that the servers have no answer to yet.
+//!
+//! The library answers a recall by itself, and tells with that the attributes which it holds back: size, time and number, before
+//! any content. Right before, it calls back, with its one lock held. Whoever keeps that call keeps the answer, and every other call.
+//!
+//! 1. It is kept until the daemon says that the states are in its journal, and a second at most: another client waits. Where
+//!    nothing was changed it is not kept.
+//! 2. A daemon that dies meanwhile takes this process along. The servers have heard of nothing then.
+//! 3. Whoever reads the socket may be in a call that is kept. So the stand-in has his post at once.
+
+use super::post::Post;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const KEPT_MAX: Duration = Duration::from_secs(1);
+
+pub struct Gate {
+    /// By the number of the grant: whether the answer may go.
+    kept: Mutex<BTreeMap<u64, bool>>,
+    changed: Condvar,
+    post: Arc<Post>,
+}
+
+impl Gate {
+    pub fn new(post: Arc<Post>) -> Gate {
+        Gate { kept: Mutex::default(), changed: Condvar::new(), post }
+    }
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, bool>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells others of the recall by `tell`, and returns when it may be answered. The library's lock is held.
+    pub fn keep(&self, number: u64, tell: impl FnOnce()) {
+        self.lock().insert(number, false);
+        self.post.hold_up();
+        tell();
+        let until = Instant::now() + KEPT_MAX;
+        let mut kept = self.lock();
+        while kept.get(&number) == Some(&false) && Instant::now() < until {
+            let patience = until.saturating_duration_since(Instant::now());
+            kept = self.changed.wait_timeout(kept, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        kept.remove(&number);
+        drop(kept);
+        self.post.go_on();
+    }
+    pub fn open(&self, number: u64) {
+        if let Some(may_go) = self.lock().get_mut(&number) {
+            *may_go = true;
+            self.changed.notify_all();
+        }
+    }
+    /// Calls of the library wait.
+    pub fn keeps_any(&self) -> bool {
+        self.lock().values().any(|may_go| !may_go)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn an_answer_is_kept_until_its_own_gate_opens_and_not_for_ever() {
+        let gate = Arc::new(Gate::new(Arc::default()));
+        let (tell, told) = mpsc::channel();
+        for number in [1, 2] {
+            let (gate, tell) = (gate.clone(), tell.clone());
+            std::thread::spawn(move || {
+                gate.keep(number, || tell.send(0).unwrap());
+                tell.send(number).unwrap();
+            });
+        }
+        let patience = Duration::from_secs(60);
+        assert_eq!([told.recv_timeout(patience), told.recv_timeout(patience)], [Ok(0), Ok(0)]);
+        assert!(gate.keeps_any());
+        gate.open(2);
+        assert_eq!([told.recv_timeout(patience), told.recv_timeout(patience)], [Ok(2), Ok(1)]);
+        assert!(!gate.keeps_any());
+        // What is told early is not forgotten.
+        gate.keep(3, || gate.open(3));
+        gate.open(3);
+        assert!(gate.lock().is_empty());
+    }
+}
