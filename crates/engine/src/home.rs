@@ -91,7 +91,7 @@ impl Engine {
                 _ => Some(self.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
-            let is_logged = |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_));
+            let is_logged = |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
             self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
         }
