@@ -218,6 +218,16 @@ golden_dirty-snapshot-packed() {
     scattered_volume
     crash_okeanos log=scattered,data=adaptive,records=packed,log_unit=512 wandering_writes
 }
+# Since XXH64 holds a transaction together.
+golden_dirty-xxh64() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless,records=blocks synced_small_writes; }
+golden_dirty-xxh64-packed() { make_volume 16M -t ext4 -b 4096; crash_okeanos data=wasteless,records=packed,log_unit=512 synced_small_writes; }
+golden_dirty-xxh64-scattered() { scattered_volume; crash_okeanos log=scattered,data=wasteless,records=blocks synced_small_writes; }
+golden_dirty-xxh64-snapshot() { scattered_volume; crash_okeanos log=scattered,data=journal,records=blocks wandering_writes; }
+golden_dirty-xxh64-snapshot-parts() { scattered_volume; crash_okeanos log=scattered,data=wasteless,records=blocks wandering_writes; }
+golden_dirty-xxh64-snapshot-packed() {
+    scattered_volume
+    crash_okeanos log=scattered,data=adaptive,records=packed,log_unit=512 wandering_writes
+}
 golden_revokes-packed() { make_volume 16M -t ext4 -b 1024; crash_okeanos data=ordered,records=packed,log_unit=512 freed_and_reused; }
 golden_wrapped-log-packed() {
     make_volume 8M -t ext4 -b 1024 -J size=1

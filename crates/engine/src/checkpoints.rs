@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! 1. Between the ends of two checkpoints everything is counted that was logged, and everything that went home from the
-//!    log, whoever wrote it.
+//!    log, whoever wrote it. Blocks of files of which durability is enough are not: no checkpoint brings them home.
 
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -88,7 +88,7 @@ impl CheckpointTimes {
 /// What a checkpoint did, and what was spared since the one before.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckpointReport {
-    /// Blocks of transactions, and the writes that they would have taken one by one: neighbours of one transaction are one.
+    /// Blocks of transactions that are to go home, and the writes that they would have taken one by one: neighbours of one transaction are one.
     pub blocks_logged: u64,
     pub writes_logged: u64,
     /// What went home of them.

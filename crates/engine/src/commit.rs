@@ -257,7 +257,8 @@ impl Engine {
         }
         if let Some(log) = &self.log {
             log.borrow_mut().committed(&committed);
-            self.checkpoints.logged(commit.logged.iter().map(|block| block.number()));
+            let goes_home = commit.logged.iter().filter(|block| !block.stays());
+            self.checkpoints.logged(goes_home.map(|block| block.number()));
         }
         self.drop_freed(&commit.freed);
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);

@@ -100,8 +100,8 @@ impl Engine {
                 _ => Some(self.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
-            let logged = sent.iter().filter(|sent| matches!(sent.as_of, AsOf::Committed(_))).count();
-            self.checkpoints.written(logged as u64);
+            let is_logged = |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
+            self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
             if let Some(clock) = clock {
                 let bytes = sent.len() * self.block_size.bytes();

@@ -288,7 +288,11 @@ impl LogState {
     /// Time to write the oldest transactions home: less than three eighths are free, or less than the largest
     /// transaction takes with its revokes. It ends when half is free, or more behind gaps.
     pub fn is_short(&self) -> bool {
-        self.space.room() < self.largest() || self.space.free() < self.space.capacity() / 8 * 3
+        self.is_full() || self.space.free() < self.space.capacity() / 8 * 3
+    }
+    /// No log has room for the largest transaction. Files of which durability is enough go home only then.
+    pub fn is_full(&self) -> bool {
+        self.space.room() < self.largest()
     }
     /// Log blocks that the largest transaction takes with its revokes.
     fn largest(&self) -> u32 {

@@ -229,7 +229,7 @@ impl Engine {
             let blocks = part.iter().map(|(_, _, block)| block.clone()).collect();
             self.runner.write_home(part[0].0, &kinds, blocks).await?;
             part.iter().for_each(|(at, copy, _)| log.borrow_mut().home_written(*at, copy.by));
-            self.checkpoints.written(part.len() as u64);
+            self.checkpoints.written(part.iter().filter(|(_, copy, _)| !copy.stays).count() as u64);
         }
         self.counters.borrow_mut().requested_home_write();
         Ok(run.len())

@@ -88,12 +88,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes home what the oldest transactions need, until half of the log is free.
+    /// Writes home what the oldest transactions need, until half of the log is free. Files of which durability is enough stay
+    /// unless it is full, and it keeps all from the oldest of them on.
     async fn relieve_log(&self) -> Result<(), EngineError> {
         if !self.log_is_short() {
             return Ok(());
         }
-        let mut batch = self.checkpoint_batch();
+        let spares = !self.log.as_ref().is_some_and(|log| log.borrow().is_full());
+        let mut batch = self.checkpoint_batch(spares);
         if batch.is_some() {
             self.counters.borrow_mut().checkpointed();
         }
@@ -104,14 +106,19 @@ impl Engine {
             self.advance_tail(Occasion::Space).await?;
             // Of a long log this takes minutes.
             self.tell_if_due().await?;
-            batch = self.checkpoint_batch();
+            batch = self.checkpoint_batch(spares);
         }
         self.advance_tail(Occasion::Space).await
     }
 
-    /// The next blocks to write so that half of the log becomes free; `None` when no more need be written.
-    fn checkpoint_batch(&self) -> Option<Vec<HomeBlock>> {
-        self.log.as_ref()?.borrow().checkpoint_batch(HOME_BATCH_MAX)
+    /// The next blocks to write so that half of the log becomes free; `None` when no more need be written. `spares`: or may be,
+    /// as the others are to stay.
+    fn checkpoint_batch(&self, spares: bool) -> Option<Vec<HomeBlock>> {
+        let mut blocks = self.log.as_ref()?.borrow().checkpoint_batch(HOME_BATCH_MAX)?;
+        if spares {
+            self.leave_out_those_that_stay(&mut blocks);
+        }
+        (!blocks.is_empty()).then_some(blocks)
     }
 
     /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory lets go of those that
@@ -199,7 +206,13 @@ impl Engine {
     /// Files of which durability is enough stay in the log.
     fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
         let cache = self.cache.borrow();
-        blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.stays_in_log()));
+        let copy_stays = |at| {
+            self.log.as_ref().is_some_and(|log| log.borrow().mapping().get(at).is_some_and(|copy| copy.stays))
+        };
+        blocks.retain(|at| match cache.peek(*at) {
+            Some(block) if block.is_held_by_log() => !block.stays_in_log(),
+            _ => !copy_stays(*at),
+        });
     }
 
     fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {

@@ -26,18 +26,26 @@ impl FromStr for DurableOnly {
     /// `*.wal:*/journal/*`: names of files, and of directories.
     fn from_str(patterns: &str) -> std::result::Result<DurableOnly, String> {
         let mut found = DurableOnly::default();
+        found.add(patterns)?;
+        Ok(found)
+    }
+}
+
+impl DurableOnly {
+    /// Further names, written so.
+    pub fn add(&mut self, patterns: &str) -> std::result::Result<(), String> {
         for pattern in patterns.split(':') {
             let name = pattern.strip_prefix("*/").unwrap_or(pattern);
             let (name, into) = match name.strip_suffix("/*") {
-                Some(name) => (name, &mut found.directories),
-                None => (name, &mut found.files),
+                Some(name) => (name, &mut self.directories),
+                None => (name, &mut self.files),
             };
             if name.is_empty() || name.contains('/') {
                 return Err(format!("{pattern}: names are needed, as in *.wal:*/journal/*"));
             }
             into.push(name.to_owned());
         }
-        Ok(found)
+        Ok(())
     }
 }
 

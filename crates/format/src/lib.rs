@@ -11,5 +11,7 @@ pub mod scattered;
 mod seed;
 pub mod snapshot;
 mod uuid;
+mod whole_transaction;
 
 pub use uuid::uuid_text;
+pub use whole_transaction::{TransactionSums, WholeTransaction};

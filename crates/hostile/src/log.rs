@@ -4,10 +4,10 @@ use crate::golden;
 use crate::patches::Input;
 use crate::seal;
 use disks::Image;
+use format::WholeTransaction;
 use format::ext4::{SUPERBLOCK_OFFSET, VolumeSuperblock};
 use format::jbd2::{
-    BlockHeader, BlockType, DescriptorBlock, JournalSuperblock, LogLayout, Packing, Seed, TagFormat,
-    WholeTransaction,
+    BlockHeader, BlockType, DescriptorBlock, JournalSuperblock, LogLayout, Packing, TagFormat,
 };
 use journal::{HomeBounds, Pass, ReplayImages, ReplayPass, RevokePass, ScanPass};
 use std::cell::OnceCell;
@@ -140,7 +140,7 @@ impl Log {
                 Some(BlockType::Descriptor) => taken += self.seal_descriptor(at, &layout, &log),
                 Some(BlockType::Revoke) => seal::log_tail(self.block(at), &layout),
                 Some(BlockType::Commit) => {
-                    if let Some(sum) = whole.take().map(WholeTransaction::sum) {
+                    if let Some(sum) = whole.take().map(|whole: WholeTransaction| whole.sum()) {
                         self.block(at)[0x14..0x18].copy_from_slice(&sum.to_be_bytes());
                     }
                     seal::commit_block(self.block(at), &layout);
@@ -149,9 +149,8 @@ impl Log {
                 _ => break,
             }
             for block in (0..taken).map(|index| next(at, index, &log)) {
-                let seed = Seed::of_journal(&layout.uuid);
                 whole
-                    .get_or_insert_with(|| WholeTransaction::new(seed, header.transaction))
+                    .get_or_insert_with(|| layout.whole_transaction(header.transaction))
                     .add(self.block(block));
             }
             at = next(at, taken.max(1), &log);

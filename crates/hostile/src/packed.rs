@@ -2,6 +2,7 @@
 
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog};
+use format::{TransactionSums, WholeTransaction};
 use journal::{HomeBounds, LogRing, LogStart, Pass, ReplayImages, ReplayPass, RevokePass, ScanPass, records};
 use std::rc::Rc;
 use units::{BlockSize, LogBlock, TransactionId};
@@ -46,7 +47,7 @@ pub fn run(bytes: &[u8]) {
     let mut log = rest[..rest.len().min(UNITS_MAX * unit)].to_vec();
     log.resize(log.len().next_multiple_of(unit).max(4 * unit), 0);
     if choice.seals() {
-        seal(&mut log, choice, superblock.packed_seed());
+        seal(&mut log, choice, (superblock.transaction_sums(), superblock.packed_seed()));
     }
     let _ = recover(&superblock, &log, choice);
 }
@@ -105,7 +106,7 @@ fn recover(superblock: &JournalSuperblock, log: &[u8], choice: Choice) -> Result
 }
 
 /// Gives each run from the start on, as long as it says it is, its number and its checksums.
-fn seal(log: &mut [u8], choice: Choice, seed: Seed) {
+fn seal(log: &mut [u8], choice: Choice, (sums, seed): (TransactionSums, Seed)) {
     let (unit, gap) = (choice.unit(), choice.gap() * choice.unit());
     let (mut at, mut transaction) = (gap, FIRST);
     while at + unit <= log.len() {
@@ -119,7 +120,9 @@ fn seal(log: &mut [u8], choice: Choice, seed: Seed) {
             return;
         }
         let (header, body) = log[at..end].split_at_mut(PackedHeader::SIZE);
-        let body_sum = seed.with(body).0;
+        let mut whole = WholeTransaction::new(sums, seed);
+        whole.add(body);
+        let body_sum = whole.sum();
         let time = units::Timestamp::default();
         PackedHeader { transaction, length, durable, time, body_sum }.serialize(seed, header);
         (at, transaction) = (end + gap, transaction.next());

@@ -10,6 +10,7 @@
 use crate::choose_log::near_head_log;
 use crate::drops::Dropped;
 use crate::gap::Spaced;
+use crate::layout::DataSums;
 use crate::open_list::{OpenList, REGION_LOGS, REGIONS_MAX};
 use crate::record::{Header, RecordEntry};
 use crate::state::State;
@@ -85,7 +86,7 @@ impl State {
             sequence: inner.assigned,
             tag,
             previous: of.tag,
-            entries: entries(&pieces, drops, inner.assigned),
+            entries: entries(&pieces, drops, inner.assigned, self.layout.sums()),
         };
         let blocks = 1 + header.data_blocks() as u32;
         let room = of.room(self.layout.log_blocks());
@@ -224,7 +225,7 @@ impl State {
     }
 }
 
-fn entries(pieces: &[Piece], drops: &[Dropped], sequence: u64) -> Vec<RecordEntry> {
+fn entries(pieces: &[Piece], drops: &[Dropped], sequence: u64, sums: DataSums) -> Vec<RecordEntry> {
     let dropped = drops.iter().map(|dropped| RecordEntry::Drop {
         home: dropped.homes.start,
         length: (dropped.homes.end - dropped.homes.start) as u32,
@@ -235,7 +236,7 @@ fn entries(pieces: &[Piece], drops: &[Dropped], sequence: u64) -> Vec<RecordEntr
         piece.blocks.iter().zip(blocks).map(|((home, mask), block)| RecordEntry::Data {
             home: *home,
             mask: *mask,
-            checksum: crc32c::crc32c(block),
+            checksum: sums.of(block),
         })
     });
     dropped.chain(data).collect()

@@ -7,10 +7,13 @@
 use crate::fields::{begin, put, seal, sealed, u32_at, u64_at, u128_at};
 use crate::{BLOCK, MAX_ENTRIES};
 use std::ops::Range;
+use units::Xxh64;
 
 const MAGIC: [u8; 4] = *b"OKSD";
-/// Without gaps between records, and with them.
-const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
+/// Without gaps between records, and with them. The third has other checksums of data.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=3;
+const WITHOUT_GAPS: u32 = 1;
+const WITH_CRC: u32 = 2;
 /// Bytes of a gap between records at most. They pass below the head in half a millisecond to one and a half (250 to 83 MB/s).
 /// A drive takes a tenth or two to begin what it was given, and this much seldom. A restart reads so much of each log.
 const GAP: u64 = 128 << 10;
@@ -56,6 +59,28 @@ pub enum FormatError {
     Shrunk { size: u64, wanted: u64 },
 }
 
+/// Which checksum a record has of each of its data blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataSums {
+    /// Of disks that older programs have formatted. Where older content of a log holds a CRC-32C of its own, it passes for newer.
+    /// Nodes of an extent tree are such content.
+    Crc32c,
+    /// The low half of XXH64.
+    Xxh64,
+}
+impl DataSums {
+    pub fn of(self, block: &[u8]) -> u32 {
+        match self {
+            DataSums::Crc32c => crc32c::crc32c(block),
+            DataSums::Xxh64 => {
+                let mut sum = Xxh64::new(0);
+                sum.add(block);
+                sum.sum() as u32
+            }
+        }
+    }
+}
+
 /// What the first block says; all else follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -68,6 +93,7 @@ pub struct Superblock {
     pub table_elsewhere: bool,
     /// So many blocks may lie between two records of a log, or fewer.
     pub gap_blocks: u32,
+    pub sums: DataSums,
 }
 
 impl Superblock {
@@ -89,8 +115,9 @@ impl Superblock {
         };
         let device_blocks = size / block;
         let gap_blocks = ((GAP / block) as u32).min(log_blocks / GAPS_IN_A_LOG);
+        let sums = DataSums::Xxh64;
         let superblock =
-            Superblock { nonce, device_blocks, log_blocks, group_blocks, table_elsewhere, gap_blocks };
+            Superblock { nonce, device_blocks, log_blocks, group_blocks, table_elsewhere, gap_blocks, sums };
         Layout::new(superblock)?;
         Ok(superblock)
     }
@@ -107,13 +134,18 @@ impl Superblock {
             device_blocks: u64_at(bytes, 32),
             log_blocks: u32_at(bytes, 40),
             group_blocks: u32_at(bytes, 44),
-            gap_blocks: if version == *VERSIONS.start() { 0 } else { u32_at(bytes, 48) },
+            gap_blocks: if version == WITHOUT_GAPS { 0 } else { u32_at(bytes, 48) },
+            sums: if version <= WITH_CRC { DataSums::Crc32c } else { DataSums::Xxh64 },
         })
     }
 
     pub fn serialize(&self) -> Vec<u8> {
         let mut bytes = begin(MAGIC, self.nonce);
-        let version = if self.gap_blocks == 0 { VERSIONS.start() } else { VERSIONS.end() };
+        let version = match self.sums {
+            DataSums::Crc32c if self.gap_blocks == 0 => WITHOUT_GAPS,
+            DataSums::Crc32c => WITH_CRC,
+            DataSums::Xxh64 => *VERSIONS.end(),
+        };
         put(&mut bytes, 24, &version.to_le_bytes());
         put(&mut bytes, 28, &u32::from(self.table_elsewhere).to_le_bytes());
         put(&mut bytes, 32, &self.device_blocks.to_le_bytes());
@@ -178,6 +210,10 @@ impl Layout {
     /// So many blocks may lie between two records of a log, or fewer.
     pub fn gap(&self) -> u32 {
         self.superblock.gap_blocks
+    }
+    /// Of the data of records.
+    pub fn sums(&self) -> DataSums {
+        self.superblock.sums
     }
     fn data_blocks(&self) -> u64 {
         u64::from(self.superblock.group_blocks - self.superblock.log_blocks)
@@ -288,10 +324,14 @@ mod tests {
     fn a_superblock_comes_back_and_absurd_ones_are_refused() {
         let superblock = Superblock::new(1 << 30, Sizes::default(), 99, true).expect("good sizes");
         assert_eq!(Superblock::parse(&superblock.serialize()), Ok(superblock));
-        let without_gaps = Superblock { gap_blocks: 0, ..superblock };
-        assert_eq!(Superblock::parse(&without_gaps.serialize()), Ok(without_gaps));
-        let versions = [superblock, without_gaps].map(|superblock| u32_at(&superblock.serialize(), 24));
-        assert_eq!((superblock.gap_blocks, versions), (32, [2, 1]));
+        let with_crc = Superblock { sums: DataSums::Crc32c, ..superblock };
+        let without_gaps = Superblock { gap_blocks: 0, ..with_crc };
+        for older in [with_crc, without_gaps] {
+            assert_eq!(Superblock::parse(&older.serialize()), Ok(older));
+        }
+        let versions =
+            [superblock, with_crc, without_gaps].map(|superblock| u32_at(&superblock.serialize(), 24));
+        assert_eq!((superblock.gap_blocks, versions), (32, [3, 2, 1]));
         assert!(Layout::new(Superblock { gap_blocks: superblock.log_blocks, ..superblock }).is_err());
         let mut bytes = superblock.serialize();
         bytes[40] ^= 1;

@@ -307,7 +307,7 @@ impl Reader<'_> {
         position: u32,
         follows: impl Fn(&Header) -> bool,
     ) -> Result<Option<Header>, OpenError> {
-        let blocks = self.layout.log_blocks() as usize;
+        let (blocks, sums) = (self.layout.log_blocks() as usize, self.layout.sums());
         let main = self.main.clone();
         loop {
             let behind = window.from(position);
@@ -316,7 +316,7 @@ impl Reader<'_> {
             let end = window.at as usize + window.bytes.len() / BLOCK;
             if behind.len() >= needed || end >= blocks {
                 let is_whole =
-                    |header: &Header| behind.get(BLOCK..needed).is_some_and(|data| header.holds(data));
+                    |header: &Header| behind.get(BLOCK..needed).is_some_and(|data| header.holds(data, sums));
                 return Ok(header.filter(is_whole));
             }
             let chunk = window.size.min((blocks - end) * BLOCK);

@@ -190,7 +190,27 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
     }
     let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
     add(format!("{torn:?}"), disks.crash(torn));
+    if let Some((sector, image)) = all_but_one_sector(disks, seed) {
+        add(format!("all but the newest of sector {sector} of those that are volatile"), image);
+    }
     images
+}
+
+/// One sector has what was there before, and that is what checksums are for. By the dice alone that hardly ever happens.
+fn all_but_one_sector(disks: &MemoryDisks, seed: u64) -> Option<(u64, Disks)> {
+    let crash = |lost: Option<u64>| {
+        let mut sectors = 0;
+        let image = disks.crash_by(|disk| {
+            disk.crash_by(Atomicity::Unit(512), &mut |contents| {
+                sectors += 1;
+                contents - if lost == Some(sectors - 1) { 2 } else { 1 }
+            })
+        });
+        (sectors, image)
+    };
+    let (sectors, _) = crash(None);
+    let lost = (sectors > 0).then(|| SplitMix::new(seed).below(sectors))?;
+    Some((lost, crash(Some(lost)).1))
 }
 
 /// Counts through all choices, the first choice fastest.

@@ -9,6 +9,7 @@ mod number;
 mod random;
 mod time;
 mod transaction;
+mod xxh64;
 
 pub use block::{BlockRange, BlockSize, is_within};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};
@@ -17,3 +18,4 @@ pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner
 pub use random::SplitMix;
 pub use time::{Instant, Timestamp};
 pub use transaction::TransactionId;
+pub use xxh64::Xxh64;

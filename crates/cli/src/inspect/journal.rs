@@ -81,6 +81,7 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
         (Incompatible::SCATTERED, "scattered"),
         (Incompatible::SNAPSHOT, "snapshot"),
         (Incompatible::GAPS, "gaps"),
+        (Incompatible::XXH64, "xxh64"),
     ];
     names.extend(bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name));
     names

@@ -3,6 +3,7 @@
 use super::log_reader::LogReader;
 use super::record::Record;
 use crate::error::CliError;
+use format::WholeTransaction;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use journal::{LogRing, LogWalk};
 use units::{LogBlock, TransactionId};
@@ -81,12 +82,12 @@ impl PackedWalk<'_> {
             seconds: time.seconds,
             nanoseconds: time.nanoseconds,
         });
-        let mut sum = superblock.packed_seed();
+        let mut sum = WholeTransaction::new(superblock.transaction_sums(), superblock.packed_seed());
         let mut reader = RecordReader::new(superblock.block_size, length);
         let (units, first, mut refused) = (header.units(unit).min(left), self.records.len(), None);
         for index in 0..units {
             let bytes = self.log.unit(self.ring.advance(at, index))?;
-            sum = sum.with(&bytes[if index == 0 { PackedHeader::SIZE } else { 0 }..]);
+            sum.add(&bytes[if index == 0 { PackedHeader::SIZE } else { 0 }..]);
             let records = &mut self.records;
             let given = reader.give(PackedHeader::records_in(index == 0, &bytes), &mut |item| {
                 add(records, transaction, item);
@@ -99,7 +100,7 @@ impl PackedWalk<'_> {
         }
         let why = match refused {
             _ if units < header.units(unit) => "a transaction longer than the log",
-            _ if sum.0 != body_sum => "a transaction did not reach the disk whole: its checksum is wrong",
+            _ if sum.sum() != body_sum => "a transaction did not reach the disk whole: its checksum is wrong",
             Some(MalformedRun(what)) => what,
             None if !reader.is_complete() => "a record without end",
             None => return Ok(units),

@@ -469,6 +469,11 @@ impl MountSettings {
             }
             "dirsync" => self.synchronous_directories = true,
             _ if FLAGS.iter().any(|(name, ..)| *name == word) => {}
+            // A further name of durable_only=, behind a comma. No option has a star in it.
+            _ if word.contains('*') => match &mut self.durable_only {
+                Some(names) => names.add(word).map_err(Refusal::Wrong)?,
+                None => return Err(Refusal::Unknown),
+            },
             _ => return Err(Refusal::Unknown),
         }
         Ok(())
@@ -578,12 +583,19 @@ mod tests {
                 "durable_only=*.wal:*/journal/*",
                 with(|it| it.durable_only = Some("*.wal:*/journal/*".parse().unwrap())),
             ),
+            (
+                "durable_only=*/journal/*,*.wal,ro",
+                with(|it| {
+                    (it.durable_only, it.read_only) = (Some("*/journal/*:*.wal".parse().unwrap()), true);
+                }),
+            ),
             ("dirsync,mand", with(|it| it.synchronous_directories = true)),
         ] {
             assert_eq!(parse(line), Ok(expected), "{line}");
         }
         for line in [
             "durable_only=/a",
+            "*.wal",
             "swap_above=100",
             "swap_above=0",
             "usrquota",

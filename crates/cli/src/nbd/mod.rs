@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::{format_duration, parse_size};
 use ::nbd::{Export, Listener, serve as serve_clients};
-use ::scattered::{RestartReport, ScatteredDisk};
+use ::scattered::{RestartReport, ScatteredDisk, ScatteredStatistics};
 use clap::Args;
 use device::{Disk, World};
 use runtime::{Either, RealWorld, race};
@@ -86,11 +86,14 @@ pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
     let json = arguments.json;
     let result = world.run(serve(world.clone(), in_world, listener, beneath, arguments));
     world.end();
-    result?;
-    match drive {
-        Some(drive) if json => print_json(&serde_json::json!({ "drive": drive.statistics() })),
-        _ => Ok(()),
+    let mut told = serde_json::Map::new();
+    if let Some(logs) = result? {
+        told.insert("logs".to_owned(), serde_json::json!(logs));
     }
+    if let Some(drive) = drive {
+        told.insert("drive".to_owned(), serde_json::json!(drive.statistics()));
+    }
+    if json && !told.is_empty() { print_json(&told) } else { Ok(()) }
 }
 
 async fn serve(
@@ -99,7 +102,7 @@ async fn serve(
     listener: Listener,
     beneath: Rc<dyn Disk>,
     arguments: NbdArguments,
-) -> Result<(), CliError> {
+) -> Result<Option<ScatteredStatistics>, CliError> {
     let logs =
         scattered::open(&world, &in_world, &beneath, &arguments.logs, arguments.model.is_some()).await?;
     if let Some((_, report)) = &logs {
@@ -114,7 +117,7 @@ async fn serve(
     let mut serving = Box::pin(serve_clients(world.clone(), listener, export));
     print(&format_args!("listening on {uri}\n"))?;
     if let Either::Left(result) = race(&mut serving, signals.next()).await {
-        return result.map_err(|error| CliError::system(uri, error));
+        return result.map(|()| None).map_err(|error| CliError::system(uri, error));
     }
     // No new clients; what is answered is made durable.
     drop(serving);
@@ -127,11 +130,8 @@ async fn serve(
     }
     if let Some(logs) = &logs {
         logs.snapshot().await.map_err(failed)?;
-        if arguments.json {
-            print_json(&serde_json::json!({ "logs": logs.statistics() }))?;
-        }
     }
-    Ok(())
+    Ok(logs.map(|logs| logs.statistics()))
 }
 
 fn restart_line(report: &RestartReport) -> String {

@@ -1,7 +1,8 @@
 //! Files of which durability is enough: logged in every mode, and home only at the end.
 
 use crate::common::{Layout, Rig, STALE, Setup};
-use engine::{Base, Contents, Credits, Engine, FileUpdate};
+use crate::restart;
+use engine::{Base, Contents, Credits, Engine, FileUpdate, LogKind, RecordFormat};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,13 +45,71 @@ fn durable_only_files_go_home_at_unmount_alone() {
             // Longer than anything waits to go home by its age.
             let world = engine.world();
             world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
-            engine.checkpoint().await.unwrap();
+            let report = engine.checkpoint().await.unwrap();
+            assert!(report.blocks_logged <= 1 && report.blocks_skipped == 0.0, "{mode}: {report:?}");
             let home = engine.statistics().home_written["data"];
             assert_eq!(home.blocks, 1, "{mode}: of the other file");
             engine.shutdown().await.unwrap();
         });
         assert_eq!(rig.home_block(19)[..], [7; 4096], "{mode}");
         assert_eq!(rig.home_block(30)[..], [8; 4096], "{mode}");
+    }
+}
+
+/// Blocks that are written once each, of files of which durability is enough; and one that is written again and again.
+const MANY: u64 = 450;
+const AGAIN: u64 = 460;
+
+/// Parts of the log that are in use, of eight.
+fn eighths_used(engine: &Engine) -> u64 {
+    let log = engine.statistics().log;
+    (log.blocks - log.free_blocks) * 8 / log.blocks
+}
+
+/// Time for write-back, which begins to make room when five eighths are in use.
+async fn rest(engine: &Engine) {
+    let world = engine.world();
+    world.sleep_until(world.now().plus(Duration::from_millis(50))).await;
+}
+
+#[test]
+fn durable_only_files_go_home_early_only_when_no_log_has_room() {
+    for (kind, records) in [
+        (LogKind::Circular, RecordFormat::Blocks),
+        (LogKind::Scattered, RecordFormat::Blocks),
+        (LogKind::Scattered, RecordFormat::Packed),
+    ] {
+        let mut setup = restart::setup(DataMode::Journal, records);
+        setup.options.log = kind;
+        setup.options.durable_only = true;
+        let rig = match kind {
+            LogKind::Scattered => restart::rig(&setup, setup.images()),
+            LogKind::Circular => Rig::new(&setup, 1, setup.images()),
+        };
+        let disk = rig.disks[0].clone();
+        let at_home = move || {
+            let image = disk.image();
+            (0..MANY).filter(|block| image.copy(block << 12, 4096)[..] == [7; 4096]).count()
+        };
+        rig.play(async move |engine| {
+            let (mut there_was_room, mut most) = (0, 0);
+            for block in 0..MANY {
+                write(&engine, block, 7, true).await;
+                for version in 0..3 {
+                    write(&engine, AGAIN, version, false).await;
+                }
+                most = most.max(eighths_used(&engine));
+                // From six eighths on the longest transaction may find no room.
+                if most == 5 {
+                    rest(&engine).await;
+                    assert_eq!(at_home(), 0, "{kind:?} {records:?}: {block} written, and there is room");
+                    there_was_room += 1;
+                }
+            }
+            assert!(there_was_room > 3 && at_home() > 0, "{kind:?} {records:?}: the log was full");
+            engine.shutdown().await.unwrap();
+            assert_eq!(at_home(), MANY as usize, "{kind:?} {records:?}");
+        });
     }
 }
 

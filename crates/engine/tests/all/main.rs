@@ -22,3 +22,4 @@ mod snapshot;
 mod space;
 mod swap;
 mod time;
+mod torn;

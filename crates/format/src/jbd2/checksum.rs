@@ -1,23 +1,3 @@
-use crate::seed::Seed;
-use units::TransactionId;
-
-/// The checksum of an extended transaction is a CRC-32C over UUID, sequence number, and all its log blocks in
-/// log order. The commit block is not in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WholeTransaction(Seed);
-
-impl WholeTransaction {
-    pub fn new(journal: Seed, transaction: TransactionId) -> WholeTransaction {
-        WholeTransaction(journal.with(&transaction.0.to_be_bytes()))
-    }
-    pub fn add(&mut self, block: &[u8]) {
-        self.0 = self.0.with(block);
-    }
-    pub fn sum(self) -> u32 {
-        self.0.0
-    }
-}
-
 const BIG_ENDIAN_CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_MPEG_2);
 
 /// Checksum v1 (COMPAT_CHECKSUM): CRC-32, most significant bit first, over descriptors and logged blocks.

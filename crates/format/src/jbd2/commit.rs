@@ -9,9 +9,9 @@ pub(super) const OWN_CHECKSUM: usize = 16;
 pub(super) const WHOLE_CHECKSUM: usize = 20;
 pub(super) const SECONDS: usize = 48;
 pub(super) const NANOSECONDS: usize = 56;
-/// `h_chksum_type`: CRC-32 (checksum v1) and CRC-32C (our whole-transaction checksum).
+/// `h_chksum_type`: CRC-32 (checksum v1), and ours of whole transactions, of which the superblock says what it is.
 const CRC32: u8 = 1;
-const CRC32C: u8 = 4;
+const OURS: u8 = 4;
 
 /// Ends a transaction: with it on disk, the transaction is committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ impl CommitBlock {
         block.fill(0);
         BlockHeader::put(BlockType::Commit, self.transaction, block);
         if let Some(sum) = self.whole {
-            (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) = (CRC32C, 4);
+            (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) = (OURS, 4);
             put32(block, WHOLE_CHECKSUM, sum);
         }
         put64(block, SECONDS, self.time.seconds as u64);
@@ -47,7 +47,7 @@ impl CommitBlock {
             return None;
         }
         // The kernel leaves the type 0 under checksums v2 and v3.
-        let has_whole = layout.multiwrite && layout.has_checksums() && block[CHECKSUM_TYPE] == CRC32C;
+        let has_whole = layout.multiwrite && layout.has_checksums() && block[CHECKSUM_TYPE] == OURS;
         let seconds = be64(block, SECONDS) as i64;
         let time = Timestamp { seconds, nanoseconds: be32(block, NANOSECONDS) };
         Some(CommitBlock {

@@ -1,7 +1,8 @@
 use super::error::JournalFormatError;
 use crate::field::{be32, put32};
 use crate::seed::Seed;
-use units::{BlockSize, LogBlock};
+use crate::whole_transaction::{TransactionSums, WholeTransaction};
+use units::{BlockSize, LogBlock, TransactionId};
 
 /// How the tags of a journal carry checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +26,8 @@ pub struct LogLayout {
     pub multiwrite: bool,
     /// The log lies in scattered logs: tags may say that a block stays there.
     pub scattered: bool,
+    /// Of whole transactions, where commit blocks have them.
+    pub sums: TransactionSums,
     pub uuid: [u8; 16],
     /// Of the UUID; computed once.
     pub seed: Seed,
@@ -33,7 +36,8 @@ pub struct LogLayout {
 impl LogLayout {
     pub fn new(block_size: BlockSize, tags: TagFormat, uuid: [u8; 16]) -> LogLayout {
         let seed = Seed::of_journal(&uuid);
-        LogLayout { block_size, tags, wide: false, multiwrite: false, scattered: false, uuid, seed }
+        let sums = TransactionSums::Crc32c;
+        LogLayout { block_size, tags, wide: false, multiwrite: false, scattered: false, sums, uuid, seed }
     }
     /// Bytes of a tag, without what may follow it (multiwrite range, UUID).
     pub fn tag_bytes(&self) -> usize {
@@ -48,6 +52,10 @@ impl LogLayout {
     /// Bytes of the checksum at the end of descriptor and revoke blocks.
     pub fn tail_bytes(&self) -> usize {
         if self.has_checksums() { 4 } else { 0 }
+    }
+    /// The checksum of `transaction`: over UUID, its number, and all its log blocks in log order. The commit block is not in it.
+    pub fn whole_transaction(&self, transaction: TransactionId) -> WholeTransaction {
+        WholeTransaction::new(self.sums, self.seed.with(&transaction.0.to_be_bytes()))
     }
     /// Checksums v2 or v3.
     pub fn has_checksums(&self) -> bool {

@@ -22,7 +22,7 @@ mod tables;
 mod tag;
 
 pub use crate::seed::Seed;
-pub use checksum::{WholeTransaction, ancient_checksum};
+pub use checksum::ancient_checksum;
 pub use commit::CommitBlock;
 pub use descriptor::DescriptorBlock;
 pub use error::JournalFormatError;

@@ -162,7 +162,8 @@ fn features(text: &mut String) {
             Incompatible::MULTIWRITE
             | Incompatible::PACKED
             | Incompatible::SCATTERED
-            | Incompatible::GAPS => "written and read; set only while such records may be live",
+            | Incompatible::GAPS
+            | Incompatible::XXH64 => "written and read; set only while such records may be live",
             Incompatible::SNAPSHOT => "written and read; set only while a snapshot counts",
             _ => "written and read",
         };

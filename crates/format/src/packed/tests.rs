@@ -1,8 +1,10 @@
 use super::*;
 use crate::seed::Seed;
+use crate::whole_transaction::{TransactionSums, WholeTransaction};
 use units::{BlockRange, BlockSize, HomeBlock, SplitMix, Timestamp, TransactionId};
 
 const SEED: Seed = Seed(0x1234_5678);
+const SUMS: TransactionSums = TransactionSums::Xxh64;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Owned {
@@ -15,7 +17,9 @@ enum Owned {
 fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owned>, MalformedRun> {
     let header = PackedHeader::parse(run, SEED).expect("a header");
     assert_eq!(header.units(unit) as usize * unit, run.len());
-    assert_eq!(header.body_sum, SEED.with(&run[PackedHeader::SIZE..]).0);
+    let mut whole = WholeTransaction::new(SUMS, SEED);
+    whole.add(&run[PackedHeader::SIZE..]);
+    assert_eq!(header.body_sum, whole.sum());
     let (mut reader, mut found) = (RecordReader::new(size, header.length), Vec::new());
     for (index, unit) in run.chunks(unit).enumerate() {
         let records = PackedHeader::records_in(index == 0, unit);
@@ -96,7 +100,7 @@ fn whatever_is_written_comes_back_as_it_was() {
         }
         let time = Timestamp { seconds: -3, nanoseconds: 7 };
         let (transaction, durable) = (TransactionId(dice.below(1 << 32) as u32), TransactionId(9));
-        let run = writer.finish(transaction, durable, time, SEED).concat();
+        let run = writer.finish(transaction, durable, time, (SUMS, SEED)).concat();
         let header = PackedHeader::parse(&run, SEED).unwrap();
         assert_eq!((header.transaction, header.durable, header.time), (transaction, durable, time));
         let cut = dice.below(unit as u64) as usize;
@@ -111,7 +115,7 @@ fn whatever_is_written_comes_back_as_it_was() {
 fn a_header_with_any_changed_byte_or_of_another_log_is_none() {
     let mut writer = RunWriter::new(512, 0);
     writer.revoke(HomeBlock(7));
-    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED).concat();
+    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED)).concat();
     assert!(PackedHeader::parse(&run, SEED).is_some());
     assert!(PackedHeader::parse(&run, Seed(7)).is_none());
     for at in 0..PackedHeader::SIZE {
@@ -126,7 +130,7 @@ fn parts_take_as_many_bytes_as_was_said() {
     let parts = [BlockRange::new(0, 127), BlockRange::new(255, 400), BlockRange::new(1000, 1001)];
     let mut writer = RunWriter::new(512, 0);
     writer.parts(HomeBlock(3), &parts, &[1; 1024], false);
-    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED).concat();
+    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED)).concat();
     let length = PackedHeader::parse(&run, SEED).unwrap().length as usize;
     assert_eq!(length, 2 + RunWriter::parts_length(parts));
 }
@@ -160,7 +164,7 @@ fn a_long_run_comes_in_pieces_that_are_whole_units() {
         for home in 0..100 {
             writer.whole(HomeBlock(home), &image, false);
         }
-        let pieces = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), SEED);
+        let pieces = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED));
         let (last, full) = pieces.split_last().unwrap();
         assert_eq!(full.len(), 100 * 4096 / RunWriter::PIECE);
         assert!(full.iter().all(|piece| piece.len() == RunWriter::PIECE) && last.len().is_multiple_of(unit));

@@ -2,6 +2,7 @@ use super::header::PackedHeader;
 use super::varint::{LENGTH_MAX, encode, length};
 use super::{Kind, UNIT_MIN};
 use crate::seed::Seed;
+use crate::whole_transaction::{TransactionSums, WholeTransaction};
 use units::{BlockRange, HomeBlock, Timestamp, TransactionId};
 
 /// Makes the bytes of a run, record by record, in pieces: a long run needs no memory as long as itself in one.
@@ -71,14 +72,16 @@ impl RunWriter {
         transaction: TransactionId,
         durable: TransactionId,
         time: Timestamp,
-        seed: Seed,
+        (sums, seed): (TransactionSums, Seed),
     ) -> Vec<Vec<u8>> {
         let length = u32::try_from(self.length).expect("a transaction is shorter than the log");
         self.bytes.resize(self.bytes.len().next_multiple_of(self.unit), 0);
         let mut pieces = self.full;
         pieces.push(self.bytes);
-        let first = seed.with(&pieces[0][PackedHeader::SIZE..]);
-        let body_sum = pieces[1..].iter().fold(first, |sum, piece| sum.with(piece)).0;
+        let mut body = WholeTransaction::new(sums, seed);
+        body.add(&pieces[0][PackedHeader::SIZE..]);
+        pieces[1..].iter().for_each(|piece| body.add(piece));
+        let body_sum = body.sum();
         let header = &mut pieces[0][..PackedHeader::SIZE];
         PackedHeader { transaction, length, durable, time, body_sum }.serialize(seed, header);
         pieces

@@ -39,6 +39,10 @@ impl JournalSuperblock {
         {
             return Err(wrong("gaps between transactions that are not packed, or are scattered".to_owned()));
         }
+        let is_multiwrite = self.has_incompatible(Incompatible::MULTIWRITE);
+        if self.has_incompatible(Incompatible::XXH64) && !is_packed && !is_multiwrite {
+            return Err(wrong("checksums of whole transactions that it does not have".to_owned()));
+        }
         if checksums.into_iter().filter(|set| *set).count() > 1 {
             return Err(wrong("more than one of the checksum features v1, v2, v3 is set".to_owned()));
         }

@@ -11,6 +11,7 @@ use super::layout::{LogLayout, TagFormat};
 use crate::packed::{PackedLog, UNIT_MIN};
 use crate::scattered::{ActiveLogs, NamedSnapshot, ScatteredLogs};
 use crate::seed::Seed;
+use crate::whole_transaction::TransactionSums;
 use bytes::{CRC32C, USERS};
 use check::{GAP_SHARE, LENGTH_MAX};
 use std::ops::Range;
@@ -47,10 +48,13 @@ impl Incompatible {
     pub const SNAPSHOT: u32 = 0x0800_0000;
     /// Ours: packed transactions may lie apart from each other. Who does not know it would take a gap for the log's end.
     pub const GAPS: u32 = 0x0400_0000;
+    /// Ours: checksums over whole transactions are XXH64. Who does not know it would take each for a torn one.
+    pub const XXH64: u32 = 0x0200_0000;
     /// Those that are ours.
-    const OURS: u32 = Self::MULTIWRITE | Self::PACKED | Self::SCATTERED | Self::SNAPSHOT | Self::GAPS;
+    const OURS: u32 =
+        Self::MULTIWRITE | Self::PACKED | Self::SCATTERED | Self::SNAPSHOT | Self::GAPS | Self::XXH64;
 
-    pub const NAMES: [(u32, &'static str); 11] = [
+    pub const NAMES: [(u32, &'static str); 12] = [
         (Self::REVOKE, "revoke"),
         (Self::WIDE, "64bit"),
         (Self::ASYNC_COMMIT, "async_commit"),
@@ -62,8 +66,9 @@ impl Incompatible {
         (Self::SCATTERED, "scattered (okeanos)"),
         (Self::SNAPSHOT, "snapshot (okeanos)"),
         (Self::GAPS, "gaps (okeanos)"),
+        (Self::XXH64, "xxh64 (okeanos)"),
     ];
-    pub const KNOWN: u32 = 0x7c00_003f;
+    pub const KNOWN: u32 = 0x7e00_003f;
 }
 
 /// V1 has no features, UUID or users.
@@ -190,7 +195,16 @@ impl JournalSuperblock {
             wide: self.is_wide(),
             multiwrite: self.has_incompatible(Incompatible::MULTIWRITE),
             scattered: self.has_incompatible(Incompatible::SCATTERED),
+            sums: self.transaction_sums(),
             ..LogLayout::new(self.block_size, self.tag_format(), self.uuid)
+        }
+    }
+
+    /// Which checksum stands for a whole transaction, where its log has any.
+    pub fn transaction_sums(&self) -> TransactionSums {
+        match self.has_incompatible(Incompatible::XXH64) {
+            true => TransactionSums::Xxh64,
+            false => TransactionSums::Crc32c,
         }
     }
 
@@ -280,7 +294,8 @@ impl JournalSuperblock {
         self.incompatible = Incompatible::REVOKE
             | if checksums { Incompatible::CHECKSUM_V3 } else { 0 }
             | if wide { Incompatible::WIDE } else { 0 }
-            | if extended { Incompatible::MULTIWRITE } else { 0 };
+            | if extended { Incompatible::MULTIWRITE } else { 0 }
+            | if extended && checksums { Incompatible::XXH64 } else { 0 };
         self.checksum_type = if checksums { CRC32C } else { 0 };
         (self.packed, self.scattered) = (None, None);
     }
@@ -288,7 +303,8 @@ impl JournalSuperblock {
     pub fn set_packed(&mut self, packed: PackedLog) {
         assert!(self.is_clean(), "the format of a log that holds records cannot change");
         let gaps = if packed.gap_max > 0 { Incompatible::GAPS } else { 0 };
-        self.incompatible = self.incompatible & !Incompatible::OURS | Incompatible::PACKED | gaps;
+        let ours = Incompatible::PACKED | Incompatible::XXH64 | gaps;
+        self.incompatible = self.incompatible & !Incompatible::OURS | ours;
         self.packed = Some(packed);
         assert!(self.check_unit().is_ok(), "{packed:?} in a journal of {} blocks", self.length);
     }

@@ -2,9 +2,9 @@ use super::BlockRecords;
 use super::decide::{Facts, ScanDecision, decide};
 use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
 use crate::told::RecoverError;
+use format::WholeTransaction;
 use format::jbd2::{
-    BlockHeader, BlockTag, BlockType, CommitBlock, DescriptorBlock, Packing, WholeTransaction,
-    ancient_checksum,
+    BlockHeader, BlockTag, BlockType, CommitBlock, DescriptorBlock, Packing, ancient_checksum,
 };
 use std::collections::VecDeque;
 use units::{LogBlock, Timestamp, TransactionId};
@@ -34,7 +34,7 @@ impl OpenTransaction {
         OpenTransaction {
             id,
             found: FoundTransaction::default(),
-            whole: WholeTransaction::new(records.layout.seed, id),
+            whole: records.layout.whole_transaction(id),
             ancient: !0,
             fault: None,
             logged: VecDeque::new(),

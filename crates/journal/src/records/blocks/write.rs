@@ -7,8 +7,7 @@ use crate::records::{CommitMoment, Images, LogBlocks, LogContent, Wholes};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::jbd2::{
-    BlockTag, CommitBlock, DescriptorBlock, Fragment, LogLayout, Packing, RevokeBlock, TagBytes,
-    WholeTransaction, escape,
+    BlockTag, CommitBlock, DescriptorBlock, Fragment, LogLayout, Packing, RevokeBlock, TagBytes, escape,
 };
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
@@ -65,7 +64,7 @@ fn commit_block(
 ) -> Rc<Buffer> {
     let layout = &records.layout;
     let whole = records.is_sealed().then(|| {
-        let mut whole = WholeTransaction::new(layout.seed, transaction);
+        let mut whole = layout.whole_transaction(transaction);
         body.iter().for_each(|(_, block)| whole.add(block));
         whole.sum()
     });

@@ -17,6 +17,7 @@ use super::{CommitMoment, Decoder, Images, LogContent, Records, Scanner, Wholes}
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use device::Buffer;
+use format::TransactionSums;
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog, RunWriter, read_again, units_from};
 use units::{BlockSize, TransactionId};
@@ -31,6 +32,7 @@ pub struct PackedRecords {
     /// Of home blocks.
     block_size: BlockSize,
     seed: Seed,
+    sums: TransactionSums,
 }
 
 impl PackedRecords {
@@ -39,6 +41,7 @@ impl PackedRecords {
             unit: packed.unit as usize,
             block_size: superblock.block_size,
             seed: superblock.packed_seed(),
+            sums: superblock.transaction_sums(),
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::PackedRecords;
 use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
 use crate::told::{PassCounts, RecoverError};
-use format::jbd2::Seed;
+use format::WholeTransaction;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};
 
@@ -16,7 +16,7 @@ struct ReadRun {
     at: LogBlock,
     units_left: u32,
     body_sum: u32,
-    sum: Seed,
+    sum: WholeTransaction,
     reader: RecordReader,
 }
 
@@ -49,7 +49,7 @@ impl Decoder for PackedDecoder {
     }
 
     fn give(&mut self, piece: LogPiece, sink: Sink) -> Result<(), RecoverError> {
-        let PackedRecords { unit, block_size, seed } = self.records;
+        let PackedRecords { unit, block_size, seed, sums } = self.records;
         let is_first = self.run.is_none();
         let mut run = match self.run.take() {
             Some(run) => run,
@@ -61,13 +61,13 @@ impl Decoder for PackedDecoder {
                     at: piece.at,
                     units_left: header.units(unit),
                     body_sum: header.body_sum,
-                    sum: seed,
+                    sum: WholeTransaction::new(sums, seed),
                     reader: RecordReader::new(block_size, header.length),
                 }
             }
         };
         let begin = run.at;
-        run.sum = run.sum.with(if is_first { &piece.bytes[PackedHeader::SIZE..] } else { piece.bytes });
+        run.sum.add(if is_first { &piece.bytes[PackedHeader::SIZE..] } else { piece.bytes });
         let given = run.reader.give(PackedHeader::records_in(is_first, piece.bytes), &mut |item| {
             let decoded = match item {
                 Item::Revoke(home) => Decoded::Revoke(home),
@@ -90,7 +90,7 @@ impl Decoder for PackedDecoder {
         run.units_left -= 1;
         if run.units_left > 0 {
             self.run = Some(run);
-        } else if run.sum.0 != run.body_sum || !run.reader.is_complete() {
+        } else if run.sum.sum() != run.body_sum || !run.reader.is_complete() {
             return Err(self.changed(run.at));
         }
         Ok(())

@@ -1,7 +1,8 @@
 use super::PackedRecords;
 use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
 use crate::told::{PassCounts, RecoverError};
-use format::jbd2::{JournalFormatError, Seed};
+use format::WholeTransaction;
+use format::jbd2::JournalFormatError;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};
 
@@ -17,7 +18,7 @@ struct OpenRun {
     at: LogBlock,
     header: PackedHeader,
     units_left: u32,
-    sum: Seed,
+    sum: WholeTransaction,
     reader: RecordReader,
     /// Counts only if the checksum is right: then it is no damage.
     malformed: Option<MalformedRun>,
@@ -31,13 +32,13 @@ impl PackedScanner {
     }
 
     fn begin(&self, piece: LogPiece) -> Option<OpenRun> {
-        let PackedRecords { unit, block_size, seed } = self.records;
+        let PackedRecords { unit, block_size, seed, sums } = self.records;
         let header = PackedHeader::parse(piece.bytes, seed)?;
         (header.transaction == self.open).then(|| OpenRun {
             at: piece.at,
             header,
             units_left: header.units(unit),
-            sum: seed,
+            sum: WholeTransaction::new(sums, seed),
             reader: RecordReader::new(block_size, header.length),
             malformed: None,
             counts: PassCounts::default(),
@@ -49,7 +50,7 @@ impl PackedScanner {
 impl OpenRun {
     fn add(&mut self, is_first: bool, unit: &[u8]) {
         let body = if is_first { &unit[PackedHeader::SIZE..] } else { unit };
-        self.sum = self.sum.with(body);
+        self.sum.add(body);
         if self.malformed.is_some() {
             return;
         }
@@ -67,7 +68,7 @@ impl OpenRun {
 
     fn verdict(self, open: TransactionId, blocks: u32) -> Result<ScanVerdict, RecoverError> {
         let OpenRun { at, .. } = self;
-        if self.sum.0 != self.header.body_sum {
+        if self.sum.sum() != self.header.body_sum {
             let what = "the checksum of the whole transaction is wrong".to_owned();
             return Ok(ScanVerdict::End(RecordFault { at, what }));
         }

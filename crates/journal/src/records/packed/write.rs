@@ -50,7 +50,7 @@ pub(super) fn write(
             }
         }
     }
-    let pieces = run.finish(transaction.id, moment.durable, moment.time, records.seed);
+    let pieces = run.finish(transaction.id, moment.durable, moment.time, (records.sums, records.seed));
     // Each is freed before the next is copied.
     let piece = |bytes: Vec<u8>| (BlockKind::Packed, Rc::new(Buffer::copy_of(&bytes)));
     LogContent::Sealed(pieces.into_iter().map(piece).collect())
