@@ -5,7 +5,7 @@
 //! node of an extent tree, then give one and the same. XXH64 is no such code.
 
 use crate::seed::Seed;
-use units::Xxh64;
+use xxhash_rust::xxh64::Xxh64;
 
 /// Which checksum a log has over its transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,10 +17,10 @@ pub enum TransactionSums {
 }
 
 /// The running checksum of one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub struct WholeTransaction(Running);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 enum Running {
     Crc32c(Seed),
     Xxh64(Xxh64),
@@ -37,13 +37,13 @@ impl WholeTransaction {
     pub fn add(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             Running::Crc32c(seed) => *seed = seed.with(bytes),
-            Running::Xxh64(sum) => sum.add(bytes),
+            Running::Xxh64(sum) => sum.update(bytes),
         }
     }
     pub fn sum(&self) -> u32 {
         match &self.0 {
             Running::Crc32c(seed) => seed.0,
-            Running::Xxh64(sum) => sum.sum() as u32,
+            Running::Xxh64(sum) => sum.digest() as u32,
         }
     }
 }

@@ -9,7 +9,6 @@ mod number;
 mod random;
 mod time;
 mod transaction;
-mod xxh64;
 
 pub use block::{BlockRange, BlockSize, is_within};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};
@@ -18,4 +17,3 @@ pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner
 pub use random::SplitMix;
 pub use time::{Instant, Timestamp};
 pub use transaction::TransactionId;
-pub use xxh64::Xxh64;
