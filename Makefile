@@ -130,7 +130,7 @@ recipes: deps-bench build ## measure docs/RECIPES.md and the tables of README an
 bench-shared: deps-ceph build ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
 	@scripts/install-packages.sh fio
 	mkdir -p target/figures
-	for work in streams varmail createfiles zipf; do \
+	for work in streams varmail createfiles zipf risk; do \
 	    scripts/compare-shared.sh $(OKEANOS) --work $$work --osds 3 --store bluestore --seconds 20 --turns $(TURNS) --no-crash \
 	        --json target/figures/shared-$$work.json || exit; \
 	done

@@ -11,6 +11,8 @@
 #   okeanos:OPTIONS     the same, mounted so      NAME=DIR         whatever is mounted there already; not killed
 # Options: --osds N, --replicas N, --store memstore|bluestore; --writers N, --size BYTES, --seconds N; --json FILE
 #          --work streams|varmail|createfiles|untar|zipf: what is measured; untar is of /usr/include/linux, zipf fio's of 128 MiB
+#          --work risk: each second, what a crash of the client would lose. Writers append to a file each, 20 times a second, and sync
+#          nothing. Of what they were answered for, all is at risk that neither the OSDs have received nor a journal of the host has
 #          --turns N: all contenders so often, in turns, and the medians
 #          --no-crash: unmounted instead; what the OSDs get is counted until then, else until the work is done
 # Of each operation the table tells requests of the metadata server, and processor time of the client's and of the servers' processes.
@@ -19,7 +21,7 @@ set -euo pipefail
 if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
-[ $# -ge 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
 scripts=$(dirname "$(realpath "$0")")
 shift
@@ -40,7 +42,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[[ $work =~ ^(streams|varmail|createfiles|untar|zipf)$ ]] || { echo "compare-shared.sh: unknown work $work" >&2; exit 2; }
+[[ $work =~ ^(streams|varmail|createfiles|untar|zipf|risk)$ ]] || { echo "compare-shared.sh: unknown work $work" >&2; exit 2; }
 if [ ${#contenders[@]} = 0 ]; then
     contenders=(ceph-fuse:default ceph-fuse:1s ceph-fuse:sync)
     if "$program" host --help >/dev/null 2>&1; then contenders+=(okeanos); fi
@@ -51,7 +53,7 @@ for ((turn = 1; turn < turns; turn++)); do contenders+=("${once[@]}"); done
 # Sockets lie below: a short name.
 place=$(mktemp -d /tmp/okcXXXX)
 conf=$place/c/ceph.conf
-client= writing=
+client= writing= journaled=
 finish() {
     [ -z "$writing" ] || kill "$writing" 2>/dev/null || true
     leave "$place/mount" || true
@@ -185,6 +187,60 @@ latency = {"p50_ns": None, "mean_ns": seconds / files * 1e9, "p99_ns": None}
 print(json.dumps({"operations": files, "operations_per_second": files / seconds, "latency": latency}))
 END
         zipf) timeout $limit cat <(zipf "$1") ;;
+        risk) timeout $limit python3 - "$1" "$place/c" "$writers" "$size" "$seconds" "$program" ${journaled:+journaled} <<'END' ;;
+import glob, json, os, random, socket, statistics, struct, subprocess, sys, threading, time
+directory, cluster = sys.argv[1:3]
+writers, size, seconds = map(int, sys.argv[3:6])
+program, is_journaled = sys.argv[6], len(sys.argv) > 7
+PACE = 0.05
+def ask(path):
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.connect(path)
+        asked.sendall(json.dumps({"prefix": "perf dump"}).encode() + b"\0")
+        answer = asked.makefile("rb")
+        return json.loads(answer.read(*struct.unpack(">I", answer.read(4))))
+# What OSDs were sent to write, but for what the metadata server has sent, such as its journal.
+def reached():
+    osds = sum(ask(path)["osd"]["op_w_in_bytes"] for path in glob.glob(f"{cluster}/run/osd.*.asok"))
+    return osds - sum(ask(path)["objecter"]["op_send_bytes"] for path in glob.glob(f"{cluster}/run/mds.*.asok"))
+def in_journal():
+    if not is_journaled:
+        return 0
+    told = subprocess.check_output([program, "stats", "--json", os.path.dirname(directory)])
+    return json.loads(told)["host"]["dirty_in_journal"]
+answered, times = [0] * writers, [[] for _ in range(writers)]
+before, at_risk = reached(), []
+begin = time.monotonic()
+def append(writer):
+    file = os.open(f"{directory}/{writer}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    due = begin + PACE * writer / writers
+    while due < begin + seconds:
+        time.sleep(max(0, due - time.monotonic()))
+        asked = time.monotonic()
+        os.write(file, bytes([writer + 1]) * size)
+        times[writer].append(time.monotonic() - asked)
+        answered[writer] += size
+        due += PACE
+    os.close(file)
+threads = [threading.Thread(target=append, args=[writer]) for writer in range(writers)]
+for thread in threads: thread.start()
+# At any time between two looks: the journal is written each second, too.
+dice = random.Random(1)
+for second in range(1, seconds):
+    time.sleep(max(0, begin + second - dice.random() - time.monotonic()))
+    told = sum(answered)
+    journaled = in_journal()
+    # To ask takes a while.
+    told = (told + sum(answered)) // 2
+    at_risk.append(max(0, told - journaled - (reached() - before)))
+for thread in threads: thread.join()
+took = sorted(time for each in times for time in each)
+percentile = lambda part: took[int(part * (len(took) - 1))] * 1e9
+latency = {"p50_ns": percentile(0.5), "mean_ns": statistics.mean(took) * 1e9, "p99_ns": percentile(0.99)}
+# The first seconds have nothing old.
+risk = {"mean_bytes": statistics.mean(at_risk[len(at_risk) // 4:]), "most_bytes": max(at_risk), "each_second_bytes": at_risk}
+print(json.dumps({"operations": len(took), "operations_per_second": len(took) / seconds, "latency": latency, "at_risk": risk}))
+END
     esac >"$place/measured.json"
 }
 # One line of JSON for a turn, in the same words for each work.
@@ -199,7 +255,7 @@ if "jobs" in it:
     wrote = it["jobs"][0]["write"]
     times = {of + "_ns": wrote["clat_ns"]["percentile"][part] for of, part in (("p50", "50.000000"), ("p99", "99.000000"))}
     it = {"operations": wrote["total_ios"], "operations_per_second": wrote["iops"], "latency": times | {"mean_ns": wrote["clat_ns"]["mean"]}}
-it = {key: it[key] for key in ("operations", "operations_per_second", "latency")}
+it = {key: it[key] for key in ("operations", "operations_per_second", "latency", "at_risk") if key in it}
 print(json.dumps({"client": sys.argv[2]} | it | {"received_bytes": received, "written_bytes": written} | dict(zip(("requests", "client_ms", "servers_ms"), spent))))
 END
 }
@@ -240,14 +296,16 @@ def values(turn):
     times = [float(turn["latency"][of + "_ns"] or "nan") / 1e6 for of in ("p50", "mean", "p99")]
     bytes = [turn[of + "_bytes"] / turn["operations"] / 1e3 for of in ("received", "written")]
     spent = [turn[of] / turn["operations"] for of in ("requests", "client_ms", "servers_ms")]
-    return [turn["operations_per_second"]] + times + bytes + spent
+    risks = [turn["at_risk"][of + "_bytes"] / 1e6 for of in ("mean", "most")] if "at_risk" in turn else []
+    return [turn["operations_per_second"]] + times + bytes + spent + risks
 rows = {}
 for number, line in enumerate(open(sys.argv[2])):
     turn = json.loads(line)
     rows.setdefault((turn["client"], number if sys.argv[1] == "all" else 0), []).append(turn)
-units = ["%.0f", "%.2f ms", "%.2f ms", "%.2f ms", "%.1f kB", "%.1f kB", "%.2f", "%.3f ms", "%.3f ms"]
+is_of_risk = all("at_risk" in turn for turns in rows.values() for turn in turns)
+units = ["%.0f", "%.2f ms", "%.2f ms", "%.2f ms", "%.1f kB", "%.1f kB", "%.2f", "%.3f ms", "%.3f ms", "%.2f MB", "%.2f MB"]
 first = None
-print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there|requests|client's processor|servers'" + "|after kill -9|readable again after|recovery alone" * (sys.argv[1] == "all"))
+print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there|requests|client's processor|servers'" + "|at risk, on average|at most" * is_of_risk + "|after kill -9|readable again after|recovery alone" * (sys.argv[1] == "all"))
 for (name, _), turns in rows.items():
     row = [statistics.median(column) for column in zip(*map(values, turns))]
     cells = ["-" if isnan(own) else unit % own for unit, own in zip(units, row)]
@@ -270,6 +328,8 @@ for contender in "${contenders[@]}"; do
         directory=$place/mount
         enter "$contender" "$directory"
     fi
+    journaled=
+    [[ $contender != okeanos* ]] || journaled=yes
     below=$(mktemp -d "$directory/compareXXXX")
     prepare "$below"
     before=$(counters)

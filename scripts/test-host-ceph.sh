@@ -347,6 +347,34 @@ mount_host five
 [[ $(timeout 60 cat fuse/recalled) == "no zeros" ]] || fail "read after the recovery: $(tr '\0' 0 <fuse/recalled)"
 leave_host five
 
+part "a reader that stays"
+# Another host reads a file all the time when its writer comes back. Each of both must have its turn.
+mount_host five
+echo first >five/followed
+sync five/followed
+kill_host five
+timeout 120 tail -f two/followed >followed.out 2>&1 &
+reader=$!
+background+=("$reader")
+mount_host five
+echo second >>five/followed
+for ((try = 0; try < 200; try++)); do
+    [[ $(wc -l <followed.out) != 2 ]] || break
+    sleep 0.1
+done
+[[ $(tr '\n' ' ' <followed.out) == "first second " ]] || fail "who follows a file sees: $(cat followed.out)"
+kill "$reader"
+# What is open stays readable when another client takes its last name.
+timeout 60 python3 - two/followed fuse/followed <<'END' || fail "a file that another removes is gone for who has it open"
+import os, sys
+own, other = sys.argv[1:]
+file = os.open(own, os.O_RDONLY)
+seen = os.pread(file, 100, 0)
+os.unlink(other)
+assert os.pread(file, 100, 0) == seen == b"first\nsecond\n", seen
+END
+leave_host five
+
 part "kill -9"
 for ((round = 1; round <= ROUNDS; round++)); do
     mkdir "one/round-$round"

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use store::StoreEvent;
+use store::{StoreEvent, Token};
 use units::Instant;
 
 /// Files on their way at once.
@@ -23,6 +23,8 @@ const FILES_AT_ONCE: usize = 64;
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 /// Between two looks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long a file that others want stays closed at the store, if nobody reads it.
+const CLOSED: Duration = Duration::from_secs(2);
 /// How often memory is looked at.
 const MEMORY_LOOK: Duration = Duration::from_secs(5);
 
@@ -186,7 +188,7 @@ impl Host {
         let _ = self.let_go(&file).await;
     }
 
-    async fn try_give_back(&self, file: &Rc<File>) -> Result<(), HostError> {
+    async fn try_give_back(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
         // The servers hear of all that was told with the recall, and a write under way may have the store give the token back.
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
@@ -194,8 +196,38 @@ impl Host {
         self.noted(self.store.acknowledge_recall(file.id).await)?;
         let _guard = file.lock.write().await;
         self.bring_home(file).await?;
-        self.end_token(file);
-        self.noted(self.store.return_token(file.id).await)
+        let held = self.end_token(file);
+        self.noted(self.store.return_token(file.id).await)?;
+        match held {
+            Some(Token::SharedRead) => self.close_unread(file).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Some stores give nobody a token of a file that a client has open. So one that is only read, such as by `tail -f`, is closed
+    /// there: until the next read, and for a moment at most. Another may take its last name meanwhile, and nobody opens it then.
+    /// A recall may come with that. The store tells how many names are left when it is done.
+    async fn close_unread(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
+        if file.open.get().is_none() || self.noted(self.store.attributes(file.id).await)?.links == 0 {
+            return Ok(());
+        }
+        let Some(open) = file.open.take() else { return Ok(()) };
+        if file.opens.get() > 0 {
+            self.world.spawn(Box::pin(self.clone().open_again(file.clone())));
+        }
+        self.noted(self.store.close(open).await)
+    }
+    async fn open_again(self: Rc<Self>, file: Rc<File>) {
+        let _busy = self.busy();
+        if self.pause(CLOSED).await {
+            let _guard = file.lock.write().await;
+            let is_closed = file.open.get().is_none() && file.token.get().is_none();
+            if is_closed && file.opens.get() > 0 && !file.recalled.get() {
+                // As a read does. Who cannot open it is told so with the next one.
+                let _ = self.hold(&file, Token::SharedRead).await;
+            }
+        }
+        let _ = self.let_go(&file).await;
     }
 
     // Age and pressure

@@ -72,10 +72,11 @@ impl Recalls {
                 _ => return self.files.gate.open(number),
             }
         };
+        self.output.send(&Report::Recall { file: file.id, token });
+        // Behind the report: a write that gives the token back is answered after it.
         if token != Token::ExclusiveWrite || file.is_settled() {
             self.files.acknowledge_recall(file.id);
         }
-        self.output.send(&Report::Recall { file: file.id, token });
         self.open.push((number, file, now));
     }
 
