@@ -8,8 +8,8 @@
 //! 1. Requests below [`SMALL`] bytes are always small, and those of [`LARGE`] never: the threshold lies between the two.
 //! 2. It moves up only where that gains a tenth, and down where it gains anything. So it does not move back and forth under a
 //!    load between the two.
-//! 3. What was not tried of late is tried again, with a few requests, if it could gain. That is so seldom that it takes no more
-//!    than one part in [`TRIAL_SHARE`] of the time, and ever more seldom as long as it changes nothing.
+//! 3. What was not tried of late is tried again, with a few requests, if it could gain. Trials take no more than one part in
+//!    [`TRIAL_SHARE`] of the time. They are ever more seldom as long as they change nothing.
 //! 4. Requests that go home later, together with their neighbours, cost what such a write costs for all of them.
 //! 5. What goes home while nobody waits costs those who do only as far as the disk has no time to spare.
 //! 6. A request for whose commit nobody waits costs the same at home, now or later: then the log is only more.
@@ -200,8 +200,8 @@ impl AutoThreshold {
         }
     }
 
-    /// A trial of what the present threshold did to no request of late, though there were some to do it to, and though it
-    /// could gain. Of two, the one that was not made for longer.
+    /// A trial of what the present threshold did to no request of late. There were some, and it could gain. Of two, the one that
+    /// was not made for longer.
     fn next_trial(&self, learnt: &Learnt) -> Option<Trial> {
         let costs = learnt.class_costs();
         let (logged, sent_home) = costs.split_at(self.split());

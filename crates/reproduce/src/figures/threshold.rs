@@ -24,7 +24,7 @@ const FIXED: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 /// What another figure plays, in selective mode.
 #[derive(Clone, Copy)]
-enum Load {
+enum SelectiveLoad {
     Streams { count: u32, size: usize },
     Postmark { request: u64 },
     Filebench { part: usize },
@@ -32,49 +32,55 @@ enum Load {
     MpiIo { size: u64 },
 }
 
-impl Load {
+impl SelectiveLoad {
     /// More is better.
     fn speed(self, context: &Context) -> Result<f64, FigureError> {
         match self {
-            Load::Streams { count, size } => {
+            SelectiveLoad::Streams { count, size } => {
                 let seconds = if context.quick { 3 } else { 60 };
                 let cell = Cell::new(DataMode::Selective, count, size, seconds);
                 Ok(1e3 / streams::play_one(&cell, context)?.mean_ms)
             }
-            Load::Postmark { request } => postmark::selective(context, request),
-            Load::Filebench { part } => filebench::selective(context, part),
-            Load::MailLog { made_records, instances } => {
+            SelectiveLoad::Postmark { request } => postmark::selective(context, request),
+            SelectiveLoad::Filebench { part } => filebench::selective(context, part),
+            SelectiveLoad::MailLog { made_records, instances } => {
                 log_replay::selective(context, made_records, instances)
             }
-            Load::MpiIo { size } => mpi_io::selective(context, size),
+            SelectiveLoad::MpiIo { size } => mpi_io::selective(context, size),
         }
     }
     fn name(self) -> String {
         match self {
-            Load::Streams { count, size } if size == SLOW => format!("8a: {count} streams of 1 Kbps"),
-            Load::Streams { count, .. } => format!("8b: {count} streams of 1 Mbps"),
-            Load::Postmark { request } => format!("10a: requests of {request} B"),
-            Load::Filebench { part } => format!("Table I: {}", filebench::title(part)),
-            Load::MailLog { made_records: true, instances } => {
+            SelectiveLoad::Streams { count, size } if size == SLOW => {
+                format!("8a: {count} streams of 1 Kbps")
+            }
+            SelectiveLoad::Streams { count, .. } => format!("8b: {count} streams of 1 Mbps"),
+            SelectiveLoad::Postmark { request } => format!("10a: requests of {request} B"),
+            SelectiveLoad::Filebench { part } => format!("Table I: {}", filebench::title(part)),
+            SelectiveLoad::MailLog { made_records: true, instances } => {
                 format!("10b: {instances} logs, records of 512 B to 32 KiB")
             }
-            Load::MailLog { instances, .. } => format!("10b: {instances} logs as recorded"),
-            Load::MpiIo { size } => format!("11: writes of {size} B"),
+            SelectiveLoad::MailLog { instances, .. } => format!("10b: {instances} logs as recorded"),
+            SelectiveLoad::MpiIo { size } => format!("11: writes of {size} B"),
         }
     }
 }
 
-fn loads(quick: bool) -> Vec<Load> {
+fn loads(quick: bool) -> Vec<SelectiveLoad> {
     if quick {
-        return vec![Load::Streams { count: 20, size: SLOW }, Load::Postmark { request: 4 << 10 }];
+        return vec![
+            SelectiveLoad::Streams { count: 20, size: SLOW },
+            SelectiveLoad::Postmark { request: 4 << 10 },
+        ];
     }
-    let streams = [(1000, SLOW), (20, FAST), (60, FAST)].map(|(count, size)| Load::Streams { count, size });
+    let streams =
+        [(1000, SLOW), (20, FAST), (60, FAST)].map(|(count, size)| SelectiveLoad::Streams { count, size });
     let mut all = Vec::from(streams);
-    all.extend([1 << 10, 4 << 10, 16 << 10, 128 << 10].map(|request| Load::Postmark { request }));
-    all.extend([0, 1, 2].map(|part| Load::Filebench { part }));
+    all.extend([1 << 10, 4 << 10, 16 << 10, 128 << 10].map(|request| SelectiveLoad::Postmark { request }));
+    all.extend([0, 1, 2].map(|part| SelectiveLoad::Filebench { part }));
     let logs = [(true, 128), (false, 16), (false, 128)];
-    all.extend(logs.map(|(made_records, instances)| Load::MailLog { made_records, instances }));
-    all.extend([mpi_io::SMALL, mpi_io::LARGE].map(|size| Load::MpiIo { size }));
+    all.extend(logs.map(|(made_records, instances)| SelectiveLoad::MailLog { made_records, instances }));
+    all.extend([mpi_io::SMALL, mpi_io::LARGE].map(|size| SelectiveLoad::MpiIo { size }));
     all
 }
 
@@ -86,7 +92,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     for &load in &loads {
         cells.extend(thresholds.iter().map(|threshold| (load, *threshold)));
     }
-    let of_cell = |(load, threshold): &(Load, WriteThreshold)| {
+    let of_cell = |(load, threshold): &(SelectiveLoad, WriteThreshold)| {
         load.speed(&context.with_varied(Varied::Threshold(*threshold)))
     };
     let speeds = context.play(&cells, of_cell)?;
