@@ -327,8 +327,8 @@ part "what is read before a recovery"
 mount_host five
 echo "no zeros" >five/recalled
 sync five/recalled
-helper=$(helper_of "${daemon[five]}")
-[[ $helper ]] || fail "the daemon has no helper process"
+dead=$(helper_of "${daemon[five]}")
+[[ $dead ]] || fail "the daemon has no helper process"
 kill -STOP "${daemon[five]}"
 timeout 150 bash -c 'stat fuse/recalled && cat fuse/recalled' >recalled.out 2>&1 &
 reader=$!
@@ -337,10 +337,10 @@ background+=("$reader")
 sleep 2.5
 kill_host five
 for ((try = 0; try < 200; try++)); do
-    grep -qs ceph-helper "/proc/$helper/cmdline" || break
+    grep -qs ceph-helper "/proc/$dead/cmdline" || break
     sleep 0.05
 done
-timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$helper" >evicted.out 2>&1 || fail "$(cat evicted.out)"
+timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$dead" >evicted.out 2>&1 || fail "$(cat evicted.out)"
 wait "$reader" || fail "nobody reads a file of a host that died"
 [[ $(tail -1 recalled.out | tr '\0' 0) == "no zeros" ]] || fail "read before the recovery: $(tail -1 recalled.out | tr '\0' 0)"
 mount_host five
