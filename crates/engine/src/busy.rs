@@ -40,11 +40,10 @@ struct Request(Rc<BusyTime>);
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let total = self.0.total();
-        self.0.requests.set(self.0.requests.get() - 1);
-        if self.0.requests.get() == 0 {
-            self.0.before.set(total);
+        if self.0.requests.get() == 1 {
+            self.0.before.set(self.0.total());
         }
+        self.0.requests.set(self.0.requests.get() - 1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::update::Contents;
 use device::World;
-use journal::{AutoThreshold, Plan, Took};
+use journal::{AutoThreshold, Took};
 use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
@@ -14,9 +14,8 @@ pub(crate) struct CommitClock {
 }
 
 impl CommitClock {
-    /// `first`: the plan up to its last barrier but one.
-    pub fn begin(now: Instant, first: &Plan) -> CommitClock {
-        let (writes, bytes) = first.home_writes();
+    /// `home`: the writes, and bytes, of the plan up to its last barrier but one.
+    pub fn begin(now: Instant, (writes, bytes): (u64, u64)) -> CommitClock {
         CommitClock { since: now, home: Took { writes, bytes, nanoseconds: 0 } }
     }
     pub fn home_is_done(&mut self, now: Instant) {
@@ -81,7 +80,7 @@ mod tests {
     fn a_commit_counts_for_the_time_in_which_it_was_the_oldest() {
         let at = |micros| Instant::default().plus(Duration::from_micros(micros));
         for (before, idle, counted) in [(100, 0, 900), (500, 0, 500), (40, 60, 900)] {
-            let took = CommitClock::begin(at(100), &Plan::default()).log_is_done(at(1000), at(before));
+            let took = CommitClock::begin(at(100), (0, 0)).log_is_done(at(1000), at(before));
             assert_eq!((took.idle, took.log), (Duration::from_micros(idle), Duration::from_micros(counted)));
         }
     }

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::running::{Freed, Taken};
 use journal::{
-    CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, TimedCommit, Took,
+    CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, Plan, TimedCommit, Took,
     WholePlace, plan_commit_home,
 };
 use runtime::race;
@@ -125,7 +125,7 @@ impl Engine {
     async fn write_log(&self, mut commit: Commit) -> Result<(), EngineError> {
         self.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);
-        let clock = CommitClock::begin(self.world.now(), &plan);
+        let clock = self.begin_clock(&plan);
         self.runner.run(plan).await?;
         self.pipeline.until_oldest(commit.plan.transaction).await?;
         self.log_is_written(&commit, clock);
@@ -210,7 +210,7 @@ impl Engine {
         self.long_writes.until_arrived(|write| write.before.is_some_and(|with| !with.is_after(id))).await;
         self.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
-        let mut clock = CommitClock::begin(self.world.now(), &first);
+        let mut clock = self.begin_clock(&first);
         self.runner.run(first).await?;
         clock.home_is_done(self.world.now());
         let moved = self.take_tail_along(&mut last);
@@ -222,6 +222,12 @@ impl Engine {
         }
         self.finish(commit);
         Ok(())
+    }
+
+    /// Who learns nothing counts no writes of `first`, the plan up to its last barrier but one.
+    fn begin_clock(&self, first: &Plan) -> CommitClock {
+        let home = self.policy.learns().map(|_| first.home_writes());
+        CommitClock::begin(self.world.now(), home.unwrap_or_default())
     }
 
     /// It is about to count as committed.

@@ -79,8 +79,7 @@ struct Learnt {
     /// Commits since one tried this.
     unseen: [u64; 2],
     trial_at: Instant,
-    /// Commits since the last trial, and how many there are to be.
-    since_trial: u64,
+    /// How many commits there are to be from one trial to the next.
     patience: u64,
 }
 
@@ -185,12 +184,10 @@ impl AutoThreshold {
             let took = cost.home.nanoseconds + cost.log.nanoseconds;
             learnt.trial_at = now.plus(Duration::from_nanos(took.saturating_mul(TRIAL_SHARE)));
             learnt.patience = (learnt.patience * 4).clamp(1, PATIENCE_MAX);
-            learnt.since_trial = 0;
             return;
         }
-        learnt.since_trial += 1;
         learnt.unseen.iter_mut().for_each(|commits| *commits += 1);
-        if now >= learnt.trial_at && learnt.since_trial >= learnt.patience {
+        if now >= learnt.trial_at && learnt.unseen.iter().all(|commits| *commits >= learnt.patience) {
             let trial = self.next_trial(learnt);
             self.trial.set(trial);
             self.left.set(TRIAL_REQUESTS);
