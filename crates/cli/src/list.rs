@@ -101,10 +101,12 @@ fn look_at(mount: &Mount) -> ListedMount {
 }
 
 fn health_of(statistics: &Value) -> String {
-    match (statistics["failed"].as_str(), statistics["read_only"].as_bool()) {
-        (Some(why), _) => format!("stopped: {why}"),
-        (None, Some(true)) => "read-only".into(),
-        _ => "ok".into(),
+    let is = |name: &str| statistics[name].as_bool() == Some(true);
+    match statistics["failed"].as_str() {
+        Some(why) => format!("stopped: {why}"),
+        None if is("needs_check") => "errors were found: unmount it and run e2fsck -f".into(),
+        None if is("read_only") => "read-only".into(),
+        None => "ok".into(),
     }
 }
 

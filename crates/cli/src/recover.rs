@@ -39,7 +39,8 @@ pub struct RecoverArguments {
     /// Only tell what would be replayed, and what a mount that goes on with scattered logs would read
     #[arg(long)]
     dry_run: bool,
-    /// If the log is damaged, replay what lies before the damage and give up what was committed behind it
+    /// If the log is damaged, replay what lies before the damage and give up what was committed behind it. Run e2fsck -f
+    /// afterwards: some blocks may be newer than that
     #[arg(long)]
     until_damage: bool,
     /// If the journal's superblock contradicts the copy in it, believe the copy. If tune2fs or the like has marked a

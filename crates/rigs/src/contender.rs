@@ -22,14 +22,14 @@ impl FromStr for Contender {
     fn from_str(text: &str) -> Result<Contender, String> {
         match text.split_once(':') {
             Some(("ext4", "fast_commit")) => Ok(Contender::Ext4FastCommit),
-            Some(("ext4", data)) => Ok(Contender::Ext4(data.into())),
+            Some(("ext4", data @ ("ordered" | "journal" | "writeback"))) => Ok(Contender::Ext4(data.into())),
             Some(("okeanos", data)) => Ok(Contender::Okeanos(Some(data.into()))),
             None if text == "okeanos" => Ok(Contender::Okeanos(None)),
             None if text == "xfs" => Ok(Contender::Xfs),
             None if text == "btrfs" => Ok(Contender::Btrfs),
             _ => Err(format!(
                 "{text:?} is no file system to compare: ext4:ordered, ext4:journal, ext4:writeback, \
-                 ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE"
+                 ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE, okeanos:MODE+OPTION"
             )),
         }
     }
@@ -110,6 +110,6 @@ mod tests {
         ] {
             assert_eq!(name.parse::<Contender>().unwrap().to_string(), name);
         }
-        assert!("zfs".parse::<Contender>().is_err());
+        assert!(["zfs", "ext4:orderd", "ext4"].iter().all(|name| name.parse::<Contender>().is_err()));
     }
 }

@@ -48,7 +48,7 @@ pub struct DemoArguments {
     /// How long they write before the crash
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     crash_after: Duration,
-    /// Where the images are made; they are removed at the end
+    /// Where the images are made; they are removed at the end, or by the next run if this one is killed
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     directory: PathBuf,
     /// Print JSON

@@ -9,6 +9,7 @@ use crate::text::progress::Progress;
 use disks::DiskOpenError;
 use format::ext4::extent::ExtentNode;
 use format::ext4::inode::flags;
+use format::ext4::superblock::state;
 use format::ext4::{RawInode, bitmap, checksum, feature, group_flags, htree, xattr};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -61,6 +62,9 @@ pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Resul
     let used = vec![0; superblock.blocks.div_ceil(8) as usize];
     let mut check = ImageCheck { reader: &reader, used, shared: BTreeSet::new(), inodes: 0, findings };
     check.fixed_places();
+    if superblock.state & state::ERROR != 0 {
+        check.findings.note(super::MARKED);
+    }
     let groups = superblock.groups();
     for group in (0..groups).map(GroupNumber) {
         progress.show(format_args!("inodes of group {} of {groups}", group.get() + 1));

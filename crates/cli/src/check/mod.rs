@@ -19,7 +19,7 @@ Repairing is for e2fsck(8).
 
 Exit status, as of fsck(8):
   0    nothing is wrong
-  4    something is wrong; it is told, and nothing is changed
+  4    something is wrong, or was and e2fsck has not looked since; it is told, and nothing is changed
   8    it could not be checked: in use, not recovered after a crash, not readable
   16   wrong usage
 
@@ -43,6 +43,9 @@ pub const WRONG_USAGE: i32 = 16;
 
 /// More of them help nobody.
 const TOLD_MAX: usize = 100;
+
+/// By whoever found damage, and by a recovery that left something out.
+const MARKED: &str = "the volume is marked: errors were found on it earlier, or a recovery left something out";
 
 /// What was found, and how much was looked at.
 #[derive(Default)]

@@ -24,6 +24,9 @@ pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Res
     if let Some(why) = statistics["failed"].as_str() {
         findings.note(format!("the volume has stopped writing: {why}"));
     }
+    if statistics["needs_check"].as_bool() == Some(true) {
+        findings.note(super::MARKED);
+    }
     let mut walk = MountedWalk { device: 0, files: 0, directories: 0, denied: 0, findings, progress };
     let top = fs::symlink_metadata(&mount.directory);
     let top = top.map_err(|error| CliError::system(mount.directory.display(), error))?;

@@ -76,10 +76,8 @@ impl Starter {
         let mut message = String::new();
         let read = self.0.read_to_string(&mut message);
         match (read, message.strip_prefix("up")) {
-            (Ok(_), Some(warning)) => {
-                if !warning.is_empty() {
-                    reporter::complain(&format!("okeanos: warning: {warning}"));
-                }
+            (Ok(_), Some(warnings)) => {
+                warnings.lines().for_each(|line| reporter::complain(&format!("okeanos: warning: {line}")));
                 Ok(())
             }
             (Ok(_), _) if !message.is_empty() => Err(CliError::new(message)),
@@ -97,8 +95,9 @@ impl Herald {
     pub fn is_background(&self) -> bool {
         self.background.is_some()
     }
-    /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what he should know.
-    pub fn up(self, warning: Option<&str>) {
+    /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what he should know,
+    /// a line each.
+    pub fn up(self, warnings: &[String]) {
         if let Some(manager) = &self.manager {
             let _ = manager.send(b"READY=1");
         }
@@ -110,7 +109,7 @@ impl Herald {
                 }
             }
             // A starter that was killed hears nothing; the mount stands all the same.
-            let _ = to_starter.write_all(format!("up{}", warning.unwrap_or_default()).as_bytes());
+            let _ = to_starter.write_all(format!("up{}", warnings.join("\n")).as_bytes());
         }
     }
     /// Gives the error to whoever will print it.

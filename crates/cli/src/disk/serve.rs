@@ -170,7 +170,7 @@ async fn run_on(
             return herald.failed(no_control(error));
         }
     };
-    herald.up(None);
+    herald.up(&[]);
     let result = match begun {
         Either::Left(result) => result,
         Either::Right(_) => porter.until_over(&world, &session, session_over, signals).await,

@@ -151,7 +151,7 @@ async fn run_daemon(
             return herald.failed(error);
         }
     };
-    herald.up(None);
+    herald.up(&[]);
     let result = match begun {
         Either::Left(result) => result,
         Either::Right(_) => porter.until_over(&world, &session, served, signals).await,

@@ -18,6 +18,8 @@ pub struct JournalStory {
     place: String,
     uuid: String,
     block_size: usize,
+    /// Of packed transactions these are shorter.
+    log_block_size: usize,
     log_blocks: u32,
     features: Vec<&'static str>,
     clean: bool,
@@ -54,7 +56,8 @@ fn story(log: &LogReader, records: Vec<Record>) -> Result<JournalStory, CliError
     Ok(JournalStory {
         place: log.place(),
         uuid: uuid_text(&superblock.uuid),
-        block_size: superblock.log_block_bytes(),
+        block_size: superblock.block_size.bytes(),
+        log_block_size: superblock.log_block_bytes(),
         log_blocks: log_blocks.end.get() - log_blocks.start.get(),
         features: features(superblock),
         clean: superblock.is_clean() && !superblock.is_forgotten(),
@@ -237,7 +240,7 @@ impl fmt::Display for JournalStory {
             self.place,
             self.uuid,
             self.log_blocks,
-            self.block_size,
+            self.log_block_size,
             self.features.join(", ")
         )?;
         match self.clean {

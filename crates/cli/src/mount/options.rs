@@ -308,6 +308,13 @@ impl MountSettings {
                  unless the disk keeps its write cache over it",
             );
         }
+        let has_threshold = self.threshold.is_some() || self.threshold_per_block;
+        if has_threshold && !matches!(self.data, None | Some(DataMode::Selective)) {
+            warnings.push("threshold= and threshold_per= do nothing here: they are of data=selective");
+        }
+        if self.log_unit.is_some() && self.records == Some(RecordFormat::Blocks) {
+            warnings.push("log_unit= does nothing here: with records=blocks the log is written in blocks");
+        }
         warnings
     }
 
@@ -474,7 +481,7 @@ impl MountSettings {
                 Some(names) => names.add(word).map_err(Refusal::Wrong)?,
                 None => return Err(Refusal::Unknown),
             },
-            _ => return Err(Refusal::Unknown),
+            _ => return Err(Self::default().take_value(word, "").err().unwrap_or(Refusal::Unknown)),
         }
         Ok(())
     }
@@ -680,6 +687,12 @@ mod tests {
             ("nobarrier,ro", 0),
             ("barrier=flush", 0),
             ("errors=panic,discard", 2),
+            ("threshold=16K", 0),
+            ("data=selective,threshold=16K", 0),
+            ("data=ordered,threshold=16K", 1),
+            ("data=wasteless,threshold_per=block", 1),
+            ("records=blocks,log_unit=512", 1),
+            ("records=packed,log_unit=512", 0),
         ] {
             assert_eq!(parse(text).unwrap().warnings().len(), count, "{text}");
         }
@@ -695,6 +708,8 @@ mod tests {
             ("log_gap=wide", "log_gap"),
             ("barrier=force", "flush or coerce"),
             ("frobnicate", "not known"),
+            ("data", "selective"),
+            ("log_unit", "log_unit"),
             ("cache=", "cache"),
             ("poll=1s", "10ms"),
             ("poll=soon", "poll"),

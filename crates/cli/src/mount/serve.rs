@@ -104,6 +104,8 @@ struct Mounted {
     device: (u32, u32),
     /// With `barrier=coerce`: home, then the journal's disk.
     coerced: Vec<CoercedDisk>,
+    /// What is in the log already, for whoever waits at a terminal.
+    warnings: Vec<String>,
     /// Lives as long as the mount.
     _loop_device: Option<LoopDevice>,
     /// Home, and the journal's disk.
@@ -147,9 +149,9 @@ impl Mounted {
         if let Some(recovered) = at_mount(&opened.recovery) {
             reporter.tell_at(Level::Info, &format!("{}: {recovered}", plan.source.display()));
         }
-        for warning in opened.warnings {
-            reporter.tell_at(Level::Warning, &format!("{}: {warning}", plan.source.display()));
-        }
+        let source = plan.source.display();
+        let warnings: Vec<String> = opened.warnings.iter().map(|warning| format!("{source}: {warning}")).collect();
+        warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
         let told = reporter.clone();
         let door_options = DoorOptions {
             synchronous_directories: plan.settings.synchronous_directories,
@@ -173,6 +175,7 @@ impl Mounted {
                     public,
                     device,
                     coerced,
+                    warnings,
                     _loop_device: loop_device,
                     disks,
                 })
@@ -189,7 +192,9 @@ impl Mounted {
 
     async fn serve(self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
         let (answers, public_answers) = (self.answers(world, plan), self.answers(world, plan));
-        let Mounted { volume, door, session, porter, reporter, signals, control, public, device, .. } = self;
+        let Mounted {
+            volume, door, session, porter, reporter, signals, control, public, device, mut warnings, ..
+        } = self;
         if plan.level == Level::Debug {
             let reporter = reporter.clone();
             session.trace(move |text| reporter.tell_at(Level::Debug, text));
@@ -222,12 +227,12 @@ impl Mounted {
         };
         let public =
             public.and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
-        let warning = match &begun {
-            Either::Right(agreed) if !agreed.passes_syncs() && !plan.settings.read_only => Some(SYNCS_END),
-            _ => None,
-        };
-        if let Some(warning) = warning.filter(|_| !herald.is_background()) {
-            reporter.tell_at(Level::Warning, warning);
+        let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.passes_syncs());
+        if syncs_end && !plan.settings.read_only {
+            if !herald.is_background() {
+                reporter.tell_at(Level::Warning, SYNCS_END);
+            }
+            warnings.push(SYNCS_END.to_owned());
         }
         if let Some(why) = session.why_no_ring() {
             reporter.tell_at(
@@ -238,7 +243,7 @@ impl Mounted {
         let (source, at, data) =
             (plan.source.display(), plan.directory.display(), volume.options().engine.data);
         reporter.tell_at(Level::Info, &format!("{source} is mounted on {at}, data={data}"));
-        herald.up(warning);
+        herald.up(&warnings);
         let result = match begun {
             Either::Left(result) => result,
             Either::Right(_) => porter.until_over(world, &session, served, signals).await,
@@ -269,6 +274,7 @@ impl Mounted {
             serde_json::json!({
                 "about": about,
                 "read_only": volume.is_read_only(),
+                "needs_check": volume.needs_check(),
                 "failed": volume.engine().check().err().map(|error| error.to_string()),
                 "transport": match session.negotiated() {
                     Some(agreed) if agreed.uring => "io_uring",

@@ -120,6 +120,8 @@ pub fn exposition(statistics: &Value) -> String {
     page.sample("failed", &[], &yes_no(statistics["failed"].is_string()));
     page.head("read_only", GAUGE, "Whether the volume is read-only.");
     page.sample("read_only", &[], &yes_no(statistics["read_only"].as_bool().unwrap_or(false)));
+    page.head("needs_check", GAUGE, "Whether errors were found, and e2fsck has not looked since.");
+    page.sample("needs_check", &[], &yes_no(statistics["needs_check"].as_bool().unwrap_or(false)));
     if statistics["engine"].is_object() {
         engine(statistics, &mut page);
     }

@@ -121,6 +121,8 @@ fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
             String::from_utf8_lossy(&state.stdout).contains("with errors"),
             "{damage}: e2fsck is not demanded"
         );
+        let checked = run(&["check"], &image);
+        assert!(checked.status.code() == Some(4) && said(&checked).contains("marked"), "{}", said(&checked));
         is_sound(&image);
         let found = file_in(&image, "/a/log");
         assert!(found.len() < whole.len() && whole.starts_with(&found), "{damage}: no beginning of the file");

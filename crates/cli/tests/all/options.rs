@@ -124,9 +124,25 @@ fn a_mode_that_logs_data_warns_on_a_volume_without_a_journal() {
     Rig::new().run(
         r#"mke2fs -q -t ext4 -O ^has_journal image 64M
            for mode in journal wasteless selective adaptive; do
+               $O mount -o data=$mode image $M 2>told; $O umount $M; settle image
+               [ $(grep -c warning told) = 1 ]; grep -q "data=$mode" told; grep -q journal told
                $O mount -f -o data=$mode image $M 2>told & for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
                $O umount $M; wait; settle image; grep -q "data=$mode" told; grep -q journal told
            done"#,
+    );
+}
+
+#[test]
+fn a_volume_with_errors_is_told_of_until_e2fsck_has_looked() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; debugfs -w -R 'ssv state 3' image 2>made
+           $O mount image $M 2>told; grep -q 'warning: .*run e2fsck' told
+           $O list >told; grep -q 'run e2fsck' told; $O stats --json $M >told; grep -q '"needs_check": *true' told
+           refuses $O check $M >told 2>&1; grep -q marked told
+           $O umount $M; settle image; refuses $O check image >told 2>&1; grep -q marked told
+           timeout 60 e2fsck -fy image >told || [ $? = 1 ]; $O check image
+           $O mount image $M 2>told; refuses grep . told; $O list >told; grep -qw ok told; $O check $M; $O umount $M
+           settle image; clean image"#,
     );
 }
 

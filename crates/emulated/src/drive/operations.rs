@@ -245,8 +245,11 @@ impl Disk for EmulatedDisk {
         let discard = self.0.model.mechanics.is_none();
         Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard, forced_unit_access: true }
     }
+    /// Models of flash and of volumes do not say what is written as one.
     fn physical_sector(&self) -> u32 {
-        SECTOR as u32
+        let model = &self.0.model;
+        let least = if model.mechanics.is_none() { 4096 } else { SECTOR as u32 };
+        model.physical_sector.get().max(least)
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let length = length as u64;

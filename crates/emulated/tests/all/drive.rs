@@ -36,6 +36,16 @@ fn same_seed_same_times() {
 }
 
 #[test]
+fn a_drive_tells_what_its_medium_writes_as_one() {
+    for (name, expected) in
+        [("cheetah-15k5", 512), ("western-digital-64", 4096), ("nvme-ssd", 4096), ("cloud-volume", 4096)]
+    {
+        let told = on_drive(name, honest(CacheMode::Off), |_, disk| async move { disk.physical_sector() });
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+#[test]
 fn a_sequential_reader_gets_the_rate_of_the_medium() {
     let rate = on_drive("cheetah-15k5", honest(CacheMode::On), |world, disk| async move {
         const CHUNK: usize = 65536;

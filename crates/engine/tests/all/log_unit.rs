@@ -1,11 +1,14 @@
 //! Packed transactions in units that the log's disk can write, and in shorter ones than it likes.
 
 use crate::common::{Layout, Rig, Setup};
+use crate::restart::overwrite;
 use device::{Disk, Geometry};
 use disks::{Watch, Watched};
 use engine::{DiskHome, Engine, EngineParts, LogPlace};
+use format::jbd2::JournalSuperblock;
 use journal::DataMode;
 use std::rc::Rc;
+use units::{BlockRange, LogBlock};
 
 /// A disk with longer sectors than the one behind it.
 struct Sectors {
@@ -85,5 +88,19 @@ fn a_mode_that_logs_data_gives_a_warning_without_a_log() {
             told.iter().all(|told| told.contains(mode.name()) && told.contains("no journal")),
             "{told:?}"
         );
+    }
+}
+
+#[test]
+fn a_log_is_written_in_sectors_that_its_disk_writes_as_one() {
+    for physical in [512, 1024, 4096] {
+        let rig = rig(Layout::Separate, None, 512, physical);
+        rig.play(async |engine| {
+            overwrite(&engine, 1, BlockRange::new(0, 100), &[1; 100], 1).await;
+        });
+        let (block, _) = rig.parts.log.as_ref().unwrap().locate(LogBlock(0)).unwrap();
+        let bytes = rig.disks[rig.disks.len() - 1].image().copy(block << 12, 4096).to_vec();
+        let superblock = JournalSuperblock::parse(&bytes, rig.parts.block_size, 1024).unwrap();
+        assert_eq!(superblock.log_block_bytes(), physical as usize);
     }
 }

@@ -180,6 +180,11 @@ impl Volume {
             || superblock.reserved_gid != 0 && caller.gid == u32::from(superblock.reserved_gid)
     }
 
+    /// Whether damage was found on the volume, or left out by a recovery, and e2fsck has not looked since.
+    pub fn needs_check(&self) -> bool {
+        self.superblock.borrow().state & state::ERROR != 0
+    }
+
     /// Marks the volume as damaged (e2fsck will look) if the error says so, and gives the error back.
     pub fn note_damage(&self, error: Error) -> Error {
         if matches!(error, Error::Corrupt { .. }) {
