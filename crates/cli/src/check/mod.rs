@@ -45,7 +45,8 @@ pub const WRONG_USAGE: i32 = 16;
 const TOLD_MAX: usize = 100;
 
 /// By whoever found damage, and by a recovery that left something out.
-const MARKED: &str = "the volume is marked: errors were found on it earlier, or a recovery left something out";
+const MARKED: &str =
+    "the volume is marked: errors were found on it earlier, or a recovery left something out";
 
 /// What was found, and how much was looked at.
 #[derive(Default)]

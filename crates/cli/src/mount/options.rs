@@ -312,7 +312,7 @@ impl MountSettings {
         if has_threshold && !matches!(self.data, None | Some(DataMode::Selective)) {
             warnings.push("threshold= and threshold_per= do nothing here: they are of data=selective");
         }
-        if self.log_unit.is_some() && self.records == Some(RecordFormat::Blocks) {
+        if self.log_unit.is_some() && self.records.is_some_and(|format| !format.has_short_units()) {
             warnings.push("log_unit= does nothing here: with records=blocks the log is written in blocks");
         }
         warnings

@@ -150,7 +150,8 @@ impl Mounted {
             reporter.tell_at(Level::Info, &format!("{}: {recovered}", plan.source.display()));
         }
         let source = plan.source.display();
-        let warnings: Vec<String> = opened.warnings.iter().map(|warning| format!("{source}: {warning}")).collect();
+        let warnings: Vec<String> =
+            opened.warnings.iter().map(|warning| format!("{source}: {warning}")).collect();
         warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
         let told = reporter.clone();
         let door_options = DoorOptions {
@@ -193,7 +194,17 @@ impl Mounted {
     async fn serve(self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
         let (answers, public_answers) = (self.answers(world, plan), self.answers(world, plan));
         let Mounted {
-            volume, door, session, porter, reporter, signals, control, public, device, mut warnings, ..
+            volume,
+            door,
+            session,
+            porter,
+            reporter,
+            signals,
+            control,
+            public,
+            device,
+            mut warnings,
+            ..
         } = self;
         if plan.level == Level::Debug {
             let reporter = reporter.clone();

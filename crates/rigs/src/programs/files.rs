@@ -19,7 +19,7 @@ fn timed_run(command: &mut Command) -> Result<f64, RigError> {
     timed(|| rig::run(command).map(drop))
 }
 
-/// How many seconds one of five runs takes, or of as many as a second has room for: one alone is too short to be judged.
+/// How many seconds a run takes: the mean of five, or of as many as a second has room for. One alone is too short to be judged.
 fn timed_often(run: impl Fn() -> Result<f64, RigError>) -> Result<f64, RigError> {
     let (mut all, mut runs) = (0.0, 0);
     while runs < 5 || all < 1.0 {
