@@ -1,14 +1,17 @@
 //! Inodes and blocks, taken and given back.
 
+use crate::image::{play_on, with_engine};
 use crate::volume::image::{ALL, EXT4, EXT4_1K, MANY_GROUPS, TestImage, with_volume};
-use engine::Contents;
+use disks::Latency;
+use engine::{Contents, Credits, EngineOptions, RecordFormat};
 use ext4::{AllocationRequest, Caller, Error, Inode, NewInode, Purpose, Run, Volume, WriteFlags, errno};
 use runtime::SplitMix;
 use runtime::sync::Event;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use units::{FileBlock, InodeNumber};
+use std::time::Duration;
+use units::{FileBlock, InodeNumber, TransactionId};
 
 pub async fn create(volume: &Rc<Volume>, parent: &Inode, mode: u16) -> ext4::Result<Rc<Inode>> {
     let credits = volume.credits_create_inode() + volume.credits_orphan();
@@ -47,11 +50,23 @@ async fn allocate(
     run
 }
 
-async fn free(volume: &Rc<Volume>, run: Run) {
+async fn free(volume: &Rc<Volume>, run: Run) -> TransactionId {
     let credits = volume.credits_free(1, run.count.into());
     let mut handle = volume.engine().start(credits).await.unwrap();
     volume.free_blocks(&mut handle, run.start, run.count.into(), Contents::Data).await.unwrap();
-    handle.stop();
+    handle.stop()
+}
+
+/// Every block that is free, in runs.
+async fn take_all(volume: &Rc<Volume>, inode: &Inode) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    loop {
+        match allocate(volume, inode, 0, runs.last().copied(), 5000).await {
+            Ok(run) => runs.push(run),
+            Err(Error::Refused(errno::ENOSPC)) => return runs,
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// Creates and frees inodes, and takes and gives back their blocks, at random; in the end all is free again.
@@ -197,15 +212,7 @@ fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let inode = create(&volume, &root, 0o100_644).await.unwrap();
-        let mut runs: Vec<Run> = Vec::new();
-        // Everything but what is withheld.
-        let full = loop {
-            match allocate(&volume, &inode, 0, runs.last().copied(), 5000).await {
-                Ok(run) => runs.push(run),
-                Err(error) => break error,
-            }
-        };
-        assert!(matches!(full, Error::Refused(errno::ENOSPC)), "{full}");
+        let mut runs = take_all(&volume, &inode).await;
         assert_eq!(volume.statfs().await.unwrap().blocks_free, 0);
         volume.sync().await.unwrap();
         assert!(!volume.retry_allocation(0).await.unwrap(), "nothing was freed");
@@ -221,6 +228,42 @@ fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
         }
         volume.free_if_unused(&inode).await.unwrap();
     });
+}
+
+#[test]
+fn blocks_freed_by_a_commit_on_its_way_are_not_given_out_to_the_next() {
+    let options = EngineOptions {
+        records: Some(RecordFormat::Packed),
+        commits_in_flight: 2,
+        ..EngineOptions::default()
+    };
+    let image = TestImage::of(EXT4_1K);
+    let slow = Some(Latency { least: Duration::from_micros(100), spread: Duration::ZERO });
+    let (left, ()) = play_on(image.read(), 1, slow, with_engine(options), |volume, world| async move {
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let inode = create(&volume, &root, 0o100_644).await.unwrap();
+        let mut runs = take_all(&volume, &inode).await;
+        volume.sync().await.unwrap();
+        let (engine, last) = (volume.engine().clone(), runs.pop().unwrap());
+        let freed = free(&volume, last).await;
+        let committing = engine.clone();
+        let commit = runtime::spawn_with_result(&world, async move { committing.commit(freed).await });
+        // Until a handle that starts is of the next transaction: the one that freed has set out.
+        while engine.start(Credits(0)).await.unwrap().stop() == freed {
+            runtime::yield_now().await;
+        }
+        assert!(freed.is_after(engine.committed()), "it has arrived already");
+        let refused = allocate(&volume, &inode, 0, None, 1).await;
+        assert!(matches!(refused, Err(Error::Refused(errno::ENOSPC))), "{refused:?}");
+        commit.await.unwrap().unwrap();
+        runs.push(allocate(&volume, &inode, 0, None, last.count).await.unwrap());
+        for run in runs {
+            free(&volume, run).await;
+        }
+        volume.free_if_unused(&inode).await.unwrap();
+    });
+    left.write_file(&image.path()).unwrap();
+    image.check();
 }
 
 #[test]
