@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod believed;
 mod block;
 mod bring_home;
 mod busy;
@@ -71,6 +72,7 @@ mod whose;
 mod write_back;
 mod writers;
 
+pub use believed::{BelievedBlock, BelievedTransaction, believed};
 pub use block::Block;
 pub use checkpoints::{CheckpointProgress, CheckpointReport, CheckpointTimes, OffHours};
 pub use engine::Engine;

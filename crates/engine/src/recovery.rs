@@ -301,6 +301,13 @@ impl<'a> Recovery<'a> {
         Ok(PassReport { nanoseconds: now.since(begun).as_nanos() as u64, counts: scan.counts() })
     }
 
+    /// The byte of the log's disk at which this log block begins, and what it holds.
+    pub async fn read_log_block(&mut self, at: LogBlock) -> Result<(u64, &[u8]), EngineError> {
+        let byte = u64::from(at.get()) * self.superblock.log_block_bytes() as u64;
+        let (place, _) = self.area.locate_byte(byte, self.parts.block_size)?;
+        Ok((place, self.reader.read(at).await?))
+    }
+
     async fn feed(&mut self, pass: &mut impl Pass) -> Result<PassReport, EngineError> {
         let begun = self.parts.world.now();
         while let Some(at) = pass.wants() {

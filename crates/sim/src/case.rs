@@ -1,14 +1,15 @@
 //! One case: writers run their scripts on a volume. At every write, flush and discard the disk is asked what a
 //! power cut would leave. Each such image is recovered and judged.
 
-use crate::crash::{Recording, record};
+use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
-use crate::judge::judge;
+use crate::judge::{Wrong, judge};
 use crate::liar::Liar;
 use crate::model::{History, Outcome};
 use crate::script::{Mix, Script, ScriptSize, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
+use crate::written::WrittenLog;
 use device::Operation;
 use engine::{BarrierKind, DataMode, EngineOptions, LogGap, RecordFormat, WriteThreshold};
 use ext4::DurableOnly;
@@ -362,24 +363,35 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, cuts, outcomes, redirected, swaps } = record(case, fresh, only_cut)?;
+    let Recording { snapshots, moments, outcomes, redirected, swaps } = record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
     let mut report = CaseReport {
         scripts: 1,
-        cuts,
+        cuts: moments.len() as u64,
         refused: refused(&outcomes),
         redirected,
         swaps,
         ..CaseReport::default()
     };
     let (mut last_lost, mut first_torn) = (None, None);
+    let (mut log, mut last_cut) = (WrittenLog::new(case, &moments), None);
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
         let (cut, left) = (snapshot.cut, snapshot.left.clone());
         if last_lost == Some(cut) {
             continue;
         }
-        if let Err(wrong) = judge(case, snapshot, &histories, sampled, &mut report) {
+        let judged = match last_cut.replace(cut) {
+            Some(last) if last == cut => Ok(()),
+            _ => judge_stale(case, &mut log, &snapshot, &histories, &mut report),
+        };
+        let judged = judged.and_then(|()| {
+            if let (State::Cut(disks), None) = (&snapshot.state, &case.liar) {
+                log.check(cut, disks)?;
+            }
+            judge(case, snapshot, &histories, sampled, &mut report)
+        });
+        if let Err(wrong) = judged {
             let failure = |why| Box::new(Failure { case: case.clone(), cut, left, why });
             if case.liar.as_ref().is_some_and(Liar::may_lose) {
                 report.lost += 1;
@@ -401,6 +413,24 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             Err(Box::new(Failure { why, ..*failure }))
         }
     }
+}
+
+/// Where the log may have lost something, one image more of the cut.
+fn judge_stale(
+    case: &Case,
+    log: &mut WrittenLog,
+    snapshot: &Snapshot,
+    histories: &[History],
+    report: &mut CaseReport,
+) -> Result<(), Wrong> {
+    let stale = if case.liar.is_none() { log.stale(snapshot)? } else { None };
+    let Some(stale) = stale else { return Ok(()) };
+    let left = stale.left.clone();
+    let in_image = |Wrong { why, torn }| Wrong { why: format!("{why} ({left})"), torn };
+    if let State::Cut(disks) = &stale.state {
+        log.check(stale.cut, disks).map_err(|why| in_image(why.into()))?;
+    }
+    judge(case, stale, histories, false, report).map_err(in_image)
 }
 
 pub(crate) fn refused(outcomes: &[Vec<Outcome>]) -> u64 {

@@ -41,11 +41,19 @@ const CUTS_A_KILL: u64 = 3;
 /// Images that most cuts leave: a turn of each, whatever other cuts have left, so that one cut alone leaves the same.
 const TURNS_A_CUT: u64 = 3;
 
+/// What the disks have at a cut.
+pub struct Moment {
+    /// Only what is durable.
+    pub durable: Disks,
+    /// All that was written, in flight included.
+    pub written: Disks,
+}
+
 /// What a run has left.
 pub struct Recording {
     pub snapshots: Vec<Snapshot>,
-    /// How many places to cut there were.
-    pub cuts: u64,
+    /// Of each cut.
+    pub moments: Vec<Moment>,
     /// Of each writer, what became of its actions.
     pub outcomes: Vec<Vec<Outcome>>,
     /// Reads that found in the log what was not home yet.
@@ -71,9 +79,10 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
     let begun = run_table::with_memory(case, lived.as_ref().unwrap_or(fresh));
     let disks = MemoryDisks::of(&world, &with_zones(case, &begun), case);
     let snapshots = Rc::new(RefCell::new(Vec::new()));
-    let cuts = Rc::new(Cell::new(0));
+    let moments = Rc::new(RefCell::new(Vec::new()));
     let outcome = world.run({
-        let (world, disks, snapshots, cuts) = (world.clone(), disks.clone(), snapshots.clone(), cuts.clone());
+        let (world, disks) = (world.clone(), disks.clone());
+        let (snapshots, moments) = (snapshots.clone(), moments.clone());
         let case = case.clone();
         async move {
             let volume = disks.open(&world, &case).await?;
@@ -83,7 +92,7 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
                 &disks,
                 &volume,
                 &case,
-                Watched { older_table: begun.table, journal, only_cut, snapshots, progress, cuts },
+                Watched { older_table: begun.table, journal, only_cut, snapshots, progress, moments },
             );
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
@@ -98,9 +107,10 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
     disks.stop_watching();
     match outcome {
         Ok((outcomes, redirected, swaps)) => {
-            Ok(Recording { snapshots: snapshots.take(), cuts: cuts.get(), outcomes, redirected, swaps })
+            let (snapshots, moments) = (snapshots.take(), moments.take());
+            Ok(Recording { snapshots, moments, outcomes, redirected, swaps })
         }
-        Err(error) => Err(unexpected(error, cuts.get())),
+        Err(error) => Err(unexpected(error, moments.borrow().len() as u64)),
     }
 }
 
@@ -114,13 +124,13 @@ struct Watched {
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
     progress: Rc<RefCell<Vec<Progress>>>,
-    cuts: Rc<Cell<u64>>,
+    moments: Rc<RefCell<Vec<Moment>>>,
 }
 
 /// From now on takes crash images whenever something starts on either disk, but only at some of the writes of
 /// evictions. Also checks the memory that is held then.
 fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched) {
-    let Watched { older_table, journal, only_cut, snapshots, progress, cuts } = watched;
+    let Watched { older_table, journal, only_cut, snapshots, progress, moments } = watched;
     let (all, volume, seed, setup) = (disks.clone(), volume.clone(), case.seed, case.setup);
     let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
     let (evicting, changes, changes_a_cut) = (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());
@@ -135,8 +145,9 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
         if !changes.replace(changes.get() + 1).is_multiple_of(changes_a_cut) {
             return;
         }
-        let cut = cuts.get();
-        cuts.set(cut + 1);
+        let cut = moments.borrow().len() as u64;
+        let [durable, written] = [CrashPolicy::LoseAll, CrashPolicy::KeepAll].map(|policy| all.crash(policy));
+        moments.borrow_mut().push(Moment { durable, written });
         if only_cut.is_some_and(|only| only != cut) {
             return;
         }

@@ -20,6 +20,7 @@ pub mod setup;
 mod snapshot;
 mod tree;
 mod writer;
+mod written;
 
 pub use case::{CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, Scripts, run, shrink};
 pub use explorer::Explorer;

@@ -63,6 +63,9 @@ impl MemoryDisks {
     }
 
     pub async fn open(&self, world: &VirtualWorld, case: &Case) -> Result<Rc<Volume>, Error> {
+        Volume::open(self.parts(world, case)).await
+    }
+    pub fn parts(&self, world: &VirtualWorld, case: &Case) -> OpenParts {
         let trusted = |disk: &MemoryDisk| match &case.liar {
             Some(liar) => liar.coerce(world, disk),
             None => Rc::new(disk.clone()),
@@ -94,13 +97,12 @@ impl MemoryDisks {
         };
         let durable_only = case.durable_only();
         let options = VolumeOptions { engine, durable_only, ..VolumeOptions::default() };
-        Volume::open(OpenParts {
+        OpenParts {
             world: Rc::new(world.clone()),
             home: trusted(&self.home),
             journal: self.journal.as_ref().map(trusted),
             options,
-        })
-        .await
+        }
     }
 
     pub fn all(&self) -> impl Iterator<Item = &MemoryDisk> {

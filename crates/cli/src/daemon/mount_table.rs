@@ -43,12 +43,7 @@ impl Mount {
 
     /// What it lies on as its user named it: the image file, where that has a loop device.
     pub fn image(&self) -> PathBuf {
-        let backing = || {
-            let number = self.source.to_str()?.strip_prefix("/dev/loop")?.parse::<u32>().ok()?;
-            let path = std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).ok()?;
-            Some(PathBuf::from(OsString::from_vec(path.trim_ascii_end().to_vec())))
-        };
-        backing().unwrap_or_else(|| self.source.clone())
+        behind(&self.source)
     }
 
     /// Whether nobody serves it any more. Asks the kernel, and a live file system answers at once.
@@ -90,6 +85,16 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 /// The mounts that the bytes of a `mountinfo` tell of.
 pub fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
+}
+
+/// The image file on which a loop device stands; of anything else, itself.
+pub fn behind(source: &Path) -> PathBuf {
+    let backing = || {
+        let number = source.to_str()?.strip_prefix("/dev/loop")?.parse::<u32>().ok()?;
+        let path = std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).ok()?;
+        Some(PathBuf::from(OsString::from_vec(path.trim_ascii_end().to_vec())))
+    };
+    backing().unwrap_or_else(|| source.to_owned())
 }
 
 /// The uppermost mount on exactly `directory`, which need not answer.

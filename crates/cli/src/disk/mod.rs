@@ -5,6 +5,7 @@ mod door;
 pub mod fingerprint;
 pub mod open_disk;
 mod serve;
+pub mod served;
 
 use crate::error::CliError;
 use crate::text::output::{print, print_json};

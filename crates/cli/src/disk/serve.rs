@@ -7,6 +7,7 @@ use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, Herald, Side, ended_at_once};
 use crate::disk::door::{DiskDoor, NAME};
+use crate::disk::served::ServedDisk;
 use crate::disk::{DriveArguments, Switch, find};
 use crate::error::CliError;
 use crate::text::output;
@@ -111,6 +112,7 @@ fn options(arguments: &ServeArguments, model: &Model) -> Result<DriveOptions, Cl
 
 /// What is served.
 struct Served {
+    begun_as: ServedDisk,
     drives: Vec<EmulatedDisk>,
     disk: Rc<dyn Disk>,
 }
@@ -135,8 +137,10 @@ fn serve(
         Err(error) => return herald.failed(CliError::no_ring(error)),
     };
     let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let begun_as = ServedDisk::new(drives, &options);
     let (drives, disk) = drives.disk(&in_world, &model, options);
-    let result = world.run(run_on(world.clone(), Served { drives, disk }, directory, porter, herald));
+    let result =
+        world.run(run_on(world.clone(), Served { begun_as, drives, disk }, directory, porter, herald));
     world.end();
     result
 }
@@ -220,7 +224,7 @@ fn answers(served: &Served, directory: &Path) -> Box<Answers> {
         options: Vec::new(),
         live: None,
     };
-    let drives = served.drives.clone();
+    let (drives, begun_as) = (served.drives.clone(), served.begun_as.clone());
     Box::new(move |ask| {
         let answer = match ask {
             // There is nothing to change.
@@ -228,7 +232,7 @@ fn answers(served: &Served, directory: &Path) -> Box<Answers> {
             Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Stats => {
                 let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
-                serde_json::json!({ "about": about, "drives": drives })
+                serde_json::json!({ "about": about, "served": begun_as, "drives": drives })
             }
         };
         Box::pin(async { answer })

@@ -7,7 +7,7 @@ use format::jbd2::{ExternalJournal, JournalSuperblock};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use units::{BlockSize, InodeNumber, LogBlock};
+use units::{BlockSize, HomeBlock, InodeNumber, LogBlock};
 
 pub struct LogReader {
     place: LogSource,
@@ -72,6 +72,19 @@ impl LogReader {
 
     pub fn block(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
         self.place.read(self.block_size, at)
+    }
+    /// A block of the volume that the journal lies in.
+    pub fn home_block(&self, at: HomeBlock) -> Result<Vec<u8>, CliError> {
+        match &self.place {
+            LogSource::Inode { reader, .. } => reader.block(at),
+            LogSource::Device { path, .. } => {
+                Err(CliError::new(format!("{} holds no volume", path.display())))
+            }
+        }
+    }
+    /// Of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.block_size.bytes()
     }
     /// A block of the log as it counts them: of packed transactions a unit, else a block.
     pub fn unit(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {

@@ -1,15 +1,20 @@
 //! The scattered logs: where they lie, and what is in them.
 
+use super::checkpoint_cost::{CheckpointCost, held_blocks};
 use super::log_reader::LogReader;
 use super::reader::Reader;
+use crate::disk::served::ServedModel;
 use crate::error::CliError;
-use crate::text::quantity::format_size;
+use crate::text::quantity::{format_duration, format_size};
 use crate::text::table::Table;
 use format::ext4::extent::Extent;
 use format::scattered::{ActiveLogs, LogsSuperblock, RunHeader};
+use journal::LogPlaces;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 use units::{HomeBlock, LogBlock, TransactionId};
 
 #[derive(serde::Serialize)]
@@ -23,6 +28,10 @@ pub struct LogsStory {
     tail: u32,
     /// What a restart reads instead of the oldest runs.
     snapshot: Option<SnapshotStory>,
+    /// What it takes to checkpoint all of them. `None`: there is nothing, or the log cannot be read, or changes meanwhile.
+    checkpoint: Option<CheckpointCost>,
+    /// The emulated drive on which the times are, where the volume lies on one.
+    times_on: Option<String>,
     /// Those that recovery would look at, and every one with `--all`.
     told: Vec<LogStory>,
 }
@@ -47,9 +56,11 @@ struct LogStory {
     /// From its start to the end of its last run.
     bytes_used: u64,
     runs: u32,
-    /// Runs that recovery would read: to checkpoint the log is to write home what they hold.
+    /// Runs that recovery would read, headers included.
     live_runs: u32,
     live_bytes: u64,
+    /// To checkpoint the log alone: to write home what these hold.
+    checkpoint: Option<CheckpointCost>,
     first_transaction: u32,
     last_transaction: u32,
     /// How many transactions ago the oldest live run was written.
@@ -67,7 +78,8 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     };
     let superblock =
         LogsSuperblock::parse(&reader.block(place(0)?)?).map_err(|error| reader.damaged(error))?;
-    let journal = LogReader::open(path, None)?.superblock;
+    let log_reader = LogReader::open(path, None)?;
+    let journal = &log_reader.superblock;
     let block = reader.superblock.block_size.bytes() as u64;
     let live = journal.scattered.is_some() && !journal.is_clean();
     let each = journal.log_blocks_per_block();
@@ -86,7 +98,9 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
             logs: looked_into.count() as u32,
         }
     });
-    let look_ahead = journal::look_ahead(&journal);
+    // As recovery numbers log blocks: the journal's own come first.
+    let log_start = |log: u32| (journal.length + log * superblock.log_blocks) * each;
+    let look_ahead = journal::look_ahead(journal);
     let mut newest = journal.sequence;
     let mut told: Vec<LogStory> = Vec::new();
     let mut found = LiveRuns::default();
@@ -100,13 +114,12 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
             runs: 0,
             live_runs: 0,
             live_bytes: 0,
+            checkpoint: None,
             first_transaction: 0,
             last_transaction: 0,
             age: 0,
         };
-        // As recovery numbers log blocks: the journal's own come first.
-        let start = u64::from(journal.length) * u64::from(each)
-            + u64::from(log) * u64::from(superblock.log_blocks) * u64::from(each);
+        let start = u64::from(log_start(log));
         let units = u64::from(superblock.log_blocks) * u64::from(each);
         let (mut at, mut last, mut left): (u64, Option<TransactionId>, _) = (0, None, look_ahead);
         while active(log) && at < units && left > 0 {
@@ -139,14 +152,37 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         }
         told.push(story);
     }
+    let mut runs: Vec<Vec<Range<u64>>> = told.iter().map(|_| Vec::new()).collect();
+    let mut log_of = BTreeMap::new();
     for (index, header) in found.in_order(journal.sequence) {
         let story = &mut told[index];
+        let within = u64::from(header.at.get() - log_start(story.log)) * unit;
+        let begin = story.first_block * block + within;
+        runs[index].push(begin..begin + (1 + u64::from(header.blocks)) * unit);
+        log_of.insert(header.transaction.0, index);
         if story.live_runs == 0 {
             story.first_transaction = header.transaction.0;
             story.age = newest.0.wrapping_sub(header.transaction.0);
         }
         story.live_runs += 1;
         story.live_bytes += (1 + u64::from(header.blocks)) * unit;
+    }
+    let homes = (0..superblock.logs).map(|log| place(1 + u64::from(log) * u64::from(superblock.log_blocks)));
+    let homes = homes.collect::<Result<_, _>>()?;
+    let places = LogPlaces { first: LogBlock(journal.length), blocks: superblock.log_blocks, homes };
+    // A mount may change the log meanwhile, and what is damaged others tell.
+    let held =
+        if live { held_blocks(&log_reader, &places, reader.superblock.blocks, &log_of).ok() } else { None };
+    let model = held.as_ref().and_then(|_| ServedModel::of(path));
+    let mut checkpoint = None;
+    if let Some(held) = held {
+        let mut all: Vec<_> = runs.iter().flatten().cloned().collect();
+        all.sort_by_key(|run| run.start);
+        runs.iter_mut().for_each(|runs| runs.sort_by_key(|run| run.start));
+        checkpoint = Some(held.cost(None, all, model.as_ref()));
+        for (index, runs) in runs.into_iter().enumerate() {
+            told[index].checkpoint = Some(held.cost(Some(index), runs, model.as_ref()));
+        }
     }
     Ok(LogsStory {
         logs: superblock.logs,
@@ -155,6 +191,8 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         live,
         tail: journal.sequence.0,
         snapshot,
+        checkpoint,
+        times_on: model.map(|model| model.name().to_owned()),
         told,
     })
 }
@@ -177,6 +215,10 @@ impl LiveRuns {
         runs.sort_by_key(|(_, header)| header.transaction.0.wrapping_sub(tail.0));
         runs
     }
+}
+
+fn duration(nanoseconds: u64) -> String {
+    format_duration(Duration::from_nanos(nanoseconds))
 }
 
 fn place_of(extents: &[Extent], at: u64) -> Option<HomeBlock> {
@@ -203,23 +245,44 @@ impl fmt::Display for LogsStory {
         if self.told.is_empty() {
             return Ok(());
         }
-        let names = ["log", "at block", "used", "runs", "live", "to write home", "transactions", "age"];
+        if let Some(cost) = &self.checkpoint {
+            let CheckpointCost { home_bytes, reads, writes, nanoseconds } = cost;
+            let home = format_size(*home_bytes);
+            write!(f, "to checkpoint all of them: {reads} reads, and {writes} writes of {home} in all")?;
+            match (nanoseconds, &self.times_on) {
+                (Some(took), Some(drive)) => writeln!(f, "; {} on {drive}", duration(*took))?,
+                _ => writeln!(f)?,
+            }
+        }
+        let mut names =
+            vec!["log", "at block", "used", "runs", "live", "in them", "to write home", "reads", "writes"];
+        names.extend(self.times_on.as_ref().map(|_| "takes"));
+        names.extend(["transactions", "age"]);
         let mut table = Table::new(names);
         for story in &self.told {
             let ids = match story.runs {
                 0 => String::new(),
                 _ => format!("{}-{}", story.first_transaction, story.last_transaction),
             };
-            table.row([
+            let of_cost = |tell: &dyn Fn(&CheckpointCost) -> String| {
+                story.checkpoint.as_ref().map_or("?".to_owned(), tell)
+            };
+            let mut row = vec![
                 story.log.to_string(),
                 story.first_block.to_string(),
                 format_size(story.bytes_used),
                 story.runs.to_string(),
                 story.live_runs.to_string(),
                 format_size(story.live_bytes),
-                ids,
-                story.age.to_string(),
-            ]);
+                of_cost(&|cost| format_size(cost.home_bytes)),
+                of_cost(&|cost| cost.reads.to_string()),
+                of_cost(&|cost| cost.writes.to_string()),
+            ];
+            if self.times_on.is_some() {
+                row.push(of_cost(&|cost| cost.nanoseconds.map_or("?".to_owned(), duration)));
+            }
+            row.extend([ids, story.age.to_string()]);
+            table.row(row);
         }
         write!(f, "{table}")
     }

@@ -1,5 +1,6 @@
 //! `okeanos inspect`: what is on a volume, told as a person would. Reads only; the volume may be damaged.
 
+mod checkpoint_cost;
 mod directory;
 mod flush_zone;
 mod groups;
@@ -25,7 +26,7 @@ Examples:
   okeanos inspect groups disk.img
   okeanos inspect journal disk.img               one line per record that a recovery would replay
   okeanos inspect journal --all disk.img         what is left of old records, too
-  okeanos inspect logs disk.img                  scattered logs: place, fill, age
+  okeanos inspect logs disk.img                  scattered logs: place, fill, age, what a checkpoint takes
   okeanos inspect inode 12 disk.img              by number
   okeanos inspect inode /mail/queue disk.img     by path
   okeanos inspect dir / disk.img

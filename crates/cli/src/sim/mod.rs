@@ -69,7 +69,8 @@ pub struct SimArguments {
     jobs: Option<usize>,
     /// This script instead of random ones; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
-    script: Option<Vec<Script>>,
+    // By its whole path: of a `Vec` clap expects one value for each element.
+    script: Option<std::vec::Vec<Script>>,
     /// What random scripts do most: all, overwrites, crossing, large or scattered; otherwise the seed says it
     #[arg(long, requires_all = ["mode", "setup"])]
     mix: Option<Mix>,

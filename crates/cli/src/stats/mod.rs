@@ -1,5 +1,6 @@
 //! `okeanos stats`: what the daemon counted, as a table, as rates, as JSON, or for Prometheus.
 
+mod beneath;
 mod prometheus;
 mod rates;
 
@@ -8,6 +9,7 @@ use crate::error::CliError;
 use crate::text::output::print;
 use crate::text::quantity::{format_duration, format_size};
 use crate::text::table::Table;
+use beneath::Beneath;
 use serde_json::Value;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -25,6 +27,9 @@ Columns of --watch: syncs a second, and how long they took (p50, p99); commits a
 changes went with one (group); bytes a second to the journal, to their home, and those that programs
 wrote (payload); requests of the kernel a second. Rates are of the interval; --json and --prometheus count
 from the mount.
+
+Where the volume lies on what okeanos disk serve serves, its drives' counts follow: how often the arm moved (seeks), and
+over how many cylinders. With --json they are drives_beneath.
 
 Of a host's journal: dirty bytes now, in memory alone and in the journal; bytes made durable at the store since the
 mount, and a second; commits, and bytes written to the journal; bytes past it, to files that several hosts write; tokens
@@ -64,7 +69,12 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
         None => None,
     };
     let mut client = Client::connect_to_look(&mount)?;
-    let mut ask = || client.ask::<Value>(Ask::Stats).map_err(|_| no_answer(&mount, None));
+    let mut beneath: Option<Beneath> = None;
+    let mut ask = || {
+        let mut statistics = client.ask::<Value>(Ask::Stats).map_err(|_| no_answer(&mount, None))?;
+        beneath.get_or_insert_with(|| Beneath::of(&statistics)).add_to(&mut statistics);
+        Ok::<_, CliError>(statistics)
+    };
     let Some(pause) = pause else {
         let statistics = ask()?;
         return print(&match (arguments.json, arguments.prometheus) {
@@ -149,7 +159,9 @@ fn tables(statistics: &Value) -> String {
     for (name, value) in facts(engine).into_iter().chain(evictions(statistics)) {
         counts.row([name, value]);
     }
-    format!("{out}{counts}\n{}", requests_of(statistics))
+    let drives = statistics["drives_beneath"].as_array();
+    let drives = drives.map(|drives| format!("\n{}", counts_of(drives))).unwrap_or_default();
+    format!("{out}{counts}\n{}{drives}", requests_of(statistics))
 }
 
 fn requests_of(statistics: &Value) -> Table {

@@ -73,6 +73,32 @@ fn raid_0_drives_share_the_writes_and_the_replay_goes_to_all() {
     assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["49152"; 4]);
 }
 
+/// On a loop device that somebody else has set up, and on one of the mount's own.
+#[test]
+fn stats_of_a_volume_tell_how_far_the_arm_beneath_it_went() {
+    let rig = Rig::new();
+    let told = rig.run(&format!(
+        "{DRIVE}
+         serve_disk --model cheetah-15k5 --size 256M --cache off; mkdir here
+         beneath() {{ $O stats --json here | tr -d ' ,' | sed -n \"/drives_beneath/,\\$ s/^\\\"$1\\\"://p\"; }}
+         L=$(losetup --find --show --direct-io=on $M/disk); trap 'losetup -d $L || true' EXIT
+         $O mkfs --scattered-logs=log-size=2M,group-size=32M --force $L -- -q >/dev/null
+         for over in loop file; do
+             [ $over = loop ] || {{ losetup -d $L; settle $M/disk; L=$M/disk; trap - EXIT; }}
+             $O mount -o log=scattered,data=journal $L here
+             dd if=/dev/zero of=here/file bs=4096 count=5 oflag=sync status=none
+             [ $(beneath seeks) = $(drive seeks) ]; [ $(beneath seeks) -gt 0 ]; beneath cylinders_crossed
+             $O stats here | grep -q 'cylinders crossed'; $O stats here | grep -q 'logs swapped'
+             $O inspect logs --json $L | grep -q 'nanoseconds.: [1-9]'
+             $O inspect logs $L | grep -q 'to checkpoint all of them: .* on cheetah-15k5'
+             $O umount here
+         done
+         settle $M/disk; $O umount $M"
+    ));
+    let crossed: Vec<u64> = told.split_whitespace().map(|count| count.parse().expect("a count")).collect();
+    assert!(matches!(crossed[..], [first, then] if 0 < first && first < then), "{told}");
+}
+
 #[test]
 fn a_terminated_disk_leaves_no_mount_behind_and_tells_what_it_did() {
     let rig = Rig::new();

@@ -37,3 +37,14 @@ fn the_line_that_a_failing_exploration_prints_replays_it() {
     assert!(!fine, "{line} finds nothing");
     assert_eq!(again.lines().next(), said.lines().next(), "{line} finds something else");
 }
+
+#[test]
+fn scripts_of_ones_own_are_played() {
+    let script = "create:0 append:0+300,fsync / create:1,sync";
+    let sim = ["sim", "--mode", "journal", "--setup", "ext4-4k", "--json", "--script", script];
+    let output = Command::new(env!("CARGO_BIN_EXE_okeanos")).args(sim).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["total"]["scripts"], 1, "{told}");
+    assert!(told["total"]["images"].as_u64() > Some(10), "{told}");
+}

@@ -313,6 +313,7 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
     ));
     let said = rig.run("$O inspect logs image");
     assert!(said.contains("the log begins with transaction") && said.contains("to write home"), "{said}");
+    assert!(said.contains("to checkpoint all of them: "), "{said}");
     let told = logs(&rig, "");
     let all = logs(&rig, "--all");
     assert_eq!(all["told"].as_array().unwrap().len() as u64, number(&all, "logs"));
@@ -331,6 +332,15 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
     }
     // What recovery finds is what was told.
     let found: Value = serde_json::from_str(&rig.run("$O recover --json image")).unwrap();
+    let cost = &told["checkpoint"];
+    let written = number(&found, "home_blocks_written");
+    assert_eq!(number(cost, "home_bytes"), written * 4096, "{found} {told}");
+    assert!((1..=written).contains(&number(cost, "writes")) && number(cost, "reads") > 0, "{told}");
+    assert_eq!(
+        (&cost["nanoseconds"], &told["times_on"]),
+        (&Value::Null, &Value::Null),
+        "no drive is emulated"
+    );
     assert!(number(&found, "transactions") <= live_runs(&told), "{found} {told}");
     assert_eq!(number(&found, "logs_read"), told["told"].as_array().unwrap().len() as u64, "{found}");
     rig.run("rm image; $O mkfs image 16M -- -q");

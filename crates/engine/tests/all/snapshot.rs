@@ -3,11 +3,11 @@
 use crate::common::{Rig, Setup};
 use crate::restart::{self, BLOCKS, all, content, live, overwrite, put, read, rest, rig, setup};
 use crate::swap;
-use disks::Image;
+use disks::{CrashPolicy, Image};
 use engine::{Base, Contents, Credits, DataMode, Engine, FileUpdate, LogKind, RecordFormat, RecoveryReport};
 use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
-use units::{BlockRange, BlockSize, HomeBlock, Owner};
+use units::{BlockRange, BlockSize, HomeBlock, LogBlock, Owner};
 
 const BYTES: u64 = 4096;
 const FREED: u64 = 7;
@@ -52,6 +52,55 @@ fn superblock(setup: &Setup, images: &[Image]) -> JournalSuperblock {
 /// The block of home in which the journal begins.
 fn journal_at(setup: &Setup) -> u64 {
     rig(setup, setup.images()).parts.log.clone().unwrap().extents[0].disk_block
+}
+
+/// Of the logs that a writer fills without end, and where they and what it writes lie.
+const RELIEVED_LOGS: u64 = 8;
+const RELIEVED_BLOCKS: u32 = 2048;
+const FAR: u64 = 70_000;
+/// Blocks of a transaction, no two of them neighbours. So they take much longer to go home than to be logged.
+const AT_ONCE: u64 = 128;
+
+fn relieved_rig(setup: &Setup, images: Vec<Image>) -> Rig {
+    let homes = (0..RELIEVED_LOGS).map(|log| HomeBlock(FAR + log * 2 * u64::from(RELIEVED_BLOCKS)));
+    let mut rig = Rig::new(setup, 1, images);
+    rig.scatter(LogBlock(setup.log_blocks), RELIEVED_BLOCKS, homes.collect());
+    rig
+}
+
+async fn put_apart(engine: &Rc<Engine>, number: u64) {
+    let mut handle = engine.start(Credits(AT_ONCE as u32)).await.unwrap();
+    for index in 0..AT_ONCE {
+        let block = (number * AT_ONCE + index) * 2 % FAR;
+        let made = handle.create(HomeBlock(block));
+        let whole = BlockRange::new(0, BYTES as u32);
+        handle.change(&made, whole, |bytes| bytes.copy_from_slice(&content(block, 1)));
+    }
+    engine.commit(handle.stop()).await.unwrap();
+}
+
+/// As long as logs fill as fast as they are relieved, one relief goes on. What comes meanwhile is told all the same, or a restart
+/// would read nearly all that the logs hold.
+#[test]
+fn what_comes_while_full_logs_are_relieved_is_told() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = often(setup(DataMode::Journal, records));
+        setup.home_blocks = FAR + (RELIEVED_LOGS + 1) * 2 * u64::from(RELIEVED_BLOCKS);
+        setup.options.cache_bytes = 512 << 20;
+        let rig = relieved_rig(&setup, setup.images());
+        rig.play(async move |engine| {
+            for number in 0..260 {
+                put_apart(&engine, number).await;
+            }
+            assert_eq!(engine.statistics().checkpoints, 1, "{records:?}: one relief goes on to the end");
+        });
+        let images = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
+        let after = relieved_rig(&setup, images);
+        let parts = after.parts.clone();
+        let (report, _) = after.run(restart::restart(parts)).unwrap();
+        assert!(report.snapshot_refused.is_none(), "{records:?}: {report:?}");
+        assert!(report.snapshot_transactions * 2 > report.transactions, "{records:?}: {report:?}");
+    }
 }
 
 /// Whether it is told, or only read from the log, or told by the next mount: what was freed does not come back.

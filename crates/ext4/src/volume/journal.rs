@@ -6,8 +6,8 @@ use super::{Access, OpenParts, logs, superblock};
 use crate::{Error, Result};
 use device::Disk;
 use engine::{
-    Engine, EngineError, EngineOptions, EngineParts, KeptLog, LogArea, LogExtent, LogKind, LogPlace, NoPace,
-    RecoveryReport,
+    BelievedTransaction, Engine, EngineError, EngineOptions, EngineParts, KeptLog, LogArea, LogExtent,
+    LogKind, LogPlace, NoPace, RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
@@ -77,6 +77,16 @@ async fn recover_protected(
         superblock::write(&*parts.home, &fresh).await?;
     }
     Ok(report)
+}
+
+/// The transactions that recovery would replay, as they stand in the log. Nothing is written.
+pub async fn believed(parts: &OpenParts) -> Result<Vec<BelievedTransaction>> {
+    let first = superblock::read(&*parts.home).await?;
+    let found = find(parts, &first).await?;
+    match has_records(parts, &first) {
+        true => Ok(engine::believed(&found.parts).await?),
+        false => Ok(Vec::new()),
+    }
 }
 
 /// Without the superblock's flag what the log holds is stale.

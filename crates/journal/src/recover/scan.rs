@@ -2,6 +2,7 @@ use super::{FoundRuns, Pass, PassCounts, RecoverError};
 use crate::log_space::{LogRing, LogWalk};
 use crate::records::{self, LogPiece, LogSpan, RecordFault, Records, ScanVerdict, Scanner};
 use format::jbd2::{JournalFormatError, JournalSuperblock};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
@@ -62,6 +63,22 @@ pub struct Scanned {
     pub(super) log: Rc<dyn LogWalk>,
     pub(super) records: Rc<dyn Records>,
     pub(super) transactions: Vec<ScannedTransaction>,
+}
+
+impl Scanned {
+    /// The committed transactions, and the log blocks of each that are read again.
+    pub fn transactions(&self) -> impl Iterator<Item = (TransactionId, Vec<LogBlock>)> {
+        self.transactions.iter().map(|found| {
+            let spans = found.records.iter().chain(&found.revokes);
+            let mut seen = BTreeSet::new();
+            let blocks = spans.flat_map(|span| self.blocks_of(*span)).filter(|at| seen.insert(*at));
+            (found.id, blocks.collect())
+        })
+    }
+    fn blocks_of(&self, span: LogSpan) -> impl Iterator<Item = LogBlock> {
+        let blocks = std::iter::successors(Some(span.at), |at| self.log.next(*at));
+        blocks.take(span.blocks as usize)
+    }
 }
 
 /// What must be read again of a committed transaction.

@@ -1,0 +1,221 @@
+//! What it would take to checkpoint scattered logs, as a mount would after a restart: requests, and on an emulated drive the
+//! time for them.
+
+use super::log_reader::LogReader;
+use crate::disk::served::ServedModel;
+use crate::error::CliError;
+use device::{Buffer, DeviceError, Durability, LocalFuture, World};
+use emulated::EmulatedDisk;
+use journal::records;
+use journal::{FindRuns, HomeBounds, LogPlaces, Logs, Pass, ReplayAction, ReplayPass, RevokePass, ScanPass};
+use runtime::{VirtualWorld, join_window};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{HomeBlock, LogBlock, TransactionId};
+
+/// Longest request, in bytes, and most of them at once: as write-back and recovery have them.
+const REQUEST_BYTES: u64 = 1 << 20;
+const REQUESTS_AT_ONCE: usize = 16;
+
+/// What the live runs of logs hold, with that of transactions that later ones supersede left out.
+pub struct HeldBlocks {
+    /// In which logs, each numbered by the caller, and whether home is read, too: the logs hold parts alone.
+    blocks: BTreeMap<HomeBlock, (BTreeSet<usize>, bool)>,
+    block_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CheckpointCost {
+    /// Bytes that go home.
+    pub home_bytes: u64,
+    /// Requests, neighbours merged. Reads are of the logs, and of home where they hold parts of a block alone.
+    pub reads: u64,
+    pub writes: u64,
+    /// On an emulated drive.
+    pub nanoseconds: Option<u64>,
+}
+
+/// Reads the log as recovery does. `log_of`: by transaction, which log its run lies in.
+pub fn held_blocks(
+    log: &LogReader,
+    places: &LogPlaces,
+    blocks: u64,
+    log_of: &BTreeMap<u32, usize>,
+) -> Result<HeldBlocks, CliError> {
+    let superblock = &log.superblock;
+    let each = superblock.log_blocks_per_block();
+    let logs = places.in_units(each).ok_or_else(|| CliError::new("the scattered logs are too long"))?;
+    let source = Source { log, logs: Rc::new(logs), each, unit: superblock.log_block_bytes() };
+    let mut find = FindRuns::new(superblock, source.logs.clone());
+    while let Some(at) = find.wants() {
+        find.give(&source.read(at)?);
+    }
+    let found = find.finish(false).map_err(failed)?;
+    let mut scan = ScanPass::over_runs(records::of(superblock), &found);
+    source.feed(&mut scan)?;
+    let scanned = scan.finish();
+    let mut revoke = RevokePass::new(&scanned);
+    source.feed(&mut revoke)?;
+    // What no record may name is told by whoever replays it.
+    let bounds = HomeBounds { blocks, forbidden: Vec::new() };
+    let mut replay = ReplayPass::new(&scanned, revoke.finish(), bounds);
+    let mut held = HeldBlocks { blocks: BTreeMap::new(), block_bytes: log.block_bytes() as u64 };
+    while let Some(at) = replay.wants() {
+        replay.give(&source.read(at)?).map_err(failed)?;
+        for record in replay.take_records() {
+            held.add(record.by, &record.action, log_of);
+        }
+    }
+    Ok(held)
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::new(error.to_string())
+}
+
+struct Source<'a> {
+    log: &'a LogReader,
+    logs: Rc<Logs>,
+    each: u32,
+    unit: usize,
+}
+
+impl Source<'_> {
+    fn feed(&self, pass: &mut impl Pass) -> Result<(), CliError> {
+        while let Some(at) = pass.wants() {
+            pass.give(&self.read(at)?).map_err(failed)?;
+        }
+        Ok(())
+    }
+    fn read(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
+        let Some(offset) = at.get().checked_sub(self.logs.start(0).get()) else { return self.log.unit(at) };
+        let (log, index) = (offset / self.logs.length(), offset % self.logs.length());
+        if log >= self.logs.count() {
+            return Err(CliError::new(format!("{at} lies in no log")));
+        }
+        let block = self.log.home_block(self.logs.home(log, index))?;
+        let within = (index % self.each) as usize * self.unit;
+        Ok(block[within..within + self.unit].to_vec())
+    }
+}
+
+impl HeldBlocks {
+    fn add(&mut self, by: TransactionId, action: &ReplayAction, log_of: &BTreeMap<u32, usize>) {
+        let (logs, reads_home) = self.blocks.entry(action.home()).or_insert((BTreeSet::new(), true));
+        match action {
+            ReplayAction::WriteWhole { .. } => (*logs, *reads_home) = (BTreeSet::new(), false),
+            ReplayAction::Merge { base_zero, .. } => *reads_home &= !base_zero,
+        }
+        logs.extend(log_of.get(&by.0));
+    }
+
+    /// Of one log, or of all. `runs`: where its live runs lie, in bytes of the disk.
+    pub fn cost(
+        &self,
+        log: Option<usize>,
+        runs: Vec<Range<u64>>,
+        model: Option<&ServedModel>,
+    ) -> CheckpointCost {
+        let is_held = |logs: &BTreeSet<usize>| log.is_none_or(|log| logs.contains(&log));
+        let held = || self.blocks.iter().filter(|(_, (logs, _))| is_held(logs));
+        let bytes = |home: &HomeBlock| home.get() * self.block_bytes..(home.get() + 1) * self.block_bytes;
+        let writes = merged(held().map(|(home, _)| bytes(home)));
+        let mut reads = merged(runs);
+        reads.extend(merged(held().filter(|(_, (_, reads))| *reads).map(|(home, _)| bytes(home))));
+        let nanoseconds = model.and_then(|model| time_of(model, &reads, &writes));
+        CheckpointCost {
+            home_bytes: held().count() as u64 * self.block_bytes,
+            reads: reads.len() as u64,
+            writes: writes.len() as u64,
+            nanoseconds: nanoseconds.map(|time| time.as_nanos() as u64),
+        }
+    }
+}
+
+/// Sorted ranges as requests: neighbours are one, as far as a request may reach.
+fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut requests: Vec<Range<u64>> = Vec::new();
+    for mut range in ranges {
+        if let Some(last) = requests.last_mut().filter(|last| last.end == range.start) {
+            range.start = last.start;
+            requests.pop();
+        }
+        while range.end - range.start > REQUEST_BYTES {
+            requests.push(range.start..range.start + REQUEST_BYTES);
+            range.start += REQUEST_BYTES;
+        }
+        requests.push(range);
+    }
+    requests
+}
+
+/// The time on a drive like that one, with nobody beside. First all is read, then all is written and flushed.
+fn time_of(model: &ServedModel, reads: &[Range<u64>], writes: &[Range<u64>]) -> Option<Duration> {
+    let world = VirtualWorld::new(1);
+    let in_world: Rc<dyn World> = Rc::new(world.clone());
+    let (drives, disk) = model.disk(&in_world);
+    drives.iter().for_each(EmulatedDisk::forget_content);
+    let (reads, writes) = (reads.to_vec(), writes.to_vec());
+    let took = world.run({
+        async move {
+            let length = |range: &Range<u64>| (range.end - range.start) as usize;
+            let read = reads.into_iter().map(|range| -> LocalFuture<Result<(), DeviceError>> {
+                let reading = disk.read(range.start, length(&range));
+                Box::pin(async move { reading.await.map(drop) })
+            });
+            join_window(read, REQUESTS_AT_ONCE).await.ok()?;
+            let write = writes.into_iter().map(|range| {
+                let zeros = vec![Rc::new(Buffer::zeroed(length(&range)))];
+                disk.write(range.start, zeros, Durability::Cached)
+            });
+            join_window(write, REQUESTS_AT_ONCE).await.ok()?;
+            disk.flush().await.ok()?;
+            Some(Duration::from_nanos(in_world.now().0))
+        }
+    });
+    world.end();
+    took
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 4096;
+
+    fn held(blocks: &[(u64, usize, bool)]) -> HeldBlocks {
+        let block = |(home, log, reads): &(u64, usize, bool)| (HomeBlock(*home), ([*log].into(), *reads));
+        HeldBlocks { blocks: blocks.iter().map(block).collect(), block_bytes: BLOCK }
+    }
+
+    #[test]
+    fn neighbours_go_home_with_one_request_and_parts_need_a_read() {
+        let held = held(&[(7, 0, false), (8, 0, true), (9, 1, false), (20, 0, true)]);
+        let cost = |log, runs| held.cost(log, runs, None);
+        let expected = |blocks, reads, writes| CheckpointCost {
+            home_bytes: blocks * BLOCK,
+            reads,
+            writes,
+            nanoseconds: None,
+        };
+        assert_eq!(cost(Some(0), vec![0..BLOCK, BLOCK..3 * BLOCK]), expected(3, 1 + 2, 2));
+        assert_eq!(cost(Some(1), Vec::new()), expected(1, 0, 1));
+        assert_eq!(cost(None, std::iter::once(0..REQUEST_BYTES + 1).collect()), expected(4, 2 + 2, 2));
+    }
+
+    #[test]
+    fn a_later_whole_block_leaves_earlier_logs_nothing_to_do() {
+        let log_of = BTreeMap::from([(1, 0), (2, 1), (3, 2)]);
+        let (home, range) = (HomeBlock(5), units::BlockRange::new(0, 4));
+        let part = ReplayAction::Merge { home, range, bytes: vec![0; 4], base_zero: false };
+        let whole = ReplayAction::WriteWhole { home, bytes: vec![0; BLOCK as usize] };
+        let mut blocks = held(&[]);
+        blocks.add(TransactionId(1), &part, &log_of);
+        assert_eq!(blocks.blocks[&home], ([0].into(), true));
+        blocks.add(TransactionId(2), &whole, &log_of);
+        blocks.add(TransactionId(3), &part, &log_of);
+        assert_eq!(blocks.blocks[&home], ([1, 2].into(), false));
+    }
+}
