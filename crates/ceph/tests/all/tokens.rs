@@ -279,6 +279,74 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
     });
 }
 
+/// Why a file that another client keeps open for reading is not replayed: see "A reader that stays" in docs/modes/host_journal.md.
+#[test]
+fn beside_a_reader_a_token_for_reading_keeps_writers_out_and_none_for_writing_is_given() {
+    let cluster = Cluster::small();
+    let [here, there, elsewhere] = ["here", "there", "elsewhere"].map(|name| cluster.options(name));
+    run(|world| async move {
+        let store = Rc::new(connect(&world, here).await);
+        let (reader, writer) = (connect(&world, there).await, connect(&world, elsewhere).await);
+        let file = make(&store, "file").await;
+        let followed = reader.open(file, OpenMode::Read).await.unwrap();
+        assert_eq!(reader.read(followed, 0, 10).await.unwrap(), b"");
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+        let answer = store.take_token(open, Token::ExclusiveWrite).await;
+        assert_eq!(answer.unwrap_err(), StoreError::TokenHeld);
+        store.take_token(open, Token::SharedRead).await.unwrap();
+        let is_open = Rc::new(Cell::new(false));
+        let opened = is_open.clone();
+        let written = runtime::spawn_with_result(&world, async move {
+            let open = writer.open(file, OpenMode::ReadWrite).await.unwrap();
+            opened.set(true);
+            writer.take_token(open, Token::SharedWrite).await.unwrap();
+            writer.write(open, 0, b"written").await.unwrap();
+        });
+        let StoreEvent::Recall { token: Token::SharedRead, .. } = next_event(&store).await else {
+            panic!("no recall")
+        };
+        world.sleep_until(world.now().plus(Duration::from_millis(300))).await;
+        assert!(!is_open.get(), "a writer did not wait for the token");
+        store.return_token(file).await.unwrap();
+        written.await.unwrap();
+        assert_eq!(reader.read(followed, 0, 10).await.unwrap(), b"written");
+    });
+}
+
+#[test]
+fn without_a_token_the_number_does_not_tell_of_another_writer() {
+    let cluster = Cluster::small();
+    let [here, there, elsewhere] = ["here", "there", "elsewhere"].map(|name| cluster.options(name));
+    run(|world| async move {
+        let (store, writer) = (connect(&world, here).await, connect(&world, there).await);
+        let reader = connect(&world, elsewhere).await;
+        let file = make(&store, "file").await;
+        let followed = reader.open(file, OpenMode::Read).await.unwrap();
+        let mut opens = Vec::new();
+        for client in [&writer, &store] {
+            let open = client.open(file, OpenMode::ReadWrite).await.unwrap();
+            client.take_token(open, Token::SharedWrite).await.unwrap();
+            opens.push(open);
+        }
+        // Each learns of the other's change sooner or later, and counts on from there. Beside each other they count the same.
+        let mut steps = Vec::new();
+        for _ in 0..20 {
+            let before = reader.find(file).await.unwrap().attributes.version;
+            for client in [&writer, &store] {
+                assert_eq!(client.find(file).await.unwrap().attributes.version, before);
+            }
+            let theirs = runtime::spawn_with_result(&world, writer.write(opens[0], 0, b"theirs"));
+            store.write(opens[1], 0, b"ours  ").await.unwrap();
+            theirs.await.unwrap().unwrap();
+            let after = reader.find(file).await.unwrap().attributes.version;
+            steps.push(after.number - before.number);
+        }
+        assert!(steps.contains(&1), "each write was counted: {steps:?}");
+        let content = reader.read(followed, 0, 10).await.unwrap();
+        assert!(content == b"theirs" || content == b"ours  ", "{content:?}");
+    });
+}
+
 fn kill(store: &ceph::CephStore) {
     signal(store.helper().unwrap() as i32, libc::SIGKILL);
 }
