@@ -95,18 +95,12 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let settings = settings(&hello)?;
     let post = Arc::new(Post::default());
     let gate = Arc::new(Gate::new(post.clone()));
-    let (recalling, telling) = (served.clone(), output.clone());
+    let keeping = gate.clone();
     let connected = Mount::connect(
         &settings,
+        // The receiver lives as long as the process.
         Box::new(move |number| {
-            // Nothing is held before.
-            let Some(files) = recalling.get() else { return };
-            // The receiver lives as long as the process.
-            let tell = || drop(to_recall.send(LibraryNotice::Recalled(number)));
-            let patience = Duration::from_millis(files.mount.unheard_ms());
-            if files.gate.keep(number, patience, tell).is_err() {
-                telling.lost(false, "a recall was not acknowledged in time");
-            }
+            keeping.keep(number, || drop(to_recall.send(LibraryNotice::Recalled(number))));
         }),
         Box::new(move |inode| drop(to_change.send(LibraryNotice::Changed(inode)))),
     );

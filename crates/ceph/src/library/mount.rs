@@ -116,11 +116,6 @@ impl Mount {
     pub fn recall_ms(&self) -> u64 {
         self.recall_ms
     }
-    /// For so long the library may be kept from speaking to the servers. It renews its session each third of the session's time, and
-    /// the time for recalls is three quarters of that.
-    pub fn unheard_ms(&self) -> u64 {
-        self.recall_ms / 3
-    }
     pub fn hold_ms(&self) -> u64 {
         HOLD_PROMISED_MS
     }

@@ -3,10 +3,9 @@
 use crate::common::*;
 use ceph::{Frames, Hello, HelperRequest, Numbered, Report, frame};
 use device::World;
-use runtime::RealWorld;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use store::{FileId, Identity, OpenMode, Store as _, StoreEvent, Token};
@@ -76,32 +75,6 @@ struct Daemon {
     number: u64,
 }
 impl Daemon {
-    fn begin(cluster: &Cluster) -> (Daemon, Child, FileId) {
-        let (socket, theirs) = UnixStream::pair().unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-            .spawn()
-            .unwrap();
-        let mut daemon = Daemon { socket, frames: Frames::default(), number: 0 };
-        let hello = Hello {
-            identity: b"here".to_vec(),
-            conf: cluster.conf().into_os_string().into_encoded_bytes(),
-            user: b"admin".to_vec(),
-            file_system: Vec::new(),
-            directory: b"/".to_vec(),
-        };
-        let ceph::Reply::Welcome { welcome } = daemon.ask(HelperRequest::Connect { hello }) else {
-            panic!("no welcome")
-        };
-        (daemon, helper, welcome.root.file)
-    }
-    fn create(&mut self, parent: FileId, name: &[u8]) -> FileId {
-        let name = name.to_vec();
-        let create = HelperRequest::Create { parent, name, mode: 0o644, caller: ROOT };
-        let ceph::Reply::Created { attributes, is_held: true } = self.ask(create) else { panic!("not held") };
-        attributes.file
-    }
     /// The next report of which `wanted` tells something.
     fn hear<T>(&mut self, wanted: impl Fn(Report) -> Option<T>) -> T {
         let mut bytes = [0; 4096];
@@ -128,45 +101,35 @@ impl Daemon {
     }
 }
 
-async fn end_of(world: &RealWorld, helper: &mut Child) {
-    let deadline = Instant::now() + PATIENCE;
-    while helper.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < deadline, "it goes on without its daemon");
-        world.sleep_until(world.now().plus(Duration::from_millis(5))).await;
-    }
-}
-
-#[test]
-fn a_helper_whose_daemon_acknowledges_no_recall_ends_and_tells_nothing() {
-    let cluster = Rc::new(Cluster::small());
-    let (there, servers) = (cluster.options("there"), cluster.clone());
-    let (mut daemon, mut helper, root) = Daemon::begin(&cluster);
-    let file = daemon.create(root, b"file");
-    daemon.ask(HelperRequest::Write { file, at: 0, bytes: CONTENT.to_vec() });
-    run(|world| async move {
-        let other = Rc::new(connect(&world, there).await);
-        let looker = other.clone();
-        let look = runtime::spawn_with_result(&world, async move { looker.find(file).await });
-        world.sleep_until(world.now().plus(LONG)).await;
-        daemon.hear(|report| matches!(report, Report::Recall { .. }).then_some(()));
-        // It reads on, and says nothing.
-        end_of(&world, &mut helper).await;
-        daemon.hear(|report| matches!(report, Report::Lost { .. }).then_some(()));
-        assert_eq!(servers.size_at_metadata_server(file), 0);
-        other.fence(&Identity("here".into())).await.unwrap();
-        assert_eq!(look.await.unwrap().unwrap().attributes.version.size, 0);
-    });
-}
-
 #[test]
 fn a_helper_whose_daemon_died_sends_the_content_of_recalled_files_and_nothing_else() {
     let cluster = Rc::new(Cluster::small());
     let there = cluster.options("there");
-    let (mut daemon, mut helper, root) = Daemon::begin(&cluster);
+    let (socket, theirs) = UnixStream::pair().unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    let mut daemon = Daemon { socket, frames: Frames::default(), number: 0 };
+    let hello = Hello {
+        identity: b"here".to_vec(),
+        conf: cluster.conf().into_os_string().into_encoded_bytes(),
+        user: b"admin".to_vec(),
+        file_system: Vec::new(),
+        directory: b"/".to_vec(),
+    };
+    let ceph::Reply::Welcome { welcome } = daemon.ask(HelperRequest::Connect { hello }) else {
+        panic!("no welcome")
+    };
     let files = [&b"recalled"[..], b"held"].map(|name| {
-        let file = daemon.create(root, name);
-        daemon.ask(HelperRequest::Write { file, at: 0, bytes: CONTENT.to_vec() });
-        file
+        let (parent, name) = (welcome.root.file, name.to_vec());
+        let create = HelperRequest::Create { parent, name, mode: 0o644, caller: ROOT };
+        let ceph::Reply::Created { attributes, is_held: true } = daemon.ask(create) else {
+            panic!("not held")
+        };
+        daemon.ask(HelperRequest::Write { file: attributes.file, at: 0, bytes: CONTENT.to_vec() });
+        attributes.file
     });
     run(|world| async move {
         let other = Rc::new(connect(&world, there).await);
@@ -178,7 +141,11 @@ fn a_helper_whose_daemon_died_sends_the_content_of_recalled_files_and_nothing_el
         daemon.hear(recalled);
         daemon.ask(HelperRequest::AcknowledgeRecall { file: files[0] });
         drop(daemon);
-        end_of(&world, &mut helper).await;
+        let deadline = Instant::now() + PATIENCE;
+        while helper.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it goes on without its daemon");
+            world.sleep_until(world.now().plus(Duration::from_millis(5))).await;
+        }
         other.fence(&Identity("here".into())).await.unwrap();
         look.await.unwrap().unwrap();
         let content = async |file: FileId| {

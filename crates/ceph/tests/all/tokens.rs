@@ -281,7 +281,7 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
 
 /// Why a file that another client keeps open for reading is not replayed: see "A reader that stays" in docs/modes/host_journal.md.
 #[test]
-fn beside_a_reader_a_token_for_reading_keeps_writers_out_and_none_for_writing_is_given() {
+fn beside_a_reader_a_token_for_reading_keeps_writers_out() {
     let cluster = Cluster::small();
     let [here, there, elsewhere] = ["here", "there", "elsewhere"].map(|name| cluster.options(name));
     run(|world| async move {

@@ -231,7 +231,7 @@ fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
 }
 
 #[test]
-fn blocks_freed_by_a_commit_on_its_way_are_not_given_out_to_the_next() {
+fn what_a_commit_on_its_way_frees_is_not_given_out_again() {
     let options = EngineOptions {
         records: Some(RecordFormat::Packed),
         commits_in_flight: 2,
