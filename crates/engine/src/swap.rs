@@ -63,7 +63,7 @@ impl Engine {
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = &self.log else { return Ok(false) };
-        // Nothing is on its way yet, and what comes from now on tells the table nothing before the swap is over.
+        // Nothing is on its way yet. Whoever comes before the swap is over waits for no flush of this one, but for its own.
         let pages = log.borrow_mut().forget_table();
         self.runner.run(plan_table_forgotten(pages)).await?;
         self.announce_places(None).await?;

@@ -1,7 +1,9 @@
 //! The table of runs (`mtl=`): a restart reads it instead of searching the logs, and believes nothing that does not fit.
 
-use crate::restart::{BLOCKS, LOG_BLOCKS, content, live, log_home, put, put_all, read, setup, with_memory};
-use disks::Image;
+use crate::restart::{
+    BLOCKS, LOG_BLOCKS, content, live, log_home, put, put_all, read, restart, rig, setup, with_memory,
+};
+use disks::{CrashPolicy, Image, Latency};
 use engine::{DataMode, RecordFormat, RecoveryReport};
 use format::run_table::{TABLE_BYTES, TABLE_PAGE};
 use std::time::Duration;
@@ -65,6 +67,35 @@ fn a_table_counts_for_nothing_once_runs_have_moved() {
         }
     });
     finds(&setup, &images, 1, is_searched);
+}
+
+/// What the swap writes there to that end is not durable yet, so a power cut may leave what was told before.
+#[test]
+fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() {
+    let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    setup.options.swap_above = Some(1);
+    let rig = rig(&setup, with_memory(setup.images()));
+    let (parts, table) = (rig.parts.clone(), rig.disks[1].clone());
+    let lived = rig.run(async move {
+        let (_, engine) = restart(parts).await;
+        put_all(&engine, 1).await;
+        let (world, told) = (engine.world().clone(), table.statistics().writes);
+        table.set_latency(Latency { least: Duration::from_millis(5), spread: Duration::ZERO });
+        while table.statistics().writes == told {
+            world.sleep_until(world.now().plus(Duration::from_micros(1))).await;
+        }
+        assert_eq!(engine.statistics().log_written.get("swapped").map_or(0, |swapped| swapped.blocks), 0);
+        put(&engine, 0, 2).await;
+    });
+    assert!(lived.is_some(), "no power was cut before");
+    let images = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
+    live(&setup, images, async move |report, engine| {
+        for block in 0..BLOCKS {
+            let version = if block == 0 { 2 } else { 1 };
+            assert_eq!(read(&engine, block).await, content(block, version), "{block}: {report:?}");
+        }
+        is_searched(&report);
+    });
 }
 
 /// Until it has written anything, the table still tells the truth.

@@ -167,7 +167,7 @@ pub trait LogSpace {
     fn header(&self, _transaction: TransactionId, _durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
         None
     }
-    /// What the table of runs must tell, durably, before the blocks of `transaction`, which is bound, are written.
+    /// What the table of runs must have, durably, before the blocks of `transaction`, which is bound, are written.
     fn table_pages(&mut self, _transaction: TransactionId) -> Vec<TablePage> {
         Vec::new()
     }

@@ -5,6 +5,8 @@
 //!    its first run. A mount without a table says 0.
 //! 3. The first run of a mount brings all that are live. While runs move from log to log no table counts, and the first
 //!    run behind that brings all again.
+//! 4. A run that comes meanwhile is told nowhere. So it makes the table count for nothing by itself, before it is written.
+//!    What the swap has written there to that end need not be durable yet.
 
 use super::scattered::{HEADER, ScatteredLog};
 use device::Buffer;
@@ -35,10 +37,10 @@ impl ScatteredLog {
         self
     }
 
-    /// What the table must have before the run of `transaction`, which is bound, is written.
+    /// What the table must have before the run of `transaction`, which is bound, is written: that run, or nothing that counts.
     pub(super) fn pages_for(&mut self, transaction: TransactionId) -> Vec<TablePage> {
         if self.swapping.is_some() {
-            return Vec::new();
+            return self.pages_without();
         }
         let Some(table) = &mut self.table else { return Vec::new() };
         let (seed, was_whole) = (table.seed, std::mem::replace(&mut table.is_whole, true));

@@ -198,6 +198,9 @@ mod tests {
             let pages = self.log.table_pages(id);
             self.pages.extend(pages.into_iter().map(|(page, bytes)| (page, bytes.to_vec())));
         }
+        fn run_at(&self, number: usize) -> LogRun {
+            LogRun { start: self.starts[number], count: 3 }
+        }
         fn forget(&mut self) {
             let pages = self.log.forget_table();
             self.pages.extend(pages.into_iter().map(|(page, bytes)| (page, bytes.to_vec())));
@@ -279,6 +282,25 @@ mod tests {
         let mut told = Told::of(2);
         told.superblock.scattered.as_mut().unwrap().active = ActiveLogs::none();
         assert_eq!(told.read().unwrap_err(), TableRefused::Impossible(id));
+    }
+
+    /// What the swap itself has written there may be lost until its flush is over.
+    #[test]
+    fn a_run_that_comes_while_runs_move_leaves_no_table_that_lacks_it() {
+        for gives_up in [false, true] {
+            let mut told = Told::of(2);
+            let swap = told.log.begin_swap(0, HomeBlock(0)).expect("runs in the log that is nearest");
+            told.log.forget_table();
+            assert_eq!(told.read().unwrap().latest, TransactionId(FIRST.wrapping_add(1)), "not written yet");
+            told.put(FIRST.wrapping_add(2), 200);
+            assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
+            match gives_up {
+                true => told.log.give_up_swap(&swap, true),
+                false => assert!(!told.log.end_swap(&swap).is_empty()),
+            }
+            told.put(FIRST.wrapping_add(3), 200);
+            assert_eq!(told.read().unwrap().first_runs(4)[2..], [2, 3].map(|at| told.run_at(at)));
+        }
     }
 
     #[test]
