@@ -18,7 +18,7 @@
 //! - T10: a file without a name stays at the servers as long as a client that has closed it holds back its attributes
 //!   (`helper/tokens`: discard).
 //! - T11: others make a file longer while its end is read. Then the read may tell of the last piece alone, as if it were the first.
-//!   Or nobody wakes it, until the servers give another right for the file (`library/objects`: read, `helper/long_reads`).
+//!   Or it waits for ever (`library/objects`: read).
 //! - T12: size, time and number go to the servers with the library's own answer to a recall, before any content. An fsync sends both at
 //!   once. A client that dies in between leaves zeros up to a size that it had not filled (`helper/gate`, `helper/tokens`: sync).
 //!

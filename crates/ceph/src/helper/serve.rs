@@ -2,7 +2,6 @@
 
 use super::files::{File, Files, lock};
 use super::lanes::Turn;
-use super::long_reads::LongReads;
 use super::looks::{Looks, watched};
 use super::output::Output;
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
@@ -31,7 +30,6 @@ pub struct Server {
     ending: AtomicUsize,
     /// Reads of files that are held: whether the library had the content.
     reads: Mutex<Looks>,
-    long_reads: Arc<LongReads>,
 }
 
 /// A call of the file is in the library for as long as this lives.
@@ -64,8 +62,7 @@ impl Drop for Change<'_> {
 
 impl Server {
     pub fn new(files: Arc<Files>, output: Arc<Output>, settings: Settings) -> Server {
-        let (ending, reads) = (AtomicUsize::new(0), Mutex::default());
-        Server { files, output, settings, ending, reads, long_reads: LongReads::start() }
+        Server { files, output, settings, ending: AtomicUsize::new(0), reads: Mutex::default() }
     }
 
     pub fn turn_of(&self, request: &HelperRequest) -> Turn {
@@ -300,7 +297,7 @@ impl Server {
                 let _busy = Busy::with(&file);
                 let length = (length as usize).min(TRANSFER_BYTES_MAX);
                 let handle = file.handle(false)?;
-                let (bytes, has_waited) = watched(|| self.long_reads.read(&file, || handle.read(at, length)));
+                let (bytes, has_waited) = watched(|| handle.read(at, length));
                 let bytes = bytes?;
                 lock(&self.reads).note(has_waited || bytes.len() > SHORT_BYTES);
                 return Ok(Reply::Bytes { bytes });
