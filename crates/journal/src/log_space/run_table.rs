@@ -5,7 +5,9 @@
 //!    its first run. A mount without a table says 0.
 //! 3. The first run of a mount brings all that are live. While runs move from log to log no table counts, and the first
 //!    run behind that brings all again.
-//! 4. A run that comes meanwhile is told nowhere. So it makes the table count for nothing by itself, before it is written.
+//! 4. Which run is the latest two pages tell: one of the run, one of the run before. The first run stands on both. So a
+//!    table of which one page was forgotten, or lost, counts for nothing.
+//! 5. A run that comes meanwhile is told nowhere. So it makes the table count for nothing by itself, before it is written.
 //!    What the swap has written there to that end need not be durable yet.
 
 use super::scattered::{HEADER, ScatteredLog};
@@ -56,6 +58,10 @@ impl ScatteredLog {
         let mut latest = Buffer::zeroed(TABLE_PAGE);
         let header = self.header_of(transaction).expect("a transaction that is bound");
         run_table::put_latest(&header, seed, &mut latest);
+        if !was_whole {
+            // Of the one before no page tells, so both tell of this one.
+            LATEST_PAGES.for_each(|page| drop(pages.insert(page, Buffer::copy_of(&latest))));
+        }
         pages.insert(run_table::latest_page(transaction), latest);
         pages.into_iter().map(|(page, bytes)| (page, Rc::new(bytes))).collect()
     }

@@ -1,8 +1,8 @@
 //! Reads from the table of runs (`mtl=`) what [`super::FindRuns`] would look for in the logs.
 //!
 //! 1. Nothing counts that has another mark than the journal superblock says. So an older table, or another volume's, is refused.
-//! 2. Each run from the tail to the latest is told, or the table is refused. Which is the latest is told twice: in its
-//!    slot, and on a page apart.
+//! 2. Each run from the tail to the latest is told, or the table is refused. Which is the latest two pages tell, which must
+//!    fit: of the latest and the run before, or both of the first.
 //! 3. What is told could have been found: in logs that are announced, one run behind the other. Whether it is there, the scan
 //!    sees by its checksums. Only the latest run may be torn.
 
@@ -41,6 +41,8 @@ pub struct ReadTable {
     wanted: Range<u64>,
     /// The transaction whose slot is looked for, once the pages of the latest are read.
     looked_for: Option<TransactionId>,
+    /// What the pages of the latest tell of, as far as they were read.
+    latest: Vec<TransactionId>,
     /// How many transactions there are from the tail on.
     count: Option<u32>,
     headers: Vec<RunHeader>,
@@ -57,6 +59,7 @@ impl ReadTable {
             tail: superblock.sequence,
             wanted: LATEST_PAGES,
             looked_for: None,
+            latest: Vec::new(),
             count: None,
             headers: Vec::new(),
         })
@@ -75,17 +78,25 @@ impl ReadTable {
             return self.take_slots(first, page);
         }
         self.wanted.start += 1;
-        // A power cut while the later one was written leaves the one before.
-        let count = run_table::latest(page, self.seed).map(|latest| self.distance(latest.transaction.next()));
-        self.count = self.count.max(count.filter(|count| *count < self.logs.blocks()));
+        // One that is lost, or was made to count for nothing, may have told of a later run than the other.
+        let latest = run_table::latest(page, self.seed).ok_or(TableRefused::OfAnother)?;
+        self.latest.push(latest.transaction);
         if self.wanted.is_empty() {
-            let count = self.count.ok_or(TableRefused::OfAnother)?;
+            let count = self.latest_told().map(|latest| self.distance(latest.next()));
+            let count = count.filter(|count| *count < self.logs.blocks()).ok_or(TableRefused::OfAnother)?;
             if count >= run_table::slots() {
                 return Err(TableRefused::TooMany);
             }
-            self.looked_for = Some(self.tail);
+            (self.count, self.looked_for) = (Some(count), Some(self.tail));
         }
         Ok(())
+    }
+
+    /// The later of the two, if they fit.
+    fn latest_told(&self) -> Option<TransactionId> {
+        let [one, other] = self.latest[..] else { return None };
+        let (before, latest) = if one.is_after(other) { (other, one) } else { (one, other) };
+        (latest == before || latest == before.next()).then_some(latest)
     }
 
     fn distance(&self, transaction: TransactionId) -> u32 {
@@ -93,7 +104,7 @@ impl ReadTable {
     }
 
     /// The page holds the slots of `first` and of some behind it. One more than the pages of the latest tell of is looked at:
-    /// its own may have been lost.
+    /// its slot may be there alone.
     fn take_slots(&mut self, first: TransactionId, page: &[u8]) -> Result<(), TableRefused> {
         let count = self.count.unwrap_or(0);
         let (place, mut at) = (run_table::slot_page(first), first);
@@ -249,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_slot_is_refused_and_a_missing_page_of_the_latest_hides_nothing() {
+    fn a_missing_slot_is_refused_and_so_is_a_missing_page_of_the_latest() {
         let told = Told::of(6);
         for number in 0..6 {
             let mut told = Told { pages: told.pages.clone(), ..Told::of(6) };
@@ -259,14 +270,24 @@ mod tests {
             page[at + 9] ^= 1;
             assert_eq!(told.read().unwrap_err(), TableRefused::Missing(id));
         }
-        for number in 4..6 {
-            let mut told = Told { pages: told.pages.clone(), ..Told::of(6) };
-            told.pages.remove(&run_table::latest_page(TransactionId(FIRST.wrapping_add(number))));
-            assert_eq!(told.read().unwrap().latest, TransactionId(FIRST.wrapping_add(5)));
+        for count in 1..6 {
+            for page in LATEST_PAGES {
+                let mut lost = Told::of(count);
+                lost.pages.remove(&page);
+                assert_eq!(lost.read().unwrap_err(), TableRefused::OfAnother, "page {page} of {count}");
+            }
         }
-        let mut lost = Told::of(6);
-        lost.pages.retain(|page, _| !LATEST_PAGES.contains(page));
-        assert_eq!(lost.read().unwrap_err(), TableRefused::OfAnother);
+    }
+
+    /// A run was told in between.
+    #[test]
+    fn pages_of_the_latest_that_do_not_fit_are_refused() {
+        let mut told = Told::of(6);
+        let page = run_table::latest_page(TransactionId(FIRST.wrapping_add(5)));
+        told.pages.insert(page, Told::of(4).pages[&page].clone());
+        assert_eq!(told.read().unwrap().latest, TransactionId(FIRST.wrapping_add(5)), "its slot says so");
+        told.pages.insert(page, Told::of(2).pages[&page].clone());
+        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
     }
 
     #[test]

@@ -286,7 +286,7 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
         words(&planned.plan)
     };
     // The first tells what the file is, too.
-    let told = ["table 0", "table 2", "table 3", "TableBeforeRun"];
+    let told = ["table 0", "table 1", "table 2", "table 3", "TableBeforeRun"];
     let run = ["home 50+1", "DataBeforeCommit", "log 64+1", "log 65+3", "CommitBeforeReply"];
     assert_eq!(words_of(1), [&told[..], &run].concat());
     let told = ["table 1", "table 3", "TableBeforeRun"];

@@ -3,13 +3,17 @@
 use disks::{CrashPolicy, MemoryDisk};
 use engine::{DataMode, EngineOptions, LogKind, RecordFormat};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
-use runtime::VirtualWorld;
+use runtime::{SplitMix, VirtualWorld};
+use sim::script::{Action, Offset, Sync};
 use sim::{Case, CaseReport, LEAST_CACHE, setup};
 use std::rc::Rc;
 use units::InodeNumber;
 
 /// Seeds of which a third has packed records, half has FUA.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=9;
+/// Among them all paces at which logs move. Each has a table of runs.
+const PAUSE_SEEDS: [u64; 8] = [2, 3, 6, 8, 12, 14, 15, 20];
+const PAUSES: u64 = 14;
 
 fn explore(mode: DataMode) {
     let mut total = CaseReport::default();
@@ -80,6 +84,31 @@ fn what_has_left_memory_before_it_is_home_survives_every_cut() {
     }
     println!("{total:?}");
     assert!(total.redirected > 20, "hardly any reads of the log: {total:?}");
+}
+
+/// Synced writes between pauses in which logs move: of another length each, so that some writes meet the beginning of a swap.
+#[test]
+fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
+    let mut total = CaseReport::default();
+    let setup = setup::find("scattered-4k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    for seed in PAUSE_SEEDS {
+        println!("seed {seed}");
+        let dice = SplitMix::new(seed);
+        let step = |number: u64| {
+            let wait = Action::Wait { file: 0, micros: 300 + dice.below(8000) };
+            let place = Offset::At(number % 5 * 4096);
+            let write = Action::Write { file: 0, place, length: 3000 + 100 * number as usize };
+            [wait.then(Sync::None), write.then(Sync::File)]
+        };
+        let created = Action::Create { file: 0 }.then(Sync::File);
+        let script = [created].into_iter().chain((0..PAUSES).flat_map(step)).collect();
+        let case = Case { sample: 64, ..Case::given(setup, DataMode::Journal, seed, vec![script], 0) };
+        total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    println!("{total:?}");
+    assert!(total.swaps > 40, "hardly a log was swapped: {total:?}");
+    assert!(total.told > 1000, "tables of runs were hardly believed: {total:?}");
 }
 
 /// Long scripts over short logs, so that all of them are full again and again.
