@@ -216,19 +216,14 @@ impl Drop for Handle {
 }
 
 impl Handle {
-    /// Shorter than `length` only at the end of the file. T11: a read over an end that moves meanwhile may give what came last as if it
-    /// were the beginning. So a short answer counts only if the file ends there. Else it is asked again, and for no more than there is.
+    /// Shorter than `length` only at the end of the file. T11: over an end that moves meanwhile the library may give what came last
+    /// as if it were the beginning, or zeros for what comes. So it is asked for what was there before, and for all of that.
     pub fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
-        // Not cleared: programs ask for a megabyte of files that have some kilobytes.
-        let mut bytes: Vec<u8> = Vec::with_capacity(length);
-        let mut wanted = length;
+        let mut bytes = Vec::new();
         for _ in 0..READS_MAX {
-            let count = self.read_once(at, wanted, &mut bytes)?;
-            if count == wanted {
-                return Ok(bytes);
-            }
-            wanted = self.inode.size()?.saturating_sub(at).min(length as u64) as usize;
-            if count == wanted {
+            let wanted = self.inode.size()?.saturating_sub(at).min(length as u64) as usize;
+            if wanted == 0 || self.read_once(at, wanted, &mut bytes)? == wanted {
+                bytes.truncate(wanted);
                 return Ok(bytes);
             }
         }
