@@ -193,19 +193,8 @@ impl Mounted {
 
     async fn serve(self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
         let (answers, public_answers) = (self.answers(world, plan), self.answers(world, plan));
-        let Mounted {
-            volume,
-            door,
-            session,
-            porter,
-            reporter,
-            signals,
-            control,
-            public,
-            device,
-            mut warnings,
-            ..
-        } = self;
+        let mut warnings = self.warnings;
+        let Mounted { volume, door, session, porter, reporter, signals, control, public, device, .. } = self;
         if plan.level == Level::Debug {
             let reporter = reporter.clone();
             session.trace(move |text| reporter.tell_at(Level::Debug, text));
