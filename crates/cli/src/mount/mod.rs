@@ -4,6 +4,7 @@ mod changing;
 pub mod helper;
 pub mod loop_device;
 pub mod options;
+mod parse;
 mod remount;
 mod run_table;
 mod serve;
