@@ -6,6 +6,7 @@
 
 use crate::claims::{Change, sectors_of};
 use crate::disk::DeviceResult;
+use crate::layout::Layout;
 use crate::state::State;
 use crate::table::Mapped;
 use crate::{BLOCK, SECTOR};
@@ -13,6 +14,7 @@ use device::{Buffer, Durability};
 use runtime::sync::WriteGuard;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,6 +53,13 @@ impl ScatteredCheckpointReport {
 }
 fn share_saved(done: u64, asked: u64) -> f64 {
     if asked == 0 { 0.0 } else { 1.0 - done.min(asked) as f64 / asked as f64 }
+}
+
+/// What a checkpoint asks of the disk beneath, in bytes there, if nobody changes anything meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointRequests {
+    pub reads: Vec<Range<u64>>,
+    pub writes: Vec<Range<u64>>,
 }
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = DeviceResult<T>> + 'a>>;
@@ -152,22 +161,7 @@ impl State {
             batch.iter().map(|(home, mapped)| (mapped.place, *home)).collect();
         by_place.sort_unstable();
         let mut contents = Contents::new();
-        let mut requests = Vec::new();
-        let mut from = 0;
-        while from < by_place.len() {
-            let begin = by_place[from].0;
-            let log = self.layout.log_of(begin).map(|(log, _)| log);
-            let mut until = from + 1;
-            while until < by_place.len()
-                && by_place[until].0 - by_place[until - 1].0 <= GAP
-                && by_place[until].0 - begin < REQUEST_BLOCKS as u64
-                && self.layout.log_of(by_place[until].0).map(|(log, _)| log) == log
-            {
-                until += 1;
-            }
-            requests.push(&by_place[from..until]);
-            from = until;
-        }
+        let requests = near_ones(&self.layout, &by_place);
         for some in requests.chunks(together) {
             let mut reads: Vec<Boxed<'_, Buffer>> = Vec::new();
             for entries in some {
@@ -199,7 +193,7 @@ impl State {
                 let (buffer, offset) = &contents[home];
                 Rc::new(Buffer::copy_of(&buffer[offset + from..offset + until]))
             });
-            let place = self.layout.place_of(at / BLOCK as u64).0 * BLOCK as u64 + at % BLOCK as u64;
+            let place = byte_of(&self.layout, at);
             // What fails here fails a later snapshot's promise, so it is kept.
             let write = self.main.write(place, parts.collect(), Durability::Cached);
             self.fail(self.beside_records(write).await)?;
@@ -212,6 +206,47 @@ impl State {
         }
         Ok((writes, blocks))
     }
+}
+
+/// All that these entries take.
+pub fn requests(layout: &Layout, batch: &[(u64, Mapped)]) -> CheckpointRequests {
+    let mut by_place: Vec<(u64, u64)> = batch.iter().map(|(home, mapped)| (mapped.place, *home)).collect();
+    by_place.sort_unstable();
+    let block = BLOCK as u64;
+    let read = |entries: &[(u64, u64)]| entries[0].0 * block..(entries[entries.len() - 1].0 + 1) * block;
+    let reads = near_ones(layout, &by_place).into_iter().map(read).collect();
+    let runs = runs(batch, |home| layout.place_of(home).0);
+    let write = |(at, sectors): (u64, Sectors)| {
+        let (place, length) = (byte_of(layout, at), sectors.iter().map(|(_, from, until)| until - from));
+        place..place + length.sum::<usize>() as u64
+    };
+    CheckpointRequests { reads, writes: runs.flat_map(sector_runs).map(write).collect() }
+}
+
+/// Entries by place, as they are read with one request.
+fn near_ones<'a>(layout: &Layout, by_place: &'a [(u64, u64)]) -> Vec<&'a [(u64, u64)]> {
+    let mut requests = Vec::new();
+    let mut from = 0;
+    while from < by_place.len() {
+        let begin = by_place[from].0;
+        let log = layout.log_of(begin).map(|(log, _)| log);
+        let mut until = from + 1;
+        while until < by_place.len()
+            && by_place[until].0 - by_place[until - 1].0 <= GAP
+            && by_place[until].0 - begin < REQUEST_BLOCKS as u64
+            && layout.log_of(by_place[until].0).map(|(log, _)| log) == log
+        {
+            until += 1;
+        }
+        requests.push(&by_place[from..until]);
+        from = until;
+    }
+    requests
+}
+
+/// Where a byte of the logical disk has its home.
+fn byte_of(layout: &Layout, at: u64) -> u64 {
+    layout.place_of(at / BLOCK as u64).0 * BLOCK as u64 + at % BLOCK as u64
 }
 
 /// Neighbours at home, of at most one request.

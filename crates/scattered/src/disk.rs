@@ -4,6 +4,7 @@ use crate::checkpoint::ScatteredCheckpointReport;
 use crate::claims::Change;
 use crate::home::blocks_of;
 use crate::layout::{Layout, Sizes};
+use crate::look::{LogsState, look};
 use crate::policy::{self, Settings};
 use crate::restart::{self, OpenError, RestartReport};
 use crate::state::State;
@@ -38,6 +39,11 @@ impl ScatteredDisk {
         settings: Settings,
     ) -> Result<(ScatteredDisk, RestartReport), OpenError> {
         restart::open(world, main, table, settings).await
+    }
+
+    /// What its logs hold. Nothing is written; it may be open elsewhere.
+    pub async fn look(main: &Rc<dyn Disk>, table: Option<&Rc<dyn Disk>>) -> Result<LogsState, OpenError> {
+        look(main, table).await
     }
 
     pub(crate) fn new(state: State) -> ScatteredDisk {

@@ -109,7 +109,7 @@ pub async fn open(
     if layout.superblock.table_elsewhere {
         table.flush().await?;
     }
-    let mut reader = Reader { main: &main, table: &table, layout, report: RestartReport::default() };
+    let mut reader = Reader::new(&main, &table, layout);
     let mut inner = reader.restore(world.now()).await?;
     reader.report.entries = inner.table.len() as u64;
     let mut report = reader.report;
@@ -134,7 +134,7 @@ pub async fn open(
 }
 
 /// Reads what the disks say of themselves.
-async fn identify(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<Layout, OpenError> {
+pub async fn identify(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<Layout, OpenError> {
     let disk = || main.name().to_owned();
     let wrong = |error| OpenError::Format { disk: disk(), error };
     let geometry = main.geometry();
@@ -167,24 +167,30 @@ async fn identify(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<La
     Ok(layout)
 }
 
-struct Reader<'a> {
-    main: &'a Rc<dyn Disk>,
+pub struct Reader<'a> {
+    pub main: &'a Rc<dyn Disk>,
     table: &'a Rc<dyn Disk>,
-    layout: Layout,
+    pub layout: Layout,
     report: RestartReport,
+    /// Of the last record that the snapshot knows.
+    pub snapshot_sequence: u64,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub fn new(main: &'a Rc<dyn Disk>, table: &'a Rc<dyn Disk>, layout: Layout) -> Reader<'a> {
+        Reader { main, table, layout, report: RestartReport::default(), snapshot_sequence: 0 }
+    }
     fn damaged(&self, what: &'static str) -> OpenError {
         OpenError::Damaged { disk: self.table.name().to_owned(), what }
     }
-    async fn read(&mut self, disk: &Rc<dyn Disk>, place: u64, bytes: usize) -> Result<Buffer, OpenError> {
+    pub async fn read(&mut self, disk: &Rc<dyn Disk>, place: u64, bytes: usize) -> Result<Buffer, OpenError> {
         self.report.bytes_read += bytes as u64;
         Ok(disk.read(place * BLOCK as u64, bytes).await?)
     }
 
-    async fn restore(&mut self, now: units::Instant) -> Result<Inner, OpenError> {
+    pub async fn restore(&mut self, now: units::Instant) -> Result<Inner, OpenError> {
         let header = self.newest_snapshot().await?;
+        self.snapshot_sequence = header.sequence;
         let (list, counter) = self.newest_list(&header).await?;
         let (mut logs, table) = self.payload(&header).await?;
         let mut records = BTreeMap::new();

@@ -6,13 +6,14 @@ use crate::faults::FaultPlan;
 use crate::judge::{Wrong, judge};
 use crate::liar::Liar;
 use crate::model::{History, Outcome};
-use crate::script::{Mix, Script, ScriptSize, make_scripts};
+use crate::script::{Mix, Script, ScriptSize, add_rests, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use crate::written::WrittenLog;
 use device::Operation;
 use engine::{BarrierKind, DataMode, EngineOptions, LogGap, RecordFormat, WriteThreshold};
 use ext4::DurableOnly;
+use runtime::SplitMix;
 use std::time::Duration;
 
 /// Everything that decides a run: the same case is the same run.
@@ -114,7 +115,12 @@ impl Case {
             Scripts::Given { scripts, .. } => scripts.clone(),
             Scripts::Random { writers, steps } => {
                 let (mix, extents, block) = (self.mix(), self.setup.has_extents(), self.setup.block_size());
-                make_scripts(self.seed, *writers, ScriptSize { steps: *steps, files: 3, mix, extents, block })
+                let size = ScriptSize { steps: *steps, files: 3, mix, extents, block };
+                let mut scripts = make_scripts(self.seed, *writers, size);
+                if self.has_rests() {
+                    add_rests(&mut scripts, &SplitMix::new(self.seed), self.pace().writeback);
+                }
+                scripts
             }
         }
     }
@@ -190,6 +196,11 @@ impl Case {
     /// Scattered logs: in two of three cases memory that survives the cuts has a table of their runs.
     pub(crate) fn has_run_table(&self) -> bool {
         self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
+    }
+
+    /// Scattered logs: in every other case the disk is idle now and then, so that logs are swapped.
+    fn has_rests(&self) -> bool {
+        self.setup.logs.is_some() && (self.seed / 2).is_multiple_of(2)
     }
 
     /// Scattered logs: a snapshot of the mapping table is written after each few runs, after each many, or never.

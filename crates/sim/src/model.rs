@@ -383,11 +383,16 @@ impl History {
         promised
     }
 
-    /// Whether a byte of the file had this value in one of these states.
-    fn had(&self, identity: usize, mut states: States, place: usize, byte: u8) -> bool {
-        states.any(|state| {
+    /// Whether a byte of the file had this value in one of these states: in the first, or in one that changed it.
+    fn had(&self, identity: usize, states: States, place: usize, byte: u8) -> bool {
+        let has = |state: usize| {
             content_of(&self.states[state], identity).is_some_and(|content| content.get(place) == Some(&byte))
-        })
+        };
+        let changes = |state: &usize| {
+            let mut changed = self.changed[*state].iter();
+            changed.any(|(of, range)| *of == identity && range.contains(&place))
+        };
+        has(*states.start()) || states.skip(1).filter(changes).any(has)
     }
 
     /// The bytes of those blocks that were the same in all states of the window. A block that a later write

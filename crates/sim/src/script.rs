@@ -2,6 +2,7 @@
 //! found there after a crash follows from the order of its own actions alone.
 
 use runtime::SplitMix;
+use std::time::Duration;
 
 /// One action of one writer. Files are known by a number that is also the name they are made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,6 +172,10 @@ const SCATTERED_STEPS_MAX: usize = 14;
 /// Microseconds, in which disks do little.
 const SCATTERED_PAUSE_MAX: u64 = 300;
 
+/// Pauses of all writers in a script, and microseconds: about as long as one is behind another.
+const RESTS: usize = 4;
+const REST_MICROS: u64 = 3000;
+
 /// `writers` scripts from one seed.
 pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> {
     let dice = SplitMix::new(seed);
@@ -183,6 +188,22 @@ pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> 
         lengthen(&mut scripts, &SplitMix::new(!seed), size.block);
     }
     scripts
+}
+
+/// All writers pause together, a few times and at the end. The disk is idle for some rounds of write-back then, of which two
+/// begin a swap; and some writers come back while logs move.
+pub fn add_rests(scripts: &mut [Script], dice: &SplitMix, writeback: Duration) {
+    for rest in (0..RESTS).rev() {
+        let sync = [Sync::None, Sync::Volume][dice.below(2) as usize];
+        // Not all come to it at the same time.
+        let micros = REST_MICROS + (2 + dice.below(3)) * writeback.as_micros() as u64;
+        for script in scripts.iter_mut() {
+            let at = script.len() * (rest + 1) / RESTS;
+            let wait = |micros| Action::Wait { file: 0, micros };
+            let rest = [wait(1).then(sync), wait(micros + dice.below(REST_MICROS)).then(Sync::None)];
+            script.splice(at..at, rest);
+        }
+    }
 }
 
 /// Makes half of the writes that fit into a block longer than one, so that they may be torn. Beside others a

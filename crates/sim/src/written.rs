@@ -10,17 +10,23 @@ use crate::case::Case;
 use crate::crash::{Moment, Snapshot, State};
 use crate::memory_disks::MemoryDisks;
 use crate::setup::Disks;
-use disks::Image;
+use device::Operation;
+use disks::{Image, MemoryDisk};
 use engine::BelievedTransaction;
 use format::jbd2::Seed;
 use runtime::{SplitMix, VirtualWorld};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use units::TransactionId;
+use std::ops::Range;
+use std::rc::Rc;
+use units::{HomeBlock, TransactionId};
 
 const SECTOR: usize = 512;
 /// Only the last few transactions can have lost anything.
 const LAST: usize = 3;
+
+/// So many states of the disks are known with what recovery believes of them: more than one cut leaves.
+const KNOWN: usize = 16;
 
 pub struct WrittenLog<'a> {
     case: &'a Case,
@@ -31,25 +37,28 @@ pub struct WrittenLog<'a> {
     first: Option<TransactionId>,
     sums: BTreeMap<u32, u64>,
     /// The log at the last of these cuts.
-    log: Vec<BelievedTransaction>,
+    log: Rc<Believed>,
+    /// What was asked for last comes first.
+    known: VecDeque<Rc<Believed>>,
 }
 
 impl<'a> WrittenLog<'a> {
     pub fn new(case: &'a Case, moments: &'a [Moment]) -> WrittenLog<'a> {
-        WrittenLog { case, moments, learnt: 0, first: None, sums: BTreeMap::new(), log: Vec::new() }
+        let (sums, log, known) = <_>::default();
+        WrittenLog { case, moments, learnt: 0, first: None, sums, log, known }
     }
 
     /// Whether what recovery believes of the disks that a cut has left is what had been written by then.
     pub fn check(&mut self, cut: u64, left: &Disks) -> Result<(), String> {
         self.learn(cut)?;
-        for found in believed(self.case, left).unwrap_or_default() {
-            match self.sums.get(&found.id.0) {
-                Some(sum) if *sum == sum_of(&found) => {}
-                Some(_) => return Err(format!("{} is replayed, and is not what was written", found.id)),
+        for (id, found) in &self.believed(left).sums {
+            match self.sums.get(&id.0) {
+                Some(sum) if sum == found => {}
+                Some(_) => return Err(format!("{id} is replayed, and is not what was written")),
                 // It came and went between two cuts, or before the first.
                 None if self.case.changes_a_cut() > 1 => {}
-                None if self.first.is_none_or(|first| !found.id.is_after(first)) => {}
-                None => return Err(format!("{} is replayed, and nobody wrote it", found.id)),
+                None if self.first.is_none_or(|first| !id.is_after(first)) => {}
+                None => return Err(format!("{id} is replayed, and nobody wrote it")),
             }
         }
         Ok(())
@@ -61,89 +70,158 @@ impl<'a> WrittenLog<'a> {
         let cut = snapshot.cut;
         self.learn(cut)?;
         let (moment, dice) = (&self.moments[cut as usize], SplitMix::new(self.case.seed ^ cut << 32));
-        let transactions = self.log.iter().rev().take(LAST);
-        let mut candidates = transactions.flat_map(|found| lost_blocks(found, moment)).collect::<Vec<_>>();
-        if candidates.iter().any(|lost| lost.is_blind) {
-            candidates.retain(|lost| lost.is_blind);
-        }
-        if candidates.is_empty() {
+        let last = self.log.transactions.iter().rev().take(LAST);
+        let mut candidates: Vec<_> = last.flat_map(|found| overwritten_blocks(found, moment)).collect();
+        candidates.sort_by_cached_key(|block| (!block.is_blind, dice.next()));
+        let lost = candidates.iter().map(|block| (block.home, block.lost_sectors(moment)));
+        let Some((home, mut sectors)) = lost.into_iter().find(|(_, sectors)| !sectors.is_empty()) else {
             return Ok(None);
-        }
-        let mut lost = candidates.swap_remove(dice.below(candidates.len() as u64) as usize);
+        };
         if dice.below(4) == 0 {
-            lost.sectors = vec![lost.sectors.swap_remove(dice.below(lost.sectors.len() as u64) as usize)];
+            sectors = vec![sectors.swap_remove(dice.below(sectors.len() as u64) as usize)];
         }
         let mut disks = moment.written.clone();
-        let count = lost.sectors.len();
-        for (at, bytes) in &lost.sectors {
+        let count = sectors.len();
+        for (at, bytes) in &sectors {
             log_disk_mut(&mut disks).write(*at, bytes);
         }
-        let left = format!("all but {count} sectors of {} in the log, which are older", lost.home);
+        let left = format!("all but {count} sectors of {home} in the log, which are older");
         Ok(Some(Snapshot { cut, left, state: State::Cut(disks), progress: snapshot.progress.clone() }))
     }
 
     fn learn(&mut self, cut: u64) -> Result<(), String> {
         while self.learnt as u64 <= cut {
-            // What is wrong with it the judge will say.
-            self.log = believed(self.case, &self.moments[self.learnt].written).unwrap_or_default();
+            self.log = self.believed(&self.moments[self.learnt].written);
             self.learnt += 1;
-            for found in &self.log {
-                self.first.get_or_insert(found.id);
-                let sum = sum_of(found);
-                if *self.sums.entry(found.id.0).or_insert(sum) != sum {
-                    return Err(format!("{} was written over while it was in the log", found.id));
+            for (id, found) in &self.log.sums {
+                self.first.get_or_insert(*id);
+                if self.sums.entry(id.0).or_insert(*found) != found {
+                    return Err(format!("{id} was written over while it was in the log"));
                 }
             }
         }
         Ok(())
     }
+
+    /// Most cuts leave the log as it was.
+    fn believed(&mut self, disks: &Disks) -> Rc<Believed> {
+        let known = self.known.iter().position(|known| known.is_of(disks));
+        let believed = match known.and_then(|index| self.known.remove(index)) {
+            Some(known) => known,
+            None => Rc::new(Believed::of(self.case, disks)),
+        };
+        self.known.truncate(KNOWN - 1);
+        self.known.push_front(believed.clone());
+        believed
+    }
 }
 
-/// A block that the log holds whole, and what an older version has in place of those of its sectors that a cut may lose.
-struct LostBlock {
-    home: units::HomeBlock,
-    sectors: Vec<(u64, Vec<u8>)>,
+/// What recovery would replay. It follows from the bytes that it read.
+#[derive(Default)]
+struct Believed {
+    transactions: Vec<BelievedTransaction>,
+    sums: Vec<(TransactionId, u64)>,
+    /// Each of the disks, and what was read of it.
+    read: Vec<(Image, Vec<Range<u64>>)>,
+}
+
+impl Believed {
+    fn of(case: &Case, disks: &Disks) -> Believed {
+        let world = VirtualWorld::new(case.seed);
+        let memory = MemoryDisks::of(&world, disks, case);
+        memory.all().for_each(MemoryDisk::record);
+        let parts = memory.parts(&world, case);
+        // What is wrong with it the judge will say.
+        let transactions = world.run(async move { ext4::believed(&parts).await }).unwrap_or_default();
+        world.end();
+        let read = images(disks).cloned().zip(memory.all().map(ranges_read)).collect();
+        let sums = transactions.iter().map(|found| (found.id, sum_of(found))).collect();
+        Believed { transactions, sums, read }
+    }
+    fn is_of(&self, disks: &Disks) -> bool {
+        let is_same = |((before, read), now): (&(Image, Vec<Range<u64>>), &Image)| {
+            read.iter().all(|range| before.is_equal_in(now, range.clone()))
+        };
+        self.read.len() == images(disks).count() && self.read.iter().zip(images(disks)).all(is_same)
+    }
+}
+
+/// In the order of [`MemoryDisks::all`]. All cuts of a case have the same ones, but perhaps for the last.
+fn images(disks: &Disks) -> impl Iterator<Item = &Image> {
+    [Some(&disks.home), disks.journal.as_ref(), disks.table.as_ref()].into_iter().flatten()
+}
+
+/// Since the disk records, each byte once.
+fn ranges_read(disk: &MemoryDisk) -> Vec<Range<u64>> {
+    let log = disk.take_log().into_iter();
+    let reads = log.filter(|logged| logged.operation == Operation::Read);
+    let mut reads: Vec<_> = reads.map(|read| read.at..read.at + read.length).collect();
+    reads.sort_by_key(|range| range.start);
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for read in reads {
+        match ranges.last_mut().filter(|last| read.start <= last.end) {
+            Some(last) => last.end = last.end.max(read.end),
+            None => ranges.push(read),
+        }
+    }
+    ranges
+}
+
+/// A block that the log holds whole, and of which an older version is at home.
+struct OverwrittenBlock<'a> {
+    found: &'a BelievedTransaction,
+    home: HomeBlock,
+    bytes: &'a [u8],
+    older: Vec<u8>,
     /// A CRC-32C says the same of both versions.
     is_blind: bool,
 }
 
-fn lost_blocks(found: &BelievedTransaction, moment: &Moment) -> Vec<LostBlock> {
-    let log: Vec<u8> = found.blocks.iter().flat_map(|block| block.bytes.iter().copied()).collect();
-    let unit = found.blocks.first().map_or(SECTOR, |block| block.bytes.len());
-    let is_volatile =
-        |at: u64| sector(log_disk(&moment.durable), at) != sector(log_disk(&moment.written), at);
-    let first = found.blocks.first().map(|block| block.at);
-    // Most cuts come when the log is as it was.
-    if first.is_none() || !found.blocks.iter().any(|block| sectors(block.at, unit).any(is_volatile)) {
+/// Those of a transaction, if a cut may lose any of it. Most cuts come when the log is as it was.
+fn overwritten_blocks<'a>(found: &'a BelievedTransaction, moment: &Moment) -> Vec<OverwrittenBlock<'a>> {
+    if !found.blocks.iter().any(|block| is_volatile(moment, block.at, block.bytes.len())) {
         return Vec::new();
     }
-    let lost = |(home, bytes): &(units::HomeBlock, Vec<u8>)| {
+    let overwritten = |(home, bytes): &'a (HomeBlock, Vec<u8>)| {
         let older = moment.written.home.copy(home.get() * bytes.len() as u64, bytes.len()).to_vec();
-        let as_block = found.blocks.iter().position(|block| block.bytes == *bytes);
-        let begin = (older != *bytes)
-            .then(|| as_block.map(|index| index * unit).or_else(|| position(&log, bytes)))??;
-        let whole = (begin.next_multiple_of(SECTOR)..).step_by(SECTOR);
-        let whole = whole.take_while(|offset| offset + SECTOR <= begin + bytes.len());
-        let sectors: Vec<_> = whole
-            .map(|offset| (found.blocks[offset / unit].at + (offset % unit) as u64, offset - begin))
-            .map(|(at, within)| (at, older[within..within + SECTOR].to_vec()))
-            .filter(|(at, old)| is_volatile(*at) && sector(log_disk(&moment.written), *at) != *old)
-            .collect();
         let is_blind = Seed(!0).with(&older) == Seed(!0).with(bytes);
-        (!sectors.is_empty()).then_some(LostBlock { home: *home, sectors, is_blind })
+        (older != *bytes).then_some(OverwrittenBlock { found, home: *home, bytes, older, is_blind })
     };
-    found.whole.iter().filter_map(lost).collect()
+    found.whole.iter().filter_map(overwritten).collect()
 }
 
-/// Where the bytes of a block begin in the log.
-fn position(log: &[u8], bytes: &[u8]) -> Option<usize> {
-    log.windows(bytes.len()).position(|window| window == bytes)
+impl OverwrittenBlock<'_> {
+    /// What the older version has in place of those of its sectors in the log that a cut may lose.
+    fn lost_sectors(&self, moment: &Moment) -> Vec<(u64, Vec<u8>)> {
+        let Some(begin) = self.begin() else { return Vec::new() };
+        let blocks = &self.found.blocks;
+        let unit = blocks[0].bytes.len();
+        let whole = (begin.next_multiple_of(SECTOR)..).step_by(SECTOR);
+        let whole = whole.take_while(|offset| offset + SECTOR <= begin + self.bytes.len());
+        whole
+            .map(|offset| (blocks[offset / unit].at + (offset % unit) as u64, offset - begin))
+            .map(|(at, within)| (at, self.older[within..within + SECTOR].to_vec()))
+            .filter(|(at, old)| {
+                is_volatile(moment, *at, SECTOR) && log_disk(&moment.written).copy(*at, SECTOR)[..] != *old
+            })
+            .collect()
+    }
+
+    /// Where its bytes begin among the log blocks of its transaction.
+    fn begin(&self) -> Option<usize> {
+        let (blocks, bytes) = (&self.found.blocks, self.bytes);
+        if let Some(index) = blocks.iter().position(|block| block.bytes == bytes) {
+            return Some(index * bytes.len());
+        }
+        let log: Vec<&[u8]> = blocks.iter().map(|block| &block.bytes[..]).collect();
+        log.concat().windows(bytes.len()).position(|window| window[0] == bytes[0] && window == bytes)
+    }
 }
-fn sectors(at: u64, bytes: usize) -> impl Iterator<Item = u64> {
-    (at..at + bytes as u64).step_by(SECTOR)
-}
-fn sector(disk: &Image, at: u64) -> Vec<u8> {
-    disk.copy(at, SECTOR).to_vec()
+
+/// Whether a cut may lose some of these bytes of the log's disk.
+fn is_volatile(moment: &Moment, at: u64, bytes: usize) -> bool {
+    let [durable, written] = [&moment.durable, &moment.written].map(log_disk);
+    !durable.is_equal_in(written, at..at + bytes as u64)
 }
 fn log_disk(disks: &Disks) -> &Image {
     disks.journal.as_ref().unwrap_or(&disks.home)
@@ -158,11 +236,32 @@ fn sum_of(found: &BelievedTransaction) -> u64 {
     hasher.finish()
 }
 
-/// What recovery would replay.
-fn believed(case: &Case, disks: &Disks) -> Result<Vec<BelievedTransaction>, ext4::Error> {
-    let world = VirtualWorld::new(case.seed);
-    let parts = MemoryDisks::of(&world, disks, case).parts(&world, case);
-    let believed = world.run(async move { ext4::believed(&parts).await });
-    world.end();
-    believed
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::record;
+    use crate::setup;
+    use engine::DataMode;
+
+    /// Or a state of the disks would be taken for another one.
+    #[test]
+    fn what_recovery_believes_follows_from_what_it_read() {
+        for (name, seed) in [("small-log-1k", 3), ("external-1k", 6), ("scattered-4k", 8)] {
+            let setup = setup::find(name).expect("a setup");
+            let fresh = setup::make(setup).expect("a volume");
+            let case = Case::random(setup, DataMode::Wasteless, seed, 2, 8);
+            let recording = record(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let mut log = WrittenLog::new(&case, &recording.moments);
+            let (mut images, mut again) = (0, 0);
+            for snapshot in &recording.snapshots {
+                let State::Cut(disks) = &snapshot.state else { continue };
+                (images, again) =
+                    (images + 1, again + u64::from(log.known.iter().any(|known| known.is_of(disks))));
+                let (known, anew) = (log.believed(disks), Believed::of(&case, disks));
+                assert_eq!(known.transactions, anew.transactions, "{name}, cut {}", snapshot.cut);
+            }
+            println!("{name}: {again} of {images} images had a log that was known");
+            assert!(again * 4 > images, "{name}: hardly a log was known: {again} of {images}");
+        }
+    }
 }

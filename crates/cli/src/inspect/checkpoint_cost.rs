@@ -124,9 +124,16 @@ impl HeldBlocks {
         let writes = merged(held().map(|(home, _)| bytes(home)));
         let mut reads = merged(runs);
         reads.extend(merged(held().filter(|(_, (_, reads))| *reads).map(|(home, _)| bytes(home))));
-        let nanoseconds = model.and_then(|model| time_of(model, &reads, &writes));
+        CheckpointCost::of(&reads, &writes, model)
+    }
+}
+
+impl CheckpointCost {
+    /// Requests in bytes of the disk.
+    pub fn of(reads: &[Range<u64>], writes: &[Range<u64>], model: Option<&ServedModel>) -> CheckpointCost {
+        let nanoseconds = model.and_then(|model| time_of(model, reads, writes));
         CheckpointCost {
-            home_bytes: held().count() as u64 * self.block_bytes,
+            home_bytes: writes.iter().map(|range| range.end - range.start).sum(),
             reads: reads.len() as u64,
             writes: writes.len() as u64,
             nanoseconds: nanoseconds.map(|time| time.as_nanos() as u64),

@@ -217,6 +217,29 @@ impl LiveRuns {
     }
 }
 
+/// What it takes to checkpoint all logs, as a line.
+pub fn tell_cost(f: &mut fmt::Formatter<'_>, cost: &CheckpointCost, drive: Option<&str>) -> fmt::Result {
+    let CheckpointCost { home_bytes, reads, writes, nanoseconds } = cost;
+    let home = format_size(*home_bytes);
+    write!(f, "to checkpoint all of them: {reads} reads, and {writes} writes of {home} in all")?;
+    match (nanoseconds, drive) {
+        (Some(took), Some(drive)) => writeln!(f, "; {} on {drive}", duration(*took)),
+        _ => writeln!(f),
+    }
+}
+
+/// The same of one log, as cells of a table.
+pub fn costs_of(cost: Option<&CheckpointCost>, has_time: bool) -> Vec<String> {
+    let tell = |tell: &dyn Fn(&CheckpointCost) -> String| cost.map_or("?".to_owned(), tell);
+    let mut cells = vec![
+        tell(&|cost| format_size(cost.home_bytes)),
+        tell(&|cost| cost.reads.to_string()),
+        tell(&|cost| cost.writes.to_string()),
+    ];
+    cells.extend(has_time.then(|| tell(&|cost| cost.nanoseconds.map_or("?".to_owned(), duration))));
+    cells
+}
+
 fn duration(nanoseconds: u64) -> String {
     format_duration(Duration::from_nanos(nanoseconds))
 }
@@ -246,13 +269,7 @@ impl fmt::Display for LogsStory {
             return Ok(());
         }
         if let Some(cost) = &self.checkpoint {
-            let CheckpointCost { home_bytes, reads, writes, nanoseconds } = cost;
-            let home = format_size(*home_bytes);
-            write!(f, "to checkpoint all of them: {reads} reads, and {writes} writes of {home} in all")?;
-            match (nanoseconds, &self.times_on) {
-                (Some(took), Some(drive)) => writeln!(f, "; {} on {drive}", duration(*took))?,
-                _ => writeln!(f)?,
-            }
+            tell_cost(f, cost, self.times_on.as_deref())?;
         }
         let mut names =
             vec!["log", "at block", "used", "runs", "live", "in them", "to write home", "reads", "writes"];
@@ -264,9 +281,6 @@ impl fmt::Display for LogsStory {
                 0 => String::new(),
                 _ => format!("{}-{}", story.first_transaction, story.last_transaction),
             };
-            let of_cost = |tell: &dyn Fn(&CheckpointCost) -> String| {
-                story.checkpoint.as_ref().map_or("?".to_owned(), tell)
-            };
             let mut row = vec![
                 story.log.to_string(),
                 story.first_block.to_string(),
@@ -274,13 +288,8 @@ impl fmt::Display for LogsStory {
                 story.runs.to_string(),
                 story.live_runs.to_string(),
                 format_size(story.live_bytes),
-                of_cost(&|cost| format_size(cost.home_bytes)),
-                of_cost(&|cost| cost.reads.to_string()),
-                of_cost(&|cost| cost.writes.to_string()),
             ];
-            if self.times_on.is_some() {
-                row.push(of_cost(&|cost| cost.nanoseconds.map_or("?".to_owned(), duration)));
-            }
+            row.extend(costs_of(story.checkpoint.as_ref(), self.times_on.is_some()));
             row.extend([ids, story.age.to_string()]);
             table.row(row);
         }

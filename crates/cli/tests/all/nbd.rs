@@ -69,6 +69,22 @@ fn an_emulated_drive_is_exported_in_real_time_and_tells_what_it_did() {
     assert!(told["drive"]["cylinders_crossed"].as_u64().unwrap() > 0, "{out}");
 }
 
+/// Also while it is exported, and with the table on other memory.
+#[test]
+fn inspect_logs_tells_of_the_logs_of_a_block_device() {
+    let out = run("truncate -s 64M disk
+         start --scattered --format --log-size 1M --group-size 8M --mtl table --checkpoint manual disk
+         $O inspect logs --mtl table disk | grep -q 'all are empty'
+         q -c 'write -P 7 0 16k' -c 'write -P 8 4k 4k' -c flush
+         $O inspect logs --mtl table disk >said; grep -q 'to checkpoint all of them: . reads, and 1 writes of 16' said
+         refuses $O inspect logs disk 2>said; grep -q -- --mtl said
+         kill_server; $O inspect logs --mtl table --json disk");
+    let told: serde_json::Value = serde_json::from_str(&out[out.find('{').unwrap()..]).unwrap();
+    assert_eq!(told["checkpoint"]["home_bytes"], 16 << 10, "{out}");
+    assert_eq!((&told["newest"], &told["told"][0]["live_bytes"]), (&2.into(), &(16 << 10).into()), "{out}");
+    assert_eq!((&told["told"][0]["records"], &told["told"][0]["age"]), (&2.into(), &1.into()), "{out}");
+}
+
 #[test]
 fn other_machines_other_tables_and_plain_disks_are_refused() {
     run("truncate -s 64M disk other

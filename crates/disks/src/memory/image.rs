@@ -3,6 +3,7 @@ use device::Buffer;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -13,6 +14,7 @@ type Page = Box<[u8; PAGE]>;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 /// Pages of a chunk.
 const CHUNK: u64 = 64;
+const CHUNK_BYTES: u64 = CHUNK * PAGE as u64;
 type Chunk = [Option<Rc<Page>>; CHUNK as usize];
 /// Bytes of one write to a file.
 const RUN: usize = 256 * PAGE;
@@ -157,18 +159,19 @@ impl Image {
     fn non_zero(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
         self.kept().filter(|(_, page)| !is_zero(&page[..]))
     }
-    fn has_equal_chunk(&self, other: &Image, number: u64) -> bool {
-        let page = |chunk: Option<&Rc<Chunk>>, index: usize| chunk.and_then(|chunk| chunk[index].clone());
-        let (mine, others) = (self.chunks.get(&number), other.chunks.get(&number));
-        if let (Some(mine), Some(others)) = (mine, others)
-            && Rc::ptr_eq(mine, others)
-        {
-            return true;
-        }
-        (0..CHUNK as usize).all(|index| match (page(mine, index), page(others, index)) {
-            (Some(mine), Some(others)) => mine == others,
-            (Some(page), None) | (None, Some(page)) => is_zero(&page[..]),
-            (None, None) => true,
+    /// Whether the other has the same bytes in the range. What both share is not compared.
+    pub fn is_equal_in(&self, other: &Image, range: Range<u64>) -> bool {
+        let mut chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
+        chunks.all(|number| {
+            let begin = range.start.max(number * CHUNK_BYTES);
+            let end = range.end.min((number + 1) * CHUNK_BYTES);
+            let shared = |(mine, others)| Rc::ptr_eq(mine, others);
+            self.chunks.get(&number).zip(other.chunks.get(&number)).is_some_and(shared)
+                || spans(begin, (end - begin) as usize).all(|(number, within, _)| {
+                    let [mine, others] =
+                        [self, other].map(|image| image.page(number).map_or(&ZEROS, |page| page));
+                    std::ptr::eq(mine, others) || mine[within.clone()] == others[within]
+                })
         })
     }
 }
@@ -181,8 +184,9 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// Equal bytes, whatever is kept how.
 impl PartialEq for Image {
     fn eq(&self, other: &Image) -> bool {
-        let mut chunks = self.chunks.keys().chain(other.chunks.keys());
-        self.size == other.size && chunks.all(|number| self.has_equal_chunk(other, *number))
+        let mut chunks = self.chunks.keys().chain(other.chunks.keys()).map(|number| number * CHUNK_BYTES);
+        let end = |begin: u64| self.size.min(begin + CHUNK_BYTES);
+        self.size == other.size && chunks.all(|begin| self.is_equal_in(other, begin..end(begin)))
     }
 }
 impl Eq for Image {}
@@ -193,10 +197,7 @@ impl std::fmt::Debug for Image {
 }
 
 /// Cuts a range at page boundaries: (page, range within the page, range within the whole).
-fn spans(
-    at: u64,
-    length: usize,
-) -> impl Iterator<Item = (u64, std::ops::Range<usize>, std::ops::Range<usize>)> {
+fn spans(at: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         (done < length).then(|| {
@@ -228,6 +229,31 @@ mod tests {
         assert_eq!(Image::read_file(&path).expect("the file").kept().count(), 4);
         File::create(&path).and_then(|file| file.set_len(SIZE)).expect("a hole");
         assert!(Image::read_file(&path).expect("the file") == Image::new(SIZE));
+    }
+
+    #[test]
+    fn images_are_equal_in_what_does_not_differ() {
+        let mut one = Image::new(3 * CHUNK_BYTES);
+        one.write(100, &[7; 9000]);
+        let mut other = one.clone();
+        let at = CHUNK_BYTES + 5000;
+        // Kept, and zeros: the other never kept anything there.
+        one.write(at, &[1; 8192]);
+        one.write(at, &[0; 8192]);
+        assert!(one == other && one.is_equal_in(&other, 0..3 * CHUNK_BYTES));
+        other.write(at, &[1]);
+        assert!(one != other);
+        for (range, is_equal) in [
+            (0..at, true),
+            (at + 1..3 * CHUNK_BYTES, true),
+            (at..at + 1, false),
+            (0..at + 1, false),
+            (at..3 * CHUNK_BYTES, false),
+            (at..at, true),
+        ] {
+            assert_eq!(one.is_equal_in(&other, range.clone()), is_equal, "{range:?}");
+            assert_eq!(other.is_equal_in(&one, range.clone()), is_equal, "{range:?}");
+        }
     }
 
     #[test]

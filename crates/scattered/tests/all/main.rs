@@ -3,5 +3,6 @@
 mod explorer;
 mod gaps;
 mod hostile;
+mod look;
 mod near_home;
 mod raid;

@@ -10,7 +10,7 @@ use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
 use model::{Model, SECTOR, What};
 use runtime::{Either, SplitMix, VirtualWorld, join_all, race};
 use scattered::{CheckpointPolicy, NearHome, ScatteredDisk, Settings, Sizes};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -233,7 +233,8 @@ async fn read_all(disk: &ScatteredDisk) -> Vec<u64> {
     found
 }
 
-fn explore(case: Case) {
+/// Says how many logs were swapped.
+fn explore(case: Case) -> u64 {
     let dice = SplitMix::new(!case.seed);
     let mut images =
         Images { main: Image::new(case.size), table: case.table_elsewhere.then(|| Image::new(4 << 20)) };
@@ -243,6 +244,7 @@ fn explore(case: Case) {
         async move { ScatteredDisk::format(&world, &main, table.as_ref(), SIZES).await.expect("logs") };
     images = life.run(&case, dice.next(), format).1;
     let model = Shared::default();
+    let mut swaps = 0;
     for number in 0..case.lives {
         let context = format!("life {number} of {case:?}");
         let life = Life::new(dice.next(), &images);
@@ -251,9 +253,11 @@ fn explore(case: Case) {
         }
         let seeds: Vec<u64> = (0..case.clients).map(|_| dice.next()).collect();
         let (open, world) = (life.open(case.settings), life.world.clone());
-        let shared = model.clone();
+        let (shared, opened) = (model.clone(), Rc::new(OnceCell::new()));
+        let kept = opened.clone();
         let script = async move {
             let disk = open.await;
+            let disk = kept.get_or_init(|| disk);
             let clients: Vec<device::LocalFuture<()>> = seeds
                 .into_iter()
                 .map(|seed| Box::pin(client(world.clone(), disk.clone(), shared.clone(), case, seed)) as _)
@@ -262,6 +266,7 @@ fn explore(case: Case) {
             disk.statistics()
         };
         let (ended, left) = life.run(&case, dice.next(), script);
+        swaps += opened.get().map_or(0, |disk| disk.statistics().swaps);
         if let Some(statistics) = ended {
             assert!(!case.only_logged || statistics.bypassed_writes == 0, "{context}: {statistics:?}");
         }
@@ -298,6 +303,7 @@ fn explore(case: Case) {
             .check_crashed(0, &found, true)
             .unwrap_or_else(|error| panic!("checkpointed {case:?}: {error}"));
     });
+    swaps
 }
 
 #[test]
@@ -306,8 +312,11 @@ fn what_was_answered_survives_every_power_cut_and_nothing_old_comes_back() {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).expect("a number"),
         Err(_) => 0..std::env::var("CASES").map_or(60, |cases| cases.parse().expect("a number")),
     };
+    let (cases, mut swaps) = (seeds.end - seeds.start, 0);
     for seed in seeds {
         println!("SEED={seed}");
-        explore(Case::new(seed));
+        swaps += explore(Case::new(seed));
     }
+    println!("{swaps} logs were swapped in {cases} cases");
+    assert!(cases == 1 || swaps > cases, "hardly a log was swapped: {swaps} in {cases} cases");
 }

@@ -1,0 +1,144 @@
+//! The scattered logs of a block device (`okeanos nbd --scattered`): where they lie, and what is in them.
+
+use super::checkpoint_cost::CheckpointCost;
+use super::logs::{costs_of, tell_cost};
+use crate::disk::open_disk::open_disk;
+use crate::disk::served::ServedModel;
+use crate::error::CliError;
+use crate::text::quantity::format_size;
+use crate::text::table::Table;
+use device::Disk;
+use disks::DiskAccess;
+use runtime::RealWorld;
+use scattered::{BLOCK, CheckpointRequests, FormatError, LogState, ScatteredDisk, Superblock};
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+
+#[derive(serde::Serialize)]
+pub struct DeviceLogsStory {
+    logs: u32,
+    bytes_of_each: u64,
+    bytes_between: u64,
+    /// The mapping table lies on other memory (`--mtl`).
+    table_elsewhere: bool,
+    /// Numbers of records: the newest that the snapshot of the table knows, and the newest of all.
+    snapshot: u64,
+    newest: u64,
+    /// What it takes to checkpoint all of them.
+    checkpoint: CheckpointCost,
+    /// The emulated drive on which the times are, where the disk is one.
+    times_on: Option<String>,
+    /// Those that are not empty.
+    told: Vec<DeviceLogStory>,
+}
+
+#[derive(serde::Serialize)]
+struct DeviceLogStory {
+    log: u32,
+    /// Of the device.
+    first_block: u64,
+    /// From its start to the end of its last record.
+    bytes_used: u64,
+    records: u64,
+    /// Records that hold what is newest of some block.
+    live_records: u64,
+    live_bytes: u64,
+    /// To checkpoint the log alone.
+    checkpoint: CheckpointCost,
+    first_record: u64,
+    last_record: u64,
+    /// How many records ago the oldest live one was written.
+    age: u64,
+}
+
+/// Whether the disk has such logs, though perhaps of a version that is not known.
+pub fn has_logs(path: &Path) -> Result<bool, CliError> {
+    let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+    let mut bytes = vec![0; BLOCK];
+    // What is shorter has none.
+    let read = file.read_exact_at(&mut bytes, 0);
+    Ok(read.is_ok() && Superblock::parse(&bytes) != Err(FormatError::NoSuperblock))
+}
+
+pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliError> {
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
+        Ok(Rc::new(open_disk(&world, path, DiskAccess::Inspect)?))
+    };
+    let (main, table) = (open(path)?, table.map(open).transpose()?);
+    let found = world.run(async move { ScatteredDisk::look(&main, table.as_ref()).await });
+    world.end();
+    let found = found.map_err(|error| CliError::new(error.to_string()))?;
+    let model = ServedModel::of(path);
+    let cost =
+        |requests: &CheckpointRequests| CheckpointCost::of(&requests.reads, &requests.writes, model.as_ref());
+    let tell = |log: &LogState| DeviceLogStory {
+        log: log.log,
+        first_block: log.begin,
+        bytes_used: log.bytes_used,
+        records: log.records,
+        live_records: log.live_records,
+        live_bytes: log.live_blocks * BLOCK as u64,
+        checkpoint: cost(&log.checkpoint),
+        first_record: log.live_first,
+        last_record: log.live_last,
+        age: if log.live_records == 0 { 0 } else { found.newest - log.live_first },
+    };
+    let superblock = found.layout.superblock;
+    Ok(DeviceLogsStory {
+        logs: found.layout.logs,
+        bytes_of_each: u64::from(superblock.log_blocks) * BLOCK as u64,
+        bytes_between: u64::from(superblock.group_blocks) * BLOCK as u64,
+        table_elsewhere: superblock.table_elsewhere,
+        snapshot: found.snapshot,
+        newest: found.newest,
+        checkpoint: cost(&found.checkpoint),
+        told: found.logs.iter().map(tell).collect(),
+        times_on: model.map(|model| model.name().to_owned()),
+    })
+}
+
+impl fmt::Display for DeviceLogsStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [each, between] = [self.bytes_of_each, self.bytes_between].map(format_size);
+        let elsewhere = if self.table_elsewhere { ", their table elsewhere" } else { "" };
+        writeln!(f, "a block device with {} logs of {each}, one in every {between}{elsewhere}", self.logs)?;
+        if self.told.is_empty() {
+            return writeln!(f, "all are empty");
+        }
+        let later = self.newest - self.snapshot;
+        writeln!(
+            f,
+            "the newest record is {}; a restart reads the {later} that no snapshot of the table knows",
+            self.newest
+        )?;
+        let times_on = self.times_on.as_deref();
+        tell_cost(f, &self.checkpoint, times_on)?;
+        let mut names =
+            vec!["log", "at block", "used", "records", "live", "in them", "to write home", "reads", "writes"];
+        names.extend(times_on.map(|_| "takes"));
+        names.extend(["numbers", "age"]);
+        let mut table = Table::new(names);
+        for story in &self.told {
+            let numbers = match story.live_records {
+                0 => String::new(),
+                _ => format!("{}-{}", story.first_record, story.last_record),
+            };
+            let mut row = vec![
+                story.log.to_string(),
+                story.first_block.to_string(),
+                format_size(story.bytes_used),
+                story.records.to_string(),
+                story.live_records.to_string(),
+                format_size(story.live_bytes),
+            ];
+            row.extend(costs_of(Some(&story.checkpoint), times_on.is_some()));
+            row.extend([numbers, story.age.to_string()]);
+            table.row(row);
+        }
+        write!(f, "{table}")
+    }
+}
