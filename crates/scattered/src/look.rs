@@ -8,6 +8,7 @@ use crate::record::{Header, RecordEntry};
 use crate::restart::{OpenError, Reader, identify};
 use crate::table::{Mapped, Table};
 use device::Disk;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::Instant;
 
@@ -47,11 +48,15 @@ pub async fn look(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<Lo
     let mut reader = Reader::new(main, meta.unwrap_or(main), layout);
     let inner = reader.restore(Instant(0)).await?;
     let batch: Vec<(u64, Mapped)> = inner.table.iter().collect();
+    let mut batches: BTreeMap<u32, Vec<(u64, Mapped)>> = BTreeMap::new();
+    for (home, mapped) in &batch {
+        if let Some((log, _)) = layout.log_of(mapped.place) {
+            batches.entry(log).or_default().push((*home, *mapped));
+        }
+    }
     let mut logs = Vec::new();
     for (number, log) in (0..).zip(&inner.logs).filter(|(_, log)| log.fill > 0) {
-        let lies_here =
-            |(_, mapped): &&(u64, Mapped)| layout.log_of(mapped.place).is_some_and(|(of, _)| of == number);
-        let batch: Vec<(u64, Mapped)> = batch.iter().filter(lies_here).copied().collect();
+        let batch = batches.remove(&number).unwrap_or_default();
         let records = reader.records_of(number, log).await?;
         let live = records.iter().filter(|(place, header)| is_live(&inner.table, *place, header));
         let live: Vec<u64> = live.map(|(_, header)| header.sequence).collect();

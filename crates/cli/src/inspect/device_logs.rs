@@ -85,7 +85,7 @@ pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliErr
         checkpoint: cost(&log.checkpoint),
         first_record: log.live_first,
         last_record: log.live_last,
-        age: if log.live_records == 0 { 0 } else { found.newest - log.live_first },
+        age: if log.live_records == 0 { 0 } else { found.newest.saturating_sub(log.live_first) },
     };
     let superblock = found.layout.superblock;
     Ok(DeviceLogsStory {
@@ -109,7 +109,7 @@ impl fmt::Display for DeviceLogsStory {
         if self.told.is_empty() {
             return writeln!(f, "all are empty");
         }
-        let later = self.newest - self.snapshot;
+        let later = self.newest.saturating_sub(self.snapshot);
         writeln!(
             f,
             "the newest record is {}; a restart reads the {later} that no snapshot of the table knows",
