@@ -18,9 +18,10 @@
 //! - T10: a file without a name stays at the servers as long as a client that has closed it holds back its attributes
 //!   (`helper/tokens`: discard).
 //! - T11: others make a file longer while its end is read. Then the read may tell of the last piece alone, as if it were the first.
-//!   Or it tells zeros for what is written meanwhile. Or it waits for ever (`library/objects`: read).
+//!   Or it tells zeros for what is written meanwhile (`library/objects`: read).
 //! - T12: size, time and number go to the servers with the library's own answer to a recall, before any content. An fsync sends both at
 //!   once. A client that dies in between leaves zeros up to a size that it had not filled (`helper/gate`, `helper/tokens`: sync).
+//! - T13: a read that meets the recall of what may be cached may wait for ever, for a right that it has (`helper/long_reads`).
 //!
 //! Unsafe code is in `library` alone.
 #![deny(unsafe_code)]

@@ -7,6 +7,7 @@
 mod files;
 mod gate;
 mod lanes;
+mod long_reads;
 mod looks;
 mod output;
 mod post;

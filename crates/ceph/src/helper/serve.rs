@@ -2,6 +2,7 @@
 
 use super::files::{File, Files, lock};
 use super::lanes::Turn;
+use super::long_reads::LongReads;
 use super::looks::{Looks, watched};
 use super::output::Output;
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
@@ -30,6 +31,7 @@ pub struct Server {
     ending: AtomicUsize,
     /// Reads of files that are held: whether the library had the content.
     reads: Mutex<Looks>,
+    long_reads: Arc<LongReads<Arc<File>>>,
 }
 
 /// A call of the file is in the library for as long as this lives.
@@ -62,7 +64,8 @@ impl Drop for Change<'_> {
 
 impl Server {
     pub fn new(files: Arc<Files>, output: Arc<Output>, settings: Settings) -> Server {
-        Server { files, output, settings, ending: AtomicUsize::new(0), reads: Mutex::default() }
+        let long_reads = LongReads::watched();
+        Server { files, output, settings, ending: AtomicUsize::new(0), reads: Mutex::default(), long_reads }
     }
 
     pub fn turn_of(&self, request: &HelperRequest) -> Turn {
@@ -297,6 +300,7 @@ impl Server {
                 let _busy = Busy::with(&file);
                 let length = (length as usize).min(TRANSFER_BYTES_MAX);
                 let handle = file.handle(false)?;
+                let _reading = self.long_reads.begin(file.clone());
                 let (bytes, has_waited) = watched(|| handle.read(at, length));
                 let bytes = bytes?;
                 lock(&self.reads).note(has_waited || bytes.len() > SHORT_BYTES);
