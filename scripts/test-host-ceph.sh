@@ -375,6 +375,29 @@ assert os.pread(file, 100, 0) == seen == b"first\nsecond\n", seen
 END
 leave_host five
 
+if is_in_memory; then
+    part "a reader that stays and is not ours"
+    # It opens the file between the crash and the mount. Nothing is replayed meanwhile, nothing is lost, and the mount says what to do.
+    mount_host five
+    echo "synced" >five/open
+    sync five/open
+    dead=$(helper_of "${daemon[five]}")
+    [[ $dead ]] || fail "the daemon has no helper process"
+    kill_host five
+    timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$dead" >evicted.out 2>&1 || fail "$(cat evicted.out)"
+    timeout 150 tail -f fuse/open >followed.out 2>&1 &
+    reader=$!
+    background+=("$reader")
+    sleep 1
+    start_host five
+    ! wait "${daemon[five]}" || fail "a host mounts beside a reader that stays"
+    grep -q "open on another client.*mount again" five.out || fail "nobody is told of a reader that stays"
+    kill "$reader"
+    mount_host five
+    [[ $(timeout 60 cat fuse/open) == synced ]] || fail "after a reader that stayed: $(timeout 60 cat fuse/open | tr '\0' 0)"
+    leave_host five
+fi
+
 part "kill -9"
 for ((round = 1; round <= ROUNDS; round++)); do
     mkdir "one/round-$round"

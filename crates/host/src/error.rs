@@ -27,7 +27,10 @@ pub enum HostError {
     )]
     NotHome(String),
     /// The store gives no token then. What is in the journal stays there.
-    #[error("file {file} is open on another client, which keeps it: close it there, and mount again")]
+    #[error(
+        "file {file} is open on another client, which keeps it: close it there, and mount again; what was synced \
+         stays in the journal"
+    )]
     KeptOpen { file: u64 },
     #[error("the host is about to unmount")]
     Closing,
