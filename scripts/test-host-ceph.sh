@@ -95,6 +95,11 @@ leave_host() { # NAME
 helper_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | while read -r child; do
     if tr '\0' ' ' <"/proc/$child/cmdline" | grep -q 'ceph-helper'; then echo "$child"; fi
 done; }
+# Ends the session of a helper that died, as the servers would by and by.
+evict_helper() { # PID
+    [[ $1 ]] || fail "the daemon has no helper process"
+    timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$1" >evicted.out 2>&1 || fail "$(cat evicted.out)"
+}
 write_until_error() { # DIR
     timeout 120 "$OKEANOS" bench streams --writers 8 --size 1024 --until-error --acknowledged "$WORK/acknowledged" "$1" \
         >streams.out 2>&1
@@ -323,12 +328,11 @@ wait "$load" || fail "recalls under load"
 (($(requests recalls) - recalls > 20)) || fail "only $(($(requests recalls) - recalls)) tokens were recalled under load"
 
 part "what is read before a recovery"
-# A host dies while a file of it is recalled: the servers know its size by then. Its session is ended at once, as it would be by and by.
+# A host dies while a file of it is recalled: the servers know its size by then.
 mount_host five
 echo "no zeros" >five/recalled
 sync five/recalled
 dead=$(helper_of "${daemon[five]}")
-[[ $dead ]] || fail "the daemon has no helper process"
 kill -STOP "${daemon[five]}"
 timeout 150 bash -c 'stat fuse/recalled && cat fuse/recalled' >recalled.out 2>&1 &
 reader=$!
@@ -340,7 +344,7 @@ for ((try = 0; try < 200; try++)); do
     grep -qs ceph-helper "/proc/$dead/cmdline" || break
     sleep 0.05
 done
-timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$dead" >evicted.out 2>&1 || fail "$(cat evicted.out)"
+evict_helper "$dead"
 wait "$reader" || fail "nobody reads a file of a host that died"
 [[ $(tail -1 recalled.out | tr '\0' 0) == "no zeros" ]] || fail "read before the recovery: $(tail -1 recalled.out | tr '\0' 0)"
 mount_host five
@@ -382,9 +386,8 @@ if is_in_memory; then
     echo "synced" >five/open
     sync five/open
     dead=$(helper_of "${daemon[five]}")
-    [[ $dead ]] || fail "the daemon has no helper process"
     kill_host five
-    timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$dead" >evicted.out 2>&1 || fail "$(cat evicted.out)"
+    evict_helper "$dead"
     timeout 150 tail -f fuse/open >followed.out 2>&1 &
     reader=$!
     background+=("$reader")
