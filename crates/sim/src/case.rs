@@ -78,6 +78,8 @@ pub const CACHE_BYTES: u64 = 256 << 20;
 pub const SMALL_CACHE: u64 = 128 << 10;
 /// As many blocks as the engine must have: nothing that is not held stays in memory.
 pub const LEAST_CACHE: u64 = 0;
+/// Bytes logged between two snapshots of a mapping table, see [`Case::snapshot_after`].
+pub const SNAPSHOT_EACH_RUN: u64 = 1;
 const SCATTERED_CHANGES_A_CUT: u64 = 5;
 /// KiB of scattered logs that scripts fill.
 const SHORT_LOGS: u64 = 512;
@@ -203,9 +205,9 @@ impl Case {
         self.setup.logs.is_some() && (self.seed / 2).is_multiple_of(2)
     }
 
-    /// Scattered logs: a snapshot of the mapping table is written after each few runs, after each many, or never.
-    pub(crate) fn snapshot_after(&self) -> Option<u64> {
-        [Some(1), Some(3 << 20), None][(self.seed / 2 % 3) as usize]
+    /// Scattered logs: a snapshot of the mapping table is written after each run, after many, or never.
+    pub fn snapshot_after(&self) -> Option<u64> {
+        [Some(SNAPSHOT_EACH_RUN), Some(3 << 20), None][(self.seed / 2 % 3) as usize]
     }
 
     /// Seeds take all worlds in turn; on each kind of volume another one first.

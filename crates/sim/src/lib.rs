@@ -22,5 +22,7 @@ mod tree;
 mod writer;
 mod written;
 
-pub use case::{CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, Scripts, run, shrink};
+pub use case::{
+    CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, SNAPSHOT_EACH_RUN, Scripts, run, shrink,
+};
 pub use explorer::Explorer;
