@@ -9,6 +9,13 @@ use units::{HomeBlock, Owner};
 const LOOKED_THROUGH_MAX: usize = 4096;
 
 impl Engine {
+    /// A sync comes for data of which [`Engine::sync_in_place`] could be asked, were none of it logged.
+    pub fn note_sync_of_data(&self) {
+        if let Some(auto) = self.policy.learns() {
+            auto.asked_for_data_alone(self.world.now());
+        }
+    }
+
     /// Makes data of `owner` durable that goes home before the running transaction commits, or whenever: by home writes
     /// and one flush, or one durable write. The caller knows that
     /// whatever leads to it is committed already. False if it takes a commit all the same.
@@ -35,6 +42,9 @@ impl Engine {
             self.runner.run(plan_home_durable()).await.inspect_err(|error| self.abort(error))?;
         }
         self.check()?;
+        if let Some(auto) = self.policy.learns() {
+            auto.needed_no_commit(asked, self.world.now());
+        }
         self.pipeline.note_return();
         let latency = self.world.now().since(asked);
         self.counters.borrow_mut().synced(latency);

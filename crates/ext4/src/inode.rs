@@ -14,9 +14,10 @@ pub struct Inode {
     /// Never borrowed across an await.
     pub fields: RefCell<format::ext4::RawInode>,
     /// The transaction of the latest change of anything that fsync promises. Also that of what fdatasync promises and
-    /// only a commit makes durable: size, mapping, and data that is logged.
+    /// only a commit makes durable: size and mapping, and data that was overwritten in place and is logged.
     pub last_change: Cell<TransactionId>,
     pub last_data_change: Cell<TransactionId>,
+    pub last_logged_data: Cell<TransactionId>,
     /// That of the latest data that goes home.
     pub last_home_data: Cell<TransactionId>,
     /// Descriptors that doors hold open. An inode without links is freed when this and `lookups` are zero.
@@ -42,6 +43,12 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// What fdatasync promises and only a commit makes durable is, with this transaction.
+    pub fn durable_with(&self) -> TransactionId {
+        let (changed, logged) = (self.last_data_change.get(), self.last_logged_data.get());
+        if logged.is_after(changed) { logged } else { changed }
+    }
+
     /// An inode just read or made. `changed`: the transaction that changed it last, as far as known.
     pub(crate) fn new(number: InodeNumber, fields: format::ext4::RawInode, changed: TransactionId) -> Inode {
         Inode {
@@ -50,6 +57,7 @@ impl Inode {
             fields: RefCell::new(fields),
             last_change: Cell::new(changed),
             last_data_change: Cell::new(changed),
+            last_logged_data: Cell::new(changed),
             last_home_data: Cell::new(changed),
             opens: Cell::default(),
             lookups: Cell::default(),

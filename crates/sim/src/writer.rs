@@ -205,8 +205,7 @@ impl Writer {
             }
             Sync::File | Sync::Data => {
                 let data_only = step.sync == Sync::Data;
-                let promised = if data_only { &inode.last_data_change } else { &inode.last_change };
-                let promised = promised.get();
+                let promised = if data_only { inode.durable_with() } else { inode.last_change.get() };
                 let what = if data_only { SyncWhat::Data } else { SyncWhat::All };
                 self.volume.sync_file(&inode, what).await?;
                 // What the sync was called for it promises, whatever the inode itself believes; and with it

@@ -109,6 +109,11 @@ impl VirtualFiles {
         self.volume.rmdir(&parent, name).await.map(drop).map_err(system)
     }
 
+    /// fdatasync(2).
+    pub async fn sync_data(&self, file: &VirtualFile) -> io::Result<()> {
+        self.volume.sync_file(&file.inode, SyncWhat::Data).await.map_err(system)
+    }
+
     fn opened(&self, inode: Rc<Inode>, sync: SyncKind) -> VirtualFile {
         self.volume.opened(&inode);
         VirtualFile { inode, sync, written: Cell::default(), ahead: ReadAhead::default() }

@@ -42,7 +42,10 @@ impl Volume {
 
     /// Makes the file's data durable, and what reading it back needs.
     async fn sync_data(&self, inode: &Inode) -> Result<()> {
-        let (needed, home) = (inode.last_data_change.get(), inode.last_home_data.get());
+        let (needed, home) = (inode.durable_with(), inode.last_home_data.get());
+        if self.engine().committed().is_at_or_after(inode.last_data_change.get()) {
+            self.engine().note_sync_of_data();
+        }
         if !home.is_after(needed) {
             return self.sync_with(inode, needed).await;
         }

@@ -111,7 +111,7 @@ impl Volume {
         if !inode.is_regular() {
             return Err(Error::Refused(errno::EINVAL));
         }
-        let mut written = Written { count: bytes.len(), transaction: inode.last_data_change.get() };
+        let mut written = Written { count: bytes.len(), transaction: inode.durable_with() };
         for piece in inode.pages.not_older(offset..offset.saturating_add(bytes.len() as u64)) {
             let part = &bytes[(piece.start - offset) as usize..(piece.end - offset) as usize];
             let data = WriteData { bytes: part, memory: None };
@@ -155,7 +155,7 @@ impl Volume {
             write_back,
             memory: data.memory,
         };
-        let mut written = Written { count: 0, transaction: inode.last_data_change.get() };
+        let mut written = Written { count: 0, transaction: inode.durable_with() };
         self.prepare_ends(inode, offset, bytes.len() as u64).await;
         let mut attempt = 0;
         while written.count < bytes.len() {
@@ -298,8 +298,11 @@ impl Volume {
                             Some(is_logged) => is_logged,
                             None => handle.file_data(update).await?,
                         };
-                        let needs_commit = is_logged || base == Base::Zero;
-                        let last = if needs_commit { &inode.last_data_change } else { &inode.last_home_data };
+                        let last = match is_logged {
+                            _ if base == Base::Zero => &inode.last_data_change,
+                            true => &inode.last_logged_data,
+                            false => &inode.last_home_data,
+                        };
                         last.set(handle.transaction());
                     }
                     *count += part.length;

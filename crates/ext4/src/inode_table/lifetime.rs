@@ -73,7 +73,7 @@ impl InodeCache {
                 || inode.fields.borrow().links == 0
                 || inode.access_is_newer.get()
                 || inode.last_change.get().is_after(committed)
-                || inode.last_data_change.get().is_after(committed)
+                || inode.durable_with().is_after(committed)
                 || inode.last_home_data.get().is_after(committed);
             if !stays && inode.lookups.get() > 0 {
                 self.lookups.insert(*number, inode.lookups.get());

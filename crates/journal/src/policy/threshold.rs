@@ -13,8 +13,9 @@
 //! 4. Requests that go home later, together with their neighbours, cost what such a write costs for all of them.
 //! 5. What goes home while nobody waits costs those who do only as far as the disk has no time to spare.
 //! 6. A request for whose commit nobody waits costs the same at home, now or later: then the log is only more.
-//! 7. It begins with all in the log. That keeps nobody waiting until something has to go home.
-//! 8. It knows the time only from what it is told, and nothing is left to chance: the same observations give the same thresholds.
+//! 7. Data that is overwritten in place and synced needs no commit at home. In the log it takes one, which all share who wait at that time.
+//! 8. It begins with all in the log. That keeps nobody waiting until something has to go home.
+//! 9. It knows the time only from what it is told, and nothing is left to chance: the same observations give the same thresholds.
 
 use super::write_costs::{CommitCost, Took, WriteCosts};
 use std::cell::{Cell, RefCell};
@@ -31,7 +32,7 @@ const CLASSES: usize = (LARGE / SMALL).trailing_zeros() as usize;
 const REQUESTS_REMEMBERED: f64 = 1024.0;
 /// The present threshold stays unless another one costs less than this part of what it costs.
 const GAIN: f64 = 0.9;
-const TRIAL_SHARE: u64 = 32;
+const TRIAL_SHARE: u32 = 32;
 /// A trial is of so many requests at most.
 const TRIAL_REQUESTS: f64 = 8.0;
 /// After a trial that changes nothing the next one waits for four times as many commits, up to so many.
@@ -47,21 +48,24 @@ struct Class {
     /// Their blocks, and how many of these no recent request had changed: each of those will be a write home.
     blocks: f64,
     fresh: f64,
+    /// Commits that only they and longer ones need, if they are logged.
+    commits: f64,
 }
 
 /// What the recent requests of one class would have cost: nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]
 struct ClassCost {
-    /// In the log: their bytes, and what goes home later.
+    /// In the log: their bytes, what goes home later, and commits that nothing else needs.
     bytes: f64,
     later: f64,
+    commits: f64,
     /// Past the log.
     home: f64,
 }
 
 impl ClassCost {
     fn logged(&self) -> f64 {
-        self.bytes + self.later
+        self.bytes + self.later + self.commits
     }
 }
 
@@ -76,11 +80,15 @@ enum Trial {
 struct Learnt {
     classes: [Class; CLASSES],
     costs: WriteCosts,
-    /// Commits since one tried this.
+    /// Commits, and syncs without one, since one tried this.
     unseen: [u64; 2],
     trial_at: Instant,
     /// How many commits there are to be from one trial to the next.
     patience: u64,
+    /// What a home write seemed to take when this was concluded last.
+    home_before: Option<f64>,
+    /// When the last commit would have begun that syncs without one would have taken.
+    spared: Instant,
 }
 
 impl Learnt {
@@ -100,6 +108,7 @@ impl Learnt {
             ClassCost {
                 bytes,
                 later,
+                commits: class.commits * self.costs.commit(),
                 home: waited * (class.requests * home + bytes) + (1.0 - waited) * later,
             }
         })
@@ -114,12 +123,17 @@ pub struct AutoThreshold {
     trial: Cell<Option<Trial>>,
     /// Requests for which it is still tried.
     left: Cell<f64>,
+    /// The class of the shortest request since the last commit, or sync without one.
+    shortest: Cell<Option<usize>>,
+    /// There was one since then that is small whatever the threshold.
+    had_small: Cell<bool>,
 }
 
 impl Default for AutoThreshold {
     fn default() -> AutoThreshold {
         let (learnt, trial) = (RefCell::default(), Cell::default());
-        AutoThreshold { learnt, present: Cell::new(LARGE), trial, left: Cell::default() }
+        let (left, shortest, had_small) = Default::default();
+        AutoThreshold { learnt, present: Cell::new(LARGE), trial, left, shortest, had_small }
     }
 }
 
@@ -145,7 +159,11 @@ impl AutoThreshold {
     /// A request of that length, which is no part of a long row, changed so many bytes of a block. `fresh`: no recent request
     /// had changed it.
     pub fn updated(&self, request: u64, bytes: u64, fresh: bool) {
-        let Some(index) = class_of(request) else { return };
+        let Some(index) = class_of(request) else {
+            self.had_small.set(self.had_small.get() || request < SMALL);
+            return;
+        };
+        self.shortest.set(Some(self.shortest.get().map_or(index, |class| class.min(index))));
         self.left.set(self.left.get() - bytes as f64 / request as f64);
         let learnt = &mut *self.learnt.borrow_mut();
         let class = &mut learnt.classes[index];
@@ -155,7 +173,8 @@ impl AutoThreshold {
         class.fresh += f64::from(u8::from(fresh));
         if class.requests > REQUESTS_REMEMBERED {
             for class in &mut learnt.classes {
-                for count in [&mut class.requests, &mut class.bytes, &mut class.blocks, &mut class.fresh] {
+                let Class { requests, bytes, blocks, fresh, commits } = class;
+                for count in [requests, bytes, blocks, fresh, commits] {
                     *count /= 2.0;
                 }
             }
@@ -167,27 +186,50 @@ impl AutoThreshold {
         self.learnt.borrow_mut().costs.went_home(took, waited);
     }
 
+    /// A sync came at `asked` for data that was overwritten in place: at home it takes no commit. In the log it shares one with those that
+    /// come while the one before is under way.
+    pub fn asked_for_data_alone(&self, asked: Instant) {
+        let learnt = &mut *self.learnt.borrow_mut();
+        let (shortest, had_small) = (self.shortest.take(), self.had_small.take());
+        let Some(class) = shortest.filter(|_| asked > learnt.spared) else { return };
+        let took = Duration::from_nanos(learnt.costs.commit() as u64);
+        learnt.spared = asked.max(learnt.spared.plus(took));
+        learnt.classes[class].commits += f64::from(u8::from(!had_small));
+    }
+    /// It was answered without one.
+    pub fn needed_no_commit(&self, asked: Instant, now: Instant) {
+        self.conclude(&mut self.learnt.borrow_mut(), now, now.since(asked.min(now)));
+    }
+
     /// A commit is durable. `busy`: for how long the disk of home has been at work, in all.
     pub fn committed(&self, now: Instant, busy: Duration, cost: &CommitCost) {
         let learnt = &mut *self.learnt.borrow_mut();
-        let expected = learnt.costs.home();
         learnt.costs.committed(now, busy, cost);
+        self.shortest.take();
+        self.had_small.take();
+        let took = cost.home.nanoseconds.saturating_add(cost.log.nanoseconds);
+        self.conclude(learnt, now, Duration::from_nanos(took));
+    }
+
+    /// Chooses the threshold anew, now that something that took so long was made durable, and what is to be tried.
+    fn conclude(&self, learnt: &mut Learnt, now: Instant, took: Duration) {
         let before = self.present.get();
         self.choose(learnt);
         let differs = |now: f64, before: f64| (now - before).abs() > before * SURPRISE;
-        let surprises = expected.zip(learnt.costs.home()).is_some_and(|(before, now)| differs(now, before));
+        let home = learnt.costs.home();
+        let surprises = learnt.home_before.zip(home).is_some_and(|(before, now)| differs(now, before));
+        learnt.home_before = home;
         let tried = self.trial.take().is_some();
         if self.present.get() != before || tried && surprises {
             learnt.patience = 0;
         }
         if tried {
-            let took = cost.home.nanoseconds + cost.log.nanoseconds;
-            learnt.trial_at = now.plus(Duration::from_nanos(took.saturating_mul(TRIAL_SHARE)));
+            learnt.trial_at = now.plus(took.saturating_mul(TRIAL_SHARE));
             learnt.patience = (learnt.patience * 4).clamp(1, PATIENCE_MAX);
             return;
         }
-        learnt.unseen.iter_mut().for_each(|commits| *commits += 1);
-        if now >= learnt.trial_at && learnt.unseen.iter().all(|commits| *commits >= learnt.patience) {
+        learnt.unseen.iter_mut().for_each(|times| *times += 1);
+        if now >= learnt.trial_at && learnt.unseen.iter().all(|times| *times >= learnt.patience) {
             let trial = self.next_trial(learnt);
             self.trial.set(trial);
             self.left.set(TRIAL_REQUESTS);
@@ -207,7 +249,11 @@ impl AutoThreshold {
         let least = |of| sum(of, |cost| cost.bytes);
         let candidates = [
             (Trial::Home, least(logged), sum(logged, ClassCost::logged)),
-            (Trial::Log, least(sent_home), sum(sent_home, |cost| cost.home)),
+            (
+                Trial::Log,
+                least(sent_home) + sum(sent_home, |cost| cost.commits),
+                sum(sent_home, |cost| cost.home),
+            ),
         ];
         let wanted = candidates.into_iter().filter(|(_, least, present)| *least < present * GAIN);
         wanted.map(|(trial, ..)| trial).max_by_key(|trial| learnt.unseen[*trial as usize])
@@ -419,6 +465,54 @@ mod tests {
         assert_eq!(disk.auto.present(), SMALL, "{:?}", disk.auto);
     }
 
+    /// A database's log: one request overwrites in place, and is synced; so many do it at the same time.
+    fn overwrite_and_sync(disk: &mut World, request: u64, writers: u64) {
+        let usual = request < disk.auto.present();
+        let mut logged = Took::default();
+        let began = disk.now;
+        for _ in 0..writers {
+            let is_small = disk.auto.is_small(request, false);
+            disk.trials += u64::from(is_small != usual);
+            disk.auto.updated(request, request, true);
+            disk.auto.asked_for_data_alone(began);
+            if is_small {
+                logged.bytes += request;
+                logged.writes += 1;
+            } else {
+                let took = disk.log + request * disk.byte;
+                disk.auto.went_home(&Took { writes: 1, bytes: request, nanoseconds: took }, true);
+                disk.now = disk.now.plus(Duration::from_nanos(took));
+                disk.busy += Duration::from_nanos(took);
+                disk.auto.needed_no_commit(began, disk.now);
+            }
+        }
+        if logged.bytes > 0 {
+            let took = disk.log + logged.bytes * disk.byte;
+            disk.now = disk.now.plus(Duration::from_nanos(took));
+            disk.busy += Duration::from_nanos(took);
+            let log = Took { writes: 1, bytes: logged.bytes, nanoseconds: took };
+            let cost = CommitCost { log, waited: true, durable: true, ..CommitCost::default() };
+            disk.auto.committed(disk.now, disk.busy, &cost);
+            let took = disk.later + logged.bytes * disk.byte;
+            disk.auto.went_home(&Took { writes: 1, bytes: logged.bytes, nanoseconds: took }, false);
+            disk.now = disk.now.plus(Duration::from_nanos(took));
+            disk.busy += Duration::from_nanos(took);
+        }
+    }
+
+    #[test]
+    fn what_needs_no_commit_at_home_is_logged_if_many_share_one() {
+        for times in [DISK, SSD] {
+            let mut disk = World::new(times, 1);
+            for (writers, is_logged) in [(1, false), (16, true), (1, false)] {
+                for _ in 0..600 {
+                    overwrite_and_sync(&mut disk, 8 << 10, writers);
+                }
+                assert_eq!(disk.auto.present() > 8 << 10, is_logged, "{writers}: {:?}", disk.auto);
+            }
+        }
+    }
+
     #[test]
     fn what_nobody_waits_for_is_not_logged() {
         let mut disk = World { waited: false, ..World::new(DISK, 10) };
@@ -476,6 +570,8 @@ mod tests {
                 Duration::from_nanos(any()),
                 &CommitCost { home: took(), log: took(), waited: true, durable: dice.below(2) == 0 },
             );
+            auto.asked_for_data_alone(Instant(any()));
+            auto.needed_no_commit(Instant(any()), Instant(any()));
             assert!((SMALL..=LARGE).contains(&auto.present()), "step {step}: {auto:?}");
         }
     }

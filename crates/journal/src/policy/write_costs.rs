@@ -130,6 +130,10 @@ impl WriteCosts {
     pub fn later(&self) -> Option<f64> {
         self.later.each()
     }
+    /// What a commit's log takes beside its bytes.
+    pub fn commit(&self) -> f64 {
+        self.log.beside(self.byte())
+    }
     /// Which part of the time the disk of home is at work.
     pub fn busy(&self) -> f64 {
         self.busy.part()
@@ -193,6 +197,10 @@ impl Slope {
         self.nanoseconds += part * slower;
         self.square = (1.0 - part) * (self.square + part * off * off);
         self.product = (1.0 - part) * (self.product + part * off * slower);
+    }
+    /// What the mean write takes beside its bytes, if each takes so long.
+    fn beside(&self, byte: f64) -> f64 {
+        (self.nanoseconds - self.bytes * byte).max(0.0)
     }
     /// How much longer a write takes for each byte; `None` where all are as long.
     fn each(&self) -> Option<f64> {
