@@ -28,7 +28,7 @@ use journal::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockSize, TransactionId};
+use units::{BlockSize, HomeBlock, TransactionId};
 
 pub struct Engine {
     pub(crate) world: Rc<dyn World>,
@@ -106,6 +106,11 @@ impl Engine {
     /// The error that every sync gets after an abort.
     pub fn check(&self) -> Result<(), EngineError> {
         self.pipeline.check()
+    }
+
+    /// Whether the log has records of `block`: a replay changes what was written home past them.
+    pub fn would_replay(&self, block: HomeBlock) -> bool {
+        self.log.as_ref().is_some_and(|log| log.borrow().live().contains(block))
     }
 
     /// A write or flush failed: what is durable is unknown, so nothing is written any more, and everyone who

@@ -267,7 +267,7 @@ impl Handle {
         let cache = engine.cache.borrow();
         for number in (0..count).map(|index| at.plus(index)) {
             let block = cache.peek(number);
-            let logged = engine.log.as_ref().is_some_and(|log| log.borrow().live().contains(number));
+            let logged = engine.would_replay(number);
             if logged || block.is_some_and(|block| block.is_running()) {
                 transaction.free(number, logged);
                 self.revokes += u32::from(logged);

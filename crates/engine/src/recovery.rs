@@ -12,7 +12,7 @@ use crate::options::{EngineParts, LogArea};
 use crate::recovery_report::{PassReport, RecoveryReport};
 use crate::run_plan::Runner;
 use crate::whose::Home;
-use device::Disk;
+use device::{Buffer, Disk};
 use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
 use journal::records;
@@ -348,7 +348,7 @@ impl<'a> Recovery<'a> {
         let count = run.len() as u64;
         let mut read = 0;
         if run.iter().any(|image| !image.missing.is_empty()) {
-            let bases = self.parts.home.read(begun, run.len()).await?;
+            let bases = self.read_bases(&run).await?;
             for (image, base) in run.iter_mut().zip(bases.chunks_exact(size)) {
                 read += u64::from(!image.missing.is_empty());
                 image.fill_from(base);
@@ -360,6 +360,21 @@ impl<'a> Recovery<'a> {
             self.runner.write_home(begun, &kinds, contents).await?;
         }
         Ok((count, read))
+    }
+
+    /// What home holds of a run of neighbours. Of those that need nothing of it perhaps zeros: home may be unreadable there.
+    async fn read_bases(&self, run: &[ReplayImage]) -> Result<Buffer, EngineError> {
+        let (home, size) = (&self.parts.home, self.parts.block_size.bytes());
+        if let Ok(bases) = home.read(run[0].home, run.len()).await {
+            return Ok(bases);
+        }
+        let mut bases = Buffer::zeroed(run.len() * size);
+        for (image, base) in run.iter().zip(bases.chunks_exact_mut(size)) {
+            if !image.missing.is_empty() {
+                base.copy_from_slice(&home.read(image.home, 1).await?);
+            }
+        }
+        Ok(bases)
     }
 
     /// Everything is home.

@@ -1,10 +1,12 @@
 //! A failed write or flush ends all writing, is never forgotten, and costs nothing that was acknowledged.
 
-use crate::common::{Layout, Rig, Script, Setup, run_on, verify};
+use crate::common::{Layout, Rig, STALE, Script, Setup, run_on, verify};
+use crate::restart::{content, overwrite, put};
 use device::Operation;
-use disks::Fault;
-use engine::{Credits, EngineError};
+use disks::{CrashPolicy, Fault};
+use engine::{Credits, EngineError, RecordFormat};
 use journal::DataMode;
+use std::time::Duration;
 use units::{BlockRange, HomeBlock};
 
 /// Every write, or every flush, from some change on fails; the disk itself lives on.
@@ -120,5 +122,41 @@ fn a_block_whose_base_cannot_be_read_goes_home_once_it_can() {
     });
     for home in [4, 5, 6] {
         assert_eq!(rig.home_block(home)[8..12], *b"late");
+    }
+}
+
+/// Neighbours are read and written together, but only what the log has in part needs what home holds.
+#[test]
+fn recovery_needs_to_read_home_only_where_the_log_has_a_block_in_part() {
+    const BLOCK: u64 = 4096;
+    let (whole, part) = (20, 21);
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = Setup::new(DataMode::Wasteless, Layout::Internal, BLOCK as u32);
+        setup.options.records = Some(records);
+        (setup.options.writeback, setup.options.expire) = (Duration::from_secs(5), Duration::from_secs(5));
+        let rig = Rig::new(&setup, 1, setup.images());
+        rig.play(async move |engine| {
+            put(&engine, whole, 1).await;
+            overwrite(&engine, part, BlockRange::new(0, 100), &[1; 100], 100).await;
+        });
+        let image = rig.disks[0].crash(CrashPolicy::LoseAll);
+        for unreadable in [whole, part] {
+            let rig = Rig::new(&setup, 1, vec![image.clone()]);
+            let range = unreadable * BLOCK..(unreadable + 1) * BLOCK;
+            rig.disks[0].inject(Fault { range, ..Fault::forever(Operation::Read) });
+            let recover = || {
+                let parts = rig.parts.clone();
+                rig.run(async move { engine::recover(&parts, false).await }).expect("power")
+            };
+            let recovered = recover();
+            assert_eq!(recovered.is_ok(), unreadable == whole, "{records:?}, {unreadable}: {recovered:?}");
+            // Where it stopped, the log is as it was.
+            rig.disks[0].heal();
+            if recovered.is_err() {
+                assert_eq!(recover().unwrap().transactions, 2);
+            }
+            assert_eq!(rig.home_block(whole)[..], content(whole, 1));
+            assert_eq!(rig.home_block(part)[..101], [&[1; 100][..], &[STALE]].concat());
+        }
     }
 }

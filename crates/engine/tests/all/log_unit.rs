@@ -27,7 +27,10 @@ impl Watch for Sectors {
 
 /// The log lies on a disk of its own, or inside a home, with such sectors.
 fn rig(layout: Layout, log_unit: Option<u32>, logical: u32, physical: u32) -> Rig {
-    let mut setup = Setup::new(DataMode::Wasteless, layout, 4096);
+    rig_of(layout, 4096, log_unit, logical, physical)
+}
+fn rig_of(layout: Layout, block: u32, log_unit: Option<u32>, logical: u32, physical: u32) -> Rig {
+    let mut setup = Setup::new(DataMode::Wasteless, layout, block);
     (setup.options.records, setup.options.log_unit) = (None, log_unit);
     let mut rig = Rig::new(&setup, 1, setup.images());
     let disk = Rc::new(rig.disks[rig.disks.len() - 1].clone());
@@ -69,6 +72,12 @@ fn a_log_unit_shorter_than_a_sector_gives_a_warning() {
         for (unit, physical) in [(None, 4096), (Some(4096), 4096), (Some(512), 512)] {
             assert_eq!(warnings(rig(layout, unit, 512, physical)), [""; 0]);
         }
+    }
+    // No unit is longer than a block.
+    for asked in [1024, 4096] {
+        let told = warnings(rig_of(Layout::Internal, 1024, Some(asked), 512, 4096));
+        let right = told.len() == 1 && told[0].starts_with("log_unit=1024") && !told[0].contains("is safe");
+        assert!(right && told[0].contains("blocks of 4096 bytes"), "{told:?}");
     }
     let mut blocks = rig(Layout::Internal, Some(512), 512, 4096);
     blocks.parts.options.records = Some(engine::RecordFormat::Blocks);

@@ -2,8 +2,8 @@
 
 use super::mmp::Protection;
 use super::readable::{home_of, readable, runs_of};
-use super::{Access, OpenParts, logs, superblock};
-use crate::{Error, Result};
+use super::{Access, OpenParts, Volume, journal_copy, logs, superblock};
+use crate::{Error, Inode, Result};
 use device::Disk;
 use engine::{
     BelievedTransaction, Engine, EngineError, EngineOptions, EngineParts, KeptLog, LogArea, LogExtent,
@@ -172,16 +172,32 @@ async fn hidden_journal(
     superblock: &VolumeSuperblock,
     number: InodeNumber,
 ) -> Result<Vec<(HomeBlock, u64)>> {
-    let volume = readable(parts, superblock).await?;
-    let inode = volume.load_inode(number).await.map_err(|error| match error {
-        Error::Refused(_) => Error::corrupt_inode(number, "the journal should be there, but it is free"),
-        error => error,
-    })?;
+    let (volume, inode) = match journal_inode(parts, superblock, number).await {
+        Ok(found) => found,
+        // Only a replay makes the volume one that e2fsck can mend.
+        Err(error) if superblock.features.has(feature::RECOVER) => {
+            return journal_copy::runs(superblock).ok_or(error);
+        }
+        Err(error) => return Err(error),
+    };
     let count = inode.fields.borrow().size >> superblock.block_size.shift();
     if !inode.is_regular() || count == 0 || count > FILE_BLOCKS_MAX {
         return Err(Error::corrupt_inode(number, "this is no journal"));
     }
     runs_of(&volume, &inode, count, "the journal").await
+}
+
+async fn journal_inode(
+    parts: &OpenParts,
+    superblock: &VolumeSuperblock,
+    number: InodeNumber,
+) -> Result<(Rc<Volume>, Rc<Inode>)> {
+    let volume = readable(parts, superblock).await?;
+    let inode = volume.load_inode(number).await.map_err(|error| match error {
+        Error::Refused(_) => Error::corrupt_inode(number, "the journal should be there, but it is free"),
+        error => error,
+    })?;
+    Ok((volume, inode))
 }
 
 fn log_extents(runs: &[(HomeBlock, u64)]) -> Vec<LogExtent> {

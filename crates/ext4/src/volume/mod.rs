@@ -3,6 +3,7 @@
 mod close;
 mod flush_zone;
 mod journal;
+mod journal_copy;
 mod label;
 mod logs;
 mod mmp;
@@ -194,8 +195,11 @@ impl Volume {
             drop(superblock);
             if self.live.get().on_error == OnError::Stop && !self.is_read_only() {
                 self.engine.abort(&EngineError::Stopped { cause: error.to_string() });
-                // No commit takes the mark along any more.
-                self.engine.world().spawn(Box::pin(superblock::mark_damaged(self.home.clone())));
+                // No commit takes the mark along any more. If the log has parts of the superblock, they are replayed over
+                // it, and its checksum would be wrong. The journal says that it was aborted, so the next mount marks it.
+                if !self.engine.would_replay(self.superblock_block.number()) {
+                    self.engine.world().spawn(Box::pin(superblock::mark_damaged(self.home.clone())));
+                }
             }
         }
         error

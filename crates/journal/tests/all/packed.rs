@@ -259,6 +259,24 @@ fn a_new_block_shows_nothing_of_what_the_disk_held() {
     assert!((3..6).all(|at| home[&at] == now[&at]));
 }
 
+/// Memory may have what was written and not what lies between: then it holds zeros there.
+#[test]
+fn what_lies_between_near_writes_of_file_data_stays_as_home_has_it() {
+    let records = format(512, 1);
+    let (mut unread, mut running, mut expected) = (fresh_home(), running(1), fresh_home());
+    unread.get_mut(&5).unwrap().fill(0);
+    for (start, end) in [(10, 12), (13, 20), (24, 25)] {
+        let range = BlockRange::new(start, end);
+        for home in [&mut unread, &mut expected] {
+            home.get_mut(&5).unwrap()[range.as_usize()].fill(7);
+        }
+        running.add_data_bytes(HomeBlock(5), range, false);
+    }
+    let (log, mut home) = (bytes_of(&*records, running, 0, &unread), fresh_home());
+    recover(&records, &log, 1, &mut home).unwrap();
+    assert!(home == expected && home[&5][12] != 0, "{:?}", &home[&5][8..26]);
+}
+
 /// On a damaged volume a block may be one owner's metadata and another's data.
 #[test]
 fn a_block_with_two_owners_keeps_the_changes_of_both() {

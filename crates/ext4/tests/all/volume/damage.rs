@@ -1,13 +1,17 @@
 //! Damaged volumes: an error, never a panic, never an endless loop.
 
+use crate::image::{in_mode, open as open_volume};
 use crate::volume::allocation::create;
 use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
 use device::World;
-use disks::{Image, MemoryDisk};
-use ext4::{Access, AllocationRequest, Error, Purpose, Result};
+use disks::{CrashPolicy, Image, MemoryDisk};
+use engine::{DataMode, EngineOptions};
+use ext4::{Access, AllocationRequest, Caller, Error, OnError, OpenParts, Purpose, Result, VolumeOptions};
 use format::ext4::{GroupDescriptor, VolumeSuperblock};
 use runtime::{SplitMix, VirtualWorld};
+use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{FileBlock, InodeNumber};
 
 /// Opens the volume, touches everything this floor has, closes it. Errors are welcome.
@@ -168,4 +172,76 @@ fn a_damaged_orphan_list_does_not_hinder_opening() {
     let image = TestImage::of(EXT3);
     image.debugfs_write("set_super_value last_orphan 12");
     use_volume(&image.bytes(), 1).unwrap();
+}
+
+/// The log may hold parts of the superblock, its checksum among them. They are replayed over what home says.
+#[test]
+fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
+    for kind in [EXT4, EXT4_1K] {
+        let image = TestImage::of(kind);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        virtual_world.run(async move {
+            let engine = EngineOptions { data: DataMode::Wasteless, ..EngineOptions::default() };
+            let options = VolumeOptions { engine, on_error: OnError::Stop, ..VolumeOptions::default() };
+            let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
+            volume.set_label(b"one").await.unwrap();
+            volume.engine().checkpoint().await.unwrap();
+            volume.set_label(b"two").await.unwrap();
+            let _ = volume.note_damage(Error::corrupt_inode(InodeNumber(12), "of the test"));
+            world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
+            assert!(volume.needs_check());
+            let disk = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+            let volume = open_volume(&world, &disk, None, options).await.unwrap();
+            assert!(volume.open_report().recovery.transactions > 0, "nothing was replayed");
+            assert_eq!(volume.label(), b"two");
+            assert!(volume.needs_check(), "the mark is gone");
+            let _ = volume.close().await;
+        });
+    }
+}
+
+/// With the descriptor that leads to the journal's inode nobody else could replay the log, nor mend the volume.
+#[test]
+fn a_log_is_replayed_although_what_leads_to_the_journal_is_damaged() {
+    for (kind, inode_too) in [(EXT4, false), (EXT4_1K, false), (EXT4, true)] {
+        let image = TestImage::of(kind);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        let (mended, path) = (image.path(), image.path());
+        virtual_world.run(async move {
+            let options = in_mode(DataMode::Wasteless);
+            let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            volume.mkdir(&root, b"kept", &Caller::ROOT, 0o755).await.unwrap();
+            volume.sync().await.unwrap();
+            let superblock = volume.superblock().clone();
+            let mut left = disk.crash(CrashPolicy::LoseAll);
+            let block = superblock.block_size.bytes() as u64;
+            let descriptor = superblock.descriptor_block(0).get() * block;
+            let mut bytes = [0; 64];
+            left.read(descriptor, &mut bytes);
+            match inode_too {
+                // The journal's inode is the eighth.
+                true => {
+                    let table = GroupDescriptor::parse(&bytes).inode_table.get() * block;
+                    left.fill(table + 7 * u64::from(superblock.inode_size), 60, 0xff);
+                }
+                // The upper half of the place of the inode table.
+                false => left.write(descriptor + 0x28, &[0x55]),
+            }
+            let disk = MemoryDisk::from_image(world.clone(), left);
+            let home = Rc::new(disk.clone());
+            let parts = OpenParts { world: world.clone(), home, journal: None, options };
+            let report = ext4::recover(&parts, false).await.unwrap();
+            assert!(report.transactions > 0, "{report:?}");
+            disk.write_image(&path).unwrap();
+        });
+        let checked = Command::new("e2fsck").args(["-fy"]).arg(&mended).output().unwrap();
+        let said = String::from_utf8_lossy(&checked.stdout);
+        assert!(matches!(checked.status.code(), Some(0 | 1)), "{kind:?}: {said}");
+        assert!(image.debugfs("ls -l /").contains("kept"), "{kind:?}: {said}");
+    }
 }
