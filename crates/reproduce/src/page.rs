@@ -139,7 +139,7 @@ fn section(figure: &Finished, all: &[Finished]) -> String {
 /// What a statement's row says of the rig's chosen numbers, half and double.
 fn dependence(figure: &Finished, claim: &Claim, all: &[Finished]) -> String {
     match otherwise(all, &figure.figure, &claim.says) {
-        None => String::new(),
+        None => claim.otherwise.join("; "),
         Some([]) => "alike".into(),
         Some(otherwise) => otherwise.join("; "),
     }
@@ -271,5 +271,14 @@ mod tests {
         assert!(text.contains("| agrees |  | alike |\n"), "{text}");
         assert!(text.contains("| a tenth; otherwise 1.1x | tick x 2: 3x (AGREES) |\n"), "{text}");
         assert!(html(&figures).contains("<td>tick x 2: 3x (AGREES)</td>"));
+    }
+
+    #[test]
+    fn a_row_tells_what_a_figure_found_with_other_numbers() {
+        let mut figures = figures();
+        let claim = &mut figures[0].results.claims[0];
+        *claim = claim.clone().with_others(vec!["times x 0.5: 4x".into(), "times x 2: 5x".into()]);
+        let text = markdown(&figures);
+        assert!(text.contains("| agrees |  | times x 0.5: 4x; times x 2: 5x |\n"), "{text}");
     }
 }

@@ -20,7 +20,8 @@ pub struct Claim {
     /// What was chosen after this had failed, and what the other choice gives. Empty: nothing was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub chosen: String,
-    /// Of `sensitivity`'s rows alone: with which of its choices the statement is judged otherwise, and what comes out then.
+    /// Of `sensitivity`'s rows: with which of its choices the statement is judged otherwise, and what comes out then. Of a figure that
+    /// plays its own rig's numbers half and double: what comes out then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<String>,
 }
@@ -66,6 +67,10 @@ impl Claim {
     /// This was chosen after a failure; `other`: what the other choice gives.
     pub fn chosen(self, what: &str, other: &str) -> Claim {
         Claim { chosen: format!("{what}; otherwise {other}"), ..self }
+    }
+    /// What comes out with other numbers of the rig.
+    pub fn with_others(self, otherwise: Vec<String>) -> Claim {
+        Claim { otherwise, ..self }
     }
     /// Our ordered mode has a part in it, not the kernel's.
     pub fn has_our_ordered(&self) -> bool {

@@ -27,4 +27,5 @@ pub use mounted::{Mounted, MountedFile};
 pub use options::{Caching, DiskChoice, LogSizes, Scaled, StageOptions, VolumeLayout};
 pub use shared_files::{SharedClient, SharedFile, SharedFiles, SharedOptions, SharedStage};
 pub use stage::Stage;
+pub use store::MetadataTimes;
 pub use virtual_files::{VirtualFile, VirtualFiles};

@@ -25,5 +25,7 @@ pub use limits::{
 pub use local::LocalStore;
 pub use names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 pub use open_file::{OpenFile, OpenMode};
-pub use simulated::{Cluster, Cut, CutKind, Moment, Network, ServerDisks, SimulatedStore, TrafficCount};
+pub use simulated::{
+    Cluster, Cut, CutKind, MetadataTimes, Moment, Network, ServerDisks, SimulatedStore, TrafficCount,
+};
 pub use store::{Answer, Store};

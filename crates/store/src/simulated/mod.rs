@@ -12,8 +12,8 @@
 //! 5. Size and time of change follow the data when a client ends that held the file alone.
 //! 6. A client that was fenced forgets what it buffered, as libcephfs does, and makes it durable with success. Who makes a file
 //!    durable asks the servers once more.
-//! 7. The metadata server may need time for each request ([`Network::metadata_service`]), one after another. What clients tell of
-//!    tokens and attributes that they hold needs none, as with Ceph's capabilities.
+//! 7. The metadata server may need time for each message ([`MetadataTimes`]), one after another. A client that has removed a name of
+//!    a file that it holds must ask it how many are left.
 //! 8. A client that has made a name and holds its file knows the name until another client changes one.
 
 mod client;
@@ -24,4 +24,4 @@ mod tokens;
 
 pub use client::SimulatedStore;
 pub use data_servers::ServerDisks;
-pub use servers::{Cluster, Cut, CutKind, Moment, Network, TrafficCount};
+pub use servers::{Cluster, Cut, CutKind, MetadataTimes, Moment, Network, TrafficCount};

@@ -37,8 +37,7 @@ pub struct Network {
     pub buffer_bytes: u64,
     /// A new file may grow so far before the servers must be asked.
     pub object_bytes: u64,
-    /// What the metadata server's one processor needs for a request.
-    pub metadata_service: Duration,
+    pub metadata: MetadataTimes,
 }
 
 impl Default for Network {
@@ -49,7 +48,7 @@ impl Default for Network {
             lease: Duration::from_secs(30),
             buffer_bytes: 64 << 20,
             object_bytes: 4 << 20,
-            metadata_service: Duration::ZERO,
+            metadata: MetadataTimes::default(),
         }
     }
 }
@@ -57,10 +56,20 @@ impl Default for Network {
 /// What a message from a client is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asks {
-    /// The metadata server answers: names, attributes, an open file.
-    Metadata,
-    /// The metadata server only notes what a client holds or has changed, as Ceph does with capabilities.
-    Held,
+    /// A new name, and whatever else changes something at the metadata server, but for a removal.
+    Change,
+    Removal,
+    Open,
+    /// Names and attributes.
+    Look,
+    /// How many names are left of a file that had one less than before.
+    NamesLeft,
+    /// Whether the servers know this client still, after a sync.
+    StillKnown,
+    /// A client tells what it has changed under its token. The metadata server only notes it.
+    Attributes,
+    /// A token is taken or returned. As above.
+    Token,
     /// A data server.
     Content,
 }
@@ -69,6 +78,57 @@ impl Asks {
     /// In what is known of servers: the metadata server, then the data servers.
     fn server(self) -> usize {
         usize::from(self == Asks::Content)
+    }
+    fn is_metadata_request(self) -> bool {
+        !matches!(self, Asks::Attributes | Asks::Token | Asks::Content)
+    }
+}
+
+/// What the metadata server's one processor needs for a message.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct MetadataTimes {
+    /// A new name, and whatever else changes something there, but for a removal.
+    pub change: Duration,
+    pub removal: Duration,
+    pub open: Duration,
+    /// A look at a name or at attributes.
+    pub look: Duration,
+    /// The question how many names are left.
+    pub names_left: Duration,
+    /// The question after a sync.
+    pub still_known: Duration,
+    /// Changed attributes that a client tells of.
+    pub attributes: Duration,
+    /// A token that is taken or returned.
+    pub token: Duration,
+}
+
+impl MetadataTimes {
+    pub fn times(self, factor: f64) -> MetadataTimes {
+        let MetadataTimes { change, removal, open, look, names_left, still_known, attributes, token } = self;
+        MetadataTimes {
+            change: change.mul_f64(factor),
+            removal: removal.mul_f64(factor),
+            open: open.mul_f64(factor),
+            look: look.mul_f64(factor),
+            names_left: names_left.mul_f64(factor),
+            still_known: still_known.mul_f64(factor),
+            attributes: attributes.mul_f64(factor),
+            token: token.mul_f64(factor),
+        }
+    }
+    fn of(&self, asks: Asks) -> Duration {
+        match asks {
+            Asks::Change => self.change,
+            Asks::Removal => self.removal,
+            Asks::Open => self.open,
+            Asks::Look => self.look,
+            Asks::NamesLeft => self.names_left,
+            Asks::StillKnown => self.still_known,
+            Asks::Attributes => self.attributes,
+            Asks::Token => self.token,
+            Asks::Content => Duration::ZERO,
+        }
     }
 }
 
@@ -102,7 +162,7 @@ pub struct Cut {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TrafficCount {
     pub messages: u64,
-    /// Of them, those that take the metadata server's processor.
+    /// Of them, those that the metadata server answers with more than that it has noted something.
     pub metadata_requests: u64,
     /// Of them, those for data servers.
     pub content_messages: u64,
@@ -155,7 +215,7 @@ pub(super) struct State {
     pub freed: Signal,
     data_servers: Vec<DataServer>,
     replicas: usize,
-    /// When the metadata server is done with all requests that have come.
+    /// When the metadata server is done with all messages that have come.
     metadata_idle: Cell<Instant>,
     /// Until when the metadata server is away, and the data servers.
     away: Cell<[Instant; 2]>,
@@ -349,7 +409,7 @@ impl State {
     ) -> Result<T, StoreError> {
         self.count(|traffic| {
             traffic.messages += 1;
-            traffic.metadata_requests += u64::from(asks == Asks::Metadata);
+            traffic.metadata_requests += u64::from(asks.is_metadata_request());
             traffic.content_messages += u64::from(asks == Asks::Content);
         });
         let message = self.traffic.get().messages;
@@ -364,9 +424,7 @@ impl State {
                 self.world.sleep_until(back).await;
             }
             self.check(session).await?;
-            if asks == Asks::Metadata {
-                self.serve_metadata().await;
-            }
+            self.serve_metadata(asks).await;
             let answer = carry_out();
             if self.is_cut(message, Moment::Answer) && self.fails(session, asks).await? {
                 continue;
@@ -377,9 +435,9 @@ impl State {
         }
     }
 
-    /// One request after the other, in the order in which they came.
-    async fn serve_metadata(&self) {
-        let service = self.network.metadata_service;
+    /// One message after the other, in the order in which they came.
+    async fn serve_metadata(&self, asks: Asks) {
+        let service = self.network.metadata.of(asks);
         if service.is_zero() {
             return;
         }

@@ -2,11 +2,12 @@
 
 use device::World;
 use runtime::VirtualWorld;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Cluster, Creator, Cut, CutKind, FileId, Identity, Moment, Network, NewNode, OpenMode, SimulatedStore,
-    Store, Token,
+    Cluster, Creator, Cut, CutKind, FileId, Identity, MetadataTimes, Moment, Network, NewNode, OpenMode,
+    SimulatedStore, Store, Token,
 };
 
 const OWN: Creator = Creator { uid: 0, gid: 0 };
@@ -22,15 +23,21 @@ async fn make(store: &dyn Store, name: &str) -> FileId {
     store.make(store.root(), name.as_bytes(), node, OWN).await.unwrap().file
 }
 
+/// Times that no sum of others makes.
+fn metadata_times() -> MetadataTimes {
+    let [change, removal, open, look, names_left, still_known, attributes, token] =
+        [1, 2, 4, 8, 16, 32, 64, 128].map(Duration::from_millis);
+    MetadataTimes { change, removal, open, look, names_left, still_known, attributes, token }
+}
+
 #[test]
-fn a_metadata_server_serves_requests_one_after_another_and_tokens_at_once() {
-    let service = Duration::from_millis(1);
-    let (world, cluster) = cluster(Network { metadata_service: service, ..Network::default() });
+fn a_metadata_server_serves_messages_one_after_another() {
+    let metadata = metadata_times();
+    let (world, cluster) = cluster(Network { metadata, ..Network::default() });
     let store = Rc::new(SimulatedStore::connect(&cluster, Identity("one".into())));
     let clock = world.clone();
-    let (requests, tokens) = world.run(async move {
+    let looks = world.run(async move {
         let file = make(&*store, "file").await;
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let begun = clock.now();
         let looks = (0..10).map(|_| {
             let store = store.clone();
@@ -39,14 +46,48 @@ fn a_metadata_server_serves_requests_one_after_another_and_tokens_at_once() {
         for look in looks.collect::<Vec<_>>() {
             look.await.unwrap().unwrap();
         }
-        let requests = clock.now().since(begun);
-        let begun = clock.now();
-        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
-        (requests, clock.now().since(begun))
+        clock.now().since(begun)
     });
-    assert!(requests >= 10 * service && requests < 11 * service, "{requests:?}");
-    assert!(tokens < service, "{tokens:?}");
-    assert_eq!(cluster.traffic().metadata_requests, 12);
+    assert!(looks >= 10 * metadata.look && looks < 11 * metadata.look, "{looks:?}");
+    assert_eq!(cluster.traffic().metadata_requests, 11);
+}
+
+#[test]
+fn each_kind_of_message_takes_its_own_time_of_the_metadata_server() {
+    let metadata = metadata_times();
+    let (world, cluster) = cluster(Network { metadata, ..Network::default() });
+    let store = SimulatedStore::connect(&cluster, Identity("one".into()));
+    let clock = world.clone();
+    world.run(async move {
+        let begun = Cell::new(clock.now());
+        // The network takes less than half of a millisecond.
+        let took = || {
+            let now = clock.now();
+            now.since(begun.replace(now)).as_millis()
+        };
+        let created = store.create(store.root(), b"file", 0o644, OWN).await.unwrap();
+        let (file, open) = (created.found.file, created.open.unwrap());
+        assert_eq!(took(), 1, "a change");
+        store.write(open, 0, b"mail").await.unwrap();
+        store.attributes(file).await.unwrap();
+        assert_eq!(took(), 0, "what a client holds it knows");
+        store.make_durable(open).await.unwrap();
+        assert_eq!(took(), 64 + 32, "attributes, and the question after a sync");
+        store.return_token(file).await.unwrap();
+        assert_eq!(took(), 128, "a token that is returned");
+        store.attributes(file).await.unwrap();
+        assert_eq!(took(), 8, "a look");
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+        assert_eq!(took(), 4, "an open");
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        assert_eq!(took(), 128, "a token that is taken");
+        store.unlink(store.root(), b"file").await.unwrap();
+        assert_eq!(took(), 2, "a removal");
+        assert_eq!(store.attributes(file).await.unwrap().links, 0);
+        assert_eq!(took(), 16, "the question how many names are left");
+        assert_eq!(store.attributes(file).await.unwrap().links, 0);
+        assert_eq!(took(), 0, "it was answered");
+    });
 }
 
 #[test]

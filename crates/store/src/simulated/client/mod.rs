@@ -70,6 +70,8 @@ struct SimulatedBuffered {
     clean: bool,
     /// The size that the servers have.
     reported: u64,
+    /// This client has removed a name, and not asked since how many are left.
+    lost_name: bool,
     turn: Rc<RwLock>,
 }
 
@@ -312,14 +314,14 @@ impl Client {
             inode.set(attributes);
             Ok(())
         };
-        self.ask(file, Asks::Held, 0, set).await
+        self.ask(file, Asks::Attributes, 0, set).await
     }
     /// Nobody waits for it.
     fn send_attributes_later(&self, file: FileId, attributes: FileAttributes) {
         let (state, session) = (self.state.clone(), self.session());
         self.state.world.spawn(Box::pin(async move {
             let set = || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
-            if state.exchange(&session, Asks::Held, 0, set).await.is_ok() {
+            if state.exchange(&session, Asks::Attributes, 0, set).await.is_ok() {
                 state.journal_names().await;
             }
         }));
@@ -371,6 +373,29 @@ impl Client {
         half_of_room(size, self.state.network.object_bytes)
     }
 
+    /// A client knows those of a file that it holds, but for the number of names after it has removed one.
+    async fn attributes(&self, file: FileId) -> Result<FileAttributes, StoreError> {
+        let asks = match self.files.borrow().get(&file) {
+            None => Asks::Look,
+            Some(held) if held.lost_name => Asks::NamesLeft,
+            Some(held) => {
+                let links = self.state.links(file).unwrap_or(held.attributes.links);
+                return Ok(FileAttributes { links, ..held.attributes });
+            }
+        };
+        let asked = self.ask(file, asks, 0, |inode| Ok(inode.attributes)).await?;
+        let mut files = self.files.borrow_mut();
+        let Some(held) = files.get_mut(&file) else { return Ok(asked) };
+        held.lost_name = false;
+        Ok(FileAttributes { links: asked.links, ..held.attributes })
+    }
+    /// The servers take back what this client knows of the number.
+    pub fn lost_name(&self, file: FileId) {
+        if let Some(held) = self.files.borrow_mut().get_mut(&file) {
+            held.lost_name = true;
+        }
+    }
+
     async fn set_attributes(
         &self,
         file: FileId,
@@ -384,7 +409,7 @@ impl Client {
         }
         self.flush(file).await?;
         let state = self.state.clone();
-        let changed = self.ask(file, Asks::Metadata, 0, move |inode| {
+        let changed = self.ask(file, Asks::Change, 0, move |inode| {
             let before = inode.attributes.version;
             let size = change.size.unwrap_or(before.size);
             inode.data.resize(size as usize, 0);
@@ -407,7 +432,7 @@ impl Client {
         let (file, now) = (self.file_of(open)?, self.now());
         self.flush(file).await?;
         let state = self.state.clone();
-        let allocated = self.ask(file, Asks::Metadata, 0, move |inode| {
+        let allocated = self.ask(file, Asks::Change, 0, move |inode| {
             let before = inode.attributes.version;
             let size = if what == Allocation::Reserve { before.size.max(end) } else { before.size };
             inode.data.resize(size as usize, 0);
@@ -441,7 +466,7 @@ impl Client {
         let mut told = BTreeSet::new();
         loop {
             let state = self.state.clone();
-            let given = self.ask(file, Asks::Held, 0, |inode| {
+            let given = self.ask(file, Asks::Token, 0, |inode| {
                 let mut tokens = state.tokens.borrow_mut();
                 let against = tokens.against(file, session.number, token);
                 if against.is_empty() {
@@ -491,6 +516,7 @@ impl Client {
                 flushing: None,
                 clean: true,
                 reported: size,
+                lost_name: false,
                 turn: Rc::default(),
             };
             files.insert(file, buffered);
@@ -539,7 +565,7 @@ impl Client {
         let (state, number) = (self.state.clone(), self.session().number);
         self.files.borrow_mut().remove(&file);
         self.recalls.borrow_mut().end(file);
-        self.exchange(Asks::Held, 0, || {
+        self.exchange(Asks::Token, 0, || {
             state.tokens.borrow_mut().take_back(file, number);
             state.freed.notify();
         })
@@ -549,7 +575,7 @@ impl Client {
 
     async fn fence_former(&self, former: Identity) -> Result<(), StoreError> {
         let (state, own) = (self.state.clone(), self.session().number);
-        self.exchange(Asks::Metadata, 0, || {
+        self.exchange(Asks::Change, 0, || {
             let sessions = state.sessions.borrow().clone();
             let former = sessions.iter().filter(|one| one.identity == former && one.number != own);
             former.for_each(|session| state.fence(session));

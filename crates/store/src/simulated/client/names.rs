@@ -30,18 +30,20 @@ fn directory(inodes: &mut Inodes, file: FileId) -> Result<&mut Inode, Refusal> {
 impl Client {
     async fn on_names<T>(
         &self,
+        asks: Asks,
         mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let state = self.state.clone();
-        Ok(self.exchange(Asks::Metadata, 0, || carry_out(&mut state.inodes.borrow_mut())).await??)
+        Ok(self.exchange(asks, 0, || carry_out(&mut state.inodes.borrow_mut())).await??)
     }
     /// The same for a change, which the metadata server's journal has soon after the answer.
     async fn change_names<T>(
         &self,
+        asks: Asks,
         mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let number = self.session_number();
-        let done = self.on_names(|inodes| {
+        let done = self.on_names(asks, |inodes| {
             *self.state.name_changes.borrow_mut().entry(number).or_default() += 1;
             carry_out(inodes)
         });
@@ -53,7 +55,7 @@ impl Client {
 }
 
 pub(super) async fn lookup(client: &Client, parent: FileId, name: Name) -> Result<Found, StoreError> {
-    let found = client.on_names(|inodes| {
+    let found = client.on_names(Asks::Look, |inodes| {
         let file = *directory(inodes, parent)?.entries.get(&name).ok_or(Refusal::NotFound)?;
         let attributes = inodes.get(&file).ok_or(Refusal::Stale)?.attributes;
         Ok(Found { file, attributes })
@@ -84,7 +86,7 @@ pub(super) async fn make(
     let mut attributes = FileAttributes { rdev, ..client.made(file, kind, mode, caller) };
     attributes.version.size = target.len() as u64;
     let (state, leased) = (client.state.clone(), name.clone());
-    let made = client.change_names(move |inodes| {
+    let made = client.change_names(Asks::Change, move |inodes| {
         let entries = &mut directory(inodes, parent)?.entries;
         match entries.get(&name) {
             Some(found) if *found == file => {}
@@ -125,7 +127,7 @@ pub(super) async fn link(
 ) -> Result<FileAttributes, StoreError> {
     check(&name)?;
     let mut done = false;
-    let linked = client.change_names(|inodes| {
+    let linked = client.change_names(Asks::Change, |inodes| {
         // A file that lost its last name gets none any more.
         if inodes.get(&file).is_none_or(|inode| !done && inode.attributes.links == 0) {
             return Err(Refusal::Stale);
@@ -152,7 +154,7 @@ pub(super) async fn unlink(
 ) -> Result<(), StoreError> {
     client.end_lease(parent, &name);
     let mut done = false;
-    let unlinked = client.change_names(|inodes| {
+    let unlinked = client.change_names(Asks::Removal, |inodes| {
         if done {
             return Ok(());
         }
@@ -160,6 +162,7 @@ pub(super) async fn unlink(
         check_removable(inodes, file, of_directory)?;
         directory(inodes, parent)?.entries.remove(&name);
         drop_link(inodes, file);
+        client.lost_name(file);
         done = true;
         Ok(())
     });
@@ -195,7 +198,7 @@ pub(super) async fn rename(
     client.end_lease(from.0, &from.1);
     client.end_lease(to.0, &to.1);
     let mut done = false;
-    let renamed = client.change_names(|inodes| {
+    let renamed = client.change_names(Asks::Change, |inodes| {
         if done {
             return Ok(());
         }
@@ -213,6 +216,7 @@ pub(super) async fn rename(
             }
             check_removable(inodes, replaced, of_directory)?;
             drop_link(inodes, replaced);
+            client.lost_name(replaced);
         }
         directory(inodes, from.0)?.entries.remove(&from.1);
         directory(inodes, to.0)?.entries.insert(to.1.clone(), file);
@@ -229,7 +233,7 @@ fn is_within(inodes: &Inodes, file: FileId, above: FileId) -> bool {
 }
 
 pub(super) async fn list(client: &Client, parent: FileId, cursor: u64) -> Result<Listing, StoreError> {
-    let listed = client.on_names(|inodes| {
+    let listed = client.on_names(Asks::Look, |inodes| {
         let entries = directory(inodes, parent)?.entries.clone();
         let rest = entries.into_iter().zip(1u64..).skip_while(|(_, at)| *at <= cursor);
         let mut listing = Listing { entries: Vec::new(), is_end: true };

@@ -62,7 +62,7 @@ impl Client {
         self.state.world.spawn(Box::pin(async move {
             let set = || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
             // Whose connection is lost learns of it elsewhere.
-            let _ = state.exchange(&session, Asks::Held, 0, set).await;
+            let _ = state.exchange(&session, Asks::Attributes, 0, set).await;
         }));
     }
 }

@@ -39,7 +39,7 @@ impl Store for SimulatedStore {
             client.opens.borrow_mut().clear();
             client.recalls.borrow_mut().clear();
             client.leases.borrow_mut().clear();
-            client.exchange(Asks::Metadata, 0, || client.state.fence(&old)).await
+            client.exchange(Asks::Change, 0, || client.state.fence(&old)).await
         })
     }
     fn next_event(&self) -> LocalFuture<StoreEvent> {
@@ -60,7 +60,7 @@ impl Store for SimulatedStore {
                 client.return_token(file).await?;
             }
             let session = client.session();
-            client.exchange(Asks::Metadata, 0, || client.state.fence(&session)).await.or_else(|error| {
+            client.exchange(Asks::Change, 0, || client.state.fence(&session)).await.or_else(|error| {
                 match error {
                     // That is what was asked for.
                     StoreError::Fenced { .. } => Ok(()),
@@ -85,7 +85,7 @@ impl Store for SimulatedStore {
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         self.start(move |client| async move {
-            let attributes = client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await?;
+            let attributes = client.ask(file, Asks::Look, 0, |inode| Ok(inode.attributes)).await?;
             Ok(client.as_seen(Found { file, attributes }))
         })
     }
@@ -125,19 +125,18 @@ impl Store for SimulatedStore {
     }
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
         self.start(move |client| async move {
-            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.target.clone())).await
+            client.ask(file, Asks::Look, 0, |inode| Ok(inode.target.clone())).await
         })
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
         self.start(move |client| async move { names::list(&client, directory, cursor).await })
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
-        self.start(move |client| async move { client.ask(directory, Asks::Metadata, 0, |_| Ok(())).await })
+        self.start(move |client| async move { client.ask(directory, Asks::Change, 0, |_| Ok(())).await })
     }
     fn space(&self) -> Answer<Space> {
         self.start(|client| async move {
-            let files =
-                client.exchange(Asks::Metadata, 0, || client.state.inodes.borrow().len() as u64).await?;
+            let files = client.exchange(Asks::Look, 0, || client.state.inodes.borrow().len() as u64).await?;
             let blocks = 1 << 30;
             let (blocks_free, blocks_available, files_free) = (blocks, blocks, 1 << 32);
             Ok(Space { block_bytes: 4096, blocks, blocks_free, blocks_available, files, files_free })
@@ -145,13 +144,7 @@ impl Store for SimulatedStore {
     }
 
     fn attributes(&self, file: FileId) -> Answer<FileAttributes> {
-        self.start(move |client| async move {
-            if let Some(buffered) = client.files.borrow().get(&file) {
-                let links = client.state.links(file).unwrap_or(buffered.attributes.links);
-                return Ok(FileAttributes { links, ..buffered.attributes });
-            }
-            client.ask(file, Asks::Metadata, 0, |inode| Ok(inode.attributes)).await
-        })
+        self.start(move |client| async move { client.attributes(file).await })
     }
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.set_attributes(file, change).await })
@@ -160,7 +153,7 @@ impl Store for SimulatedStore {
         let name = name.to_vec();
         self.start(move |client| async move {
             client
-                .ask(file, Asks::Metadata, 0, |inode| {
+                .ask(file, Asks::Look, 0, |inode| {
                     inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)
                 })
                 .await
@@ -171,14 +164,14 @@ impl Store for SimulatedStore {
             let list = |inode: &mut Inode| {
                 Ok(inode.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect())
             };
-            client.ask(file, Asks::Metadata, 0, list).await
+            client.ask(file, Asks::Look, 0, list).await
         })
     }
     fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
         let (name, value) = (name.to_vec(), value.to_vec());
         self.start(move |client| async move {
             client
-                .ask(file, Asks::Metadata, 0, |inode| {
+                .ask(file, Asks::Change, 0, |inode| {
                     match (mode, inode.xattrs.contains_key(&name)) {
                         (XattrMode::Create, true) => return Err(Refusal::Exists),
                         (XattrMode::Replace, false) => return Err(Refusal::NoAttribute),
@@ -194,7 +187,7 @@ impl Store for SimulatedStore {
         let name = name.to_vec();
         self.start(move |client| async move {
             client
-                .ask(file, Asks::Metadata, 0, |inode| {
+                .ask(file, Asks::Change, 0, |inode| {
                     inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute)
                 })
                 .await
@@ -203,7 +196,7 @@ impl Store for SimulatedStore {
 
     fn open(&self, file: FileId, _access: OpenMode) -> Answer<OpenFile> {
         self.start(move |client| async move {
-            client.ask(file, Asks::Metadata, 0, |_| Ok(())).await?;
+            client.ask(file, Asks::Open, 0, |_| Ok(())).await?;
             Ok(client.new_open(file))
         })
     }
@@ -236,7 +229,7 @@ impl Store for SimulatedStore {
                 return Ok(());
             }
             // Whoever was fenced has flushed nothing.
-            client.exchange(Asks::Metadata, 0, || ()).await
+            client.exchange(Asks::StillKnown, 0, || ()).await
         })
     }
     /// With the contents.
