@@ -103,7 +103,7 @@ fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration
 }
 
 /// What a real server (Ceph 16.2.15, one OSD in memory) takes of its processor, all its threads together. These are medians, to two digits,
-/// of three runs of `scripts/measure-metadata-server.py`, with five rounds each and nothing else running. A change was measured as a new
+/// of three runs of `scripts/measure-metadata-server.py`, with five rounds each. A change was measured as a new
 /// file. A removal of a file with buffered content takes 378 us in all. What that is more than a removal is `names_left`. It is the
 /// question, and what the discard of the content tells. A token was measured with its return, as its grant comes with the answer to an open.
 const METADATA_TIMES: MetadataTimes = MetadataTimes {
