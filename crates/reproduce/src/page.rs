@@ -277,7 +277,7 @@ mod tests {
     fn a_row_tells_what_a_figure_found_with_other_numbers() {
         let mut figures = figures();
         let claim = &mut figures[0].results.claims[0];
-        *claim = claim.clone().with_others(vec!["times x 0.5: 4x".into(), "times x 2: 5x".into()]);
+        *claim = claim.clone().with_other("times x 0.5: 4x".into()).with_other("times x 2: 5x".into());
         let text = markdown(&figures);
         assert!(text.contains("| agrees |  | times x 0.5: 4x; times x 2: 5x |\n"), "{text}");
     }

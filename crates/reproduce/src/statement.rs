@@ -69,8 +69,9 @@ impl Claim {
         Claim { chosen: format!("{what}; otherwise {other}"), ..self }
     }
     /// What comes out with other numbers of the rig.
-    pub fn with_others(self, otherwise: Vec<String>) -> Claim {
-        Claim { otherwise, ..self }
+    pub fn with_other(mut self, other: String) -> Claim {
+        self.otherwise.push(other);
+        self
     }
     /// Our ordered mode has a part in it, not the kernel's.
     pub fn has_our_ordered(&self) -> bool {
