@@ -368,19 +368,15 @@ impl EngineParts {
         };
         let (sector, block) = (area.physical_sector(&*self.home), self.block_size.bytes() as u32);
         // At most a block counts.
-        let unit = options.log_unit.unwrap_or(sector).min(block);
+        let unit = options.log_unit.map(|unit| unit.min(block)).filter(|unit| *unit < sector);
         let has_units = options.record_format().has_short_units() && !options.read_only;
-        warnings.extend((has_units && unit < sector).then(|| {
-            let what = match options.log_unit {
-                Some(_) => format!("log_unit={unit}"),
-                None => format!("log in units of {unit} bytes, the volume's blocks"),
-            };
+        warnings.extend(unit.filter(|_| has_units).map(|unit| {
             let safe = match block < sector {
                 true => format!("only a volume with blocks of {sector} bytes has longer units"),
                 false => format!("log_unit={sector} is safe"),
             };
             format!(
-                "{what}: the log's disk writes {sector} bytes as one, so each shorter write is slower, and a power \
+                "log_unit={unit}: the log's disk writes {sector} bytes as one, so each shorter write is slower, and a power \
                  cut may damage what was synced before it in the same {sector} bytes; {safe}"
             )
         }));
