@@ -122,8 +122,8 @@ question after a sync, and 210 for the question how many names are left and the 
 const CLIENT: &str = "Ceph's client is Linux's, as the paper's: fsync waits for content, and attributes follow. A new file comes open and with its \
 capabilities. The host's journal stands before a client that waits for both, and that asks a question after each sync.";
 const CHOSEN: &str = "the metadata server's times, which are measured now";
-/// What was in the place of the measured times, until they were measured: nothing for what the server is told, and for the question how
-/// many names are left, which was no message.
+/// What was in the place of the measured times, until they were measured. What the server is told took nothing. The question how many
+/// names are left was no message.
 const CHOSEN_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(500),
     removal: Duration::from_micros(500),
