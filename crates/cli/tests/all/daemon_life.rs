@@ -9,6 +9,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -202,6 +203,14 @@ impl Foreground {
     fn mount(volume: &Volume, err: Stdio) -> Foreground {
         let mut command = Command::new(env!("CARGO_BIN_EXE_okeanos"));
         command.args(["mount", "-f", "-o", "transport=classic"]).args([volume.image(), volume.root()]);
+        // Whoever runs the tests by nohup(1) has the signal ignored, and so would the daemon.
+        // SAFETY: a default action is no function of ours.
+        let hangs_up = || match unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        };
+        // SAFETY: between fork and exec one system call is made, on no memory.
+        unsafe { command.pre_exec(hangs_up) };
         let mut daemon = Foreground(command.stderr(err).spawn().unwrap());
         while !volume.at("lost+found").exists() {
             assert!(daemon.0.try_wait().unwrap().is_none(), "it ended early");

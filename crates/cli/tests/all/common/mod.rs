@@ -4,6 +4,7 @@ pub mod failing_disk;
 pub mod ring;
 
 use std::ffi::{CString, OsStr};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -115,10 +116,12 @@ impl Drop for Volume {
 
 /// Ends the whole test when the volume is still there after [`patience`], and its mount before.
 fn watch(alive: Weak<()>, root: PathBuf) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
     std::thread::spawn(move || {
         std::thread::sleep(patience());
         if alive.strong_count() > 0 {
-            eprintln!("the test hangs");
+            // Not by a macro: what those print of a test is shown when it ends, and this one does not.
+            let _ = writeln!(std::io::stderr(), "{test} hangs, {} is unmounted", root.display());
             let _ = okeanos(&["umount".as_ref(), "--force".as_ref(), root.as_os_str()]);
             std::process::abort();
         }
