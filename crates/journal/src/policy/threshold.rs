@@ -366,6 +366,11 @@ mod tests {
             self.auto.committed(self.now, self.busy, &cost);
             took
         }
+        /// The disk is at work for so many nanoseconds, and none pass besides.
+        fn works(&mut self, nanoseconds: u64) {
+            self.now = self.now.plus(Duration::from_nanos(nanoseconds));
+            self.busy += Duration::from_nanos(nanoseconds);
+        }
         fn commits(&mut self, number: u64, request: u64, count: u64, hot: u64) -> u64 {
             (0..number).map(|_| self.commit(request, count, hot)).sum()
         }
@@ -481,22 +486,19 @@ mod tests {
             } else {
                 let took = disk.log + request * disk.byte;
                 disk.auto.went_home(&Took { writes: 1, bytes: request, nanoseconds: took }, true);
-                disk.now = disk.now.plus(Duration::from_nanos(took));
-                disk.busy += Duration::from_nanos(took);
+                disk.works(took);
                 disk.auto.needed_no_commit(began, disk.now);
             }
         }
         if logged.bytes > 0 {
             let took = disk.log + logged.bytes * disk.byte;
-            disk.now = disk.now.plus(Duration::from_nanos(took));
-            disk.busy += Duration::from_nanos(took);
+            disk.works(took);
             let log = Took { writes: 1, bytes: logged.bytes, nanoseconds: took };
             let cost = CommitCost { log, waited: true, durable: true, ..CommitCost::default() };
             disk.auto.committed(disk.now, disk.busy, &cost);
             let took = disk.later + logged.bytes * disk.byte;
             disk.auto.went_home(&Took { writes: 1, bytes: logged.bytes, nanoseconds: took }, false);
-            disk.now = disk.now.plus(Duration::from_nanos(took));
-            disk.busy += Duration::from_nanos(took);
+            disk.works(took);
         }
     }
 
