@@ -227,17 +227,6 @@ fn the_engine_holds_its_owners_and_what_it_was_opened_with() {
     assert_eq!(found, expected);
 }
 
-#[test]
-fn architecture_says_what_each_file_holds() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
-    let page = fs::read_to_string(page).unwrap();
-    let inside = page.split("## Inside the engine").nth(1).unwrap().split("\n## ").next().unwrap();
-    let named: BTreeSet<&str> = inside.split('`').skip(1).step_by(2).collect();
-    for file in sources().keys().filter(|file| *file != "engine") {
-        assert!(named.contains(file.as_str()), "ARCHITECTURE does not say what {file} holds");
-    }
-}
-
 /// A block device or another store has no inodes.
 #[test]
 fn the_engine_knows_owners_and_no_inodes() {

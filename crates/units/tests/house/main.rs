@@ -8,7 +8,6 @@ mod floors;
 mod names;
 mod recipes;
 mod reports;
-mod sentences;
 mod sources;
 
 use sources::{crates, root, sources};
@@ -21,14 +20,16 @@ const UNSAFE: [&str; 7] = ["ceph", "cli", "disks", "fuse", "rigs", "runtime", "w
 fn only_crates_that_talk_to_the_kernel_may_be_unsafe() {
     for name in crates() {
         let library = root().join("crates").join(&name).join("src/lib.rs");
-        let forbids = fs::read_to_string(library).is_ok_and(|text| text.contains("forbid(unsafe_code)"));
+        let forbids =
+            fs::read_to_string(library).is_ok_and(|text| text.contains("forbid(unsafe_code)"));
         assert_eq!(forbids, !UNSAFE.contains(&name.as_str()), "crate {name}");
     }
 }
 
 /// `crate::room` and `crate::name_of_a_test`, in backticks.
 fn names_in(document: &str) -> Vec<(&str, &str)> {
-    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let is_name =
+        |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     let quoted = document.split('`').skip(1).step_by(2);
     let pairs = quoted.filter_map(|word| word.split_once("::"));
     pairs.filter(|(owner, test)| is_name(owner) && is_name(test)).collect()
@@ -81,11 +82,14 @@ fn the_journal_waits_for_nothing_and_touches_no_disk() {
     }
 }
 
-/// Linking a binary costs more than running what is in it. One whose allocator counts has to be alone.
+/// Linking a binary costs more than running what is in it. One whose allocator counts has to be
+/// alone.
 #[test]
 fn a_crate_has_one_binary_of_tests() {
     for name in crates() {
-        let Ok(entries) = fs::read_dir(root().join("crates").join(&name).join("tests")) else { continue };
+        let Ok(entries) = fs::read_dir(root().join("crates").join(&name).join("tests")) else {
+            continue;
+        };
         let counts = |path: &std::path::Path| {
             fs::read_to_string(path).is_ok_and(|text| text.contains("#[global_allocator]"))
         };
