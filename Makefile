@@ -1,5 +1,5 @@
-# The doors of the repository. `make demo` and `make test` need root (they mount file systems in a mount
-# namespace of their own) and install from Debian what they miss.
+# The doors of the repository. `make demo` and `make test` need root (they mount file systems in a
+# mount namespace of their own) and install from Debian what they miss.
 
 SHELL := /bin/bash
 CARGO ?= cargo
@@ -67,7 +67,8 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
 
-# Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.*` begins anew.
+# Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.*` begins
+# anew.
 HOURS ?= 1
 # What `soak-posix` begins with: another seed each hour.
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
@@ -112,7 +113,8 @@ soak-posix: deps posix-tools build ## the same and our own, with a million opera
 bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(OKEANOS) bench compare
 
-# Medians of TURNS turns; an hour or so for three. README.md, docs/RECIPES.md and docs/PERFORMANCE.md hold such tables (`make recipes`).
+# Medians of TURNS turns; an hour or so for three. README.md, docs/RECIPES.md and
+# docs/PERFORMANCE.md hold such tables (`make recipes`).
 TURNS ?= 3
 bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
 	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
@@ -135,7 +137,8 @@ bench-shared: deps-ceph build ## the works of Arion's figures on a real cluster 
 	        --json target/figures/shared-$$work.json || exit; \
 	done
 
-# Not part of any test: what comes out differs each time, and is in the repository (crates/workloads/traces).
+# Not part of any test: what comes out differs each time, and is in the repository
+# (crates/workloads/traces).
 record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; half an hour
 	@scripts/install-packages.sh strace zstd mariadb-server postgresql sysbench gcc make libssl-dev zlib1g-dev
 	scripts/record-traces.sh target/traces

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Measures Okeanos beside the kernel's file systems, in turns on fresh volumes, and writes one page with a picture.
-# TURNS=3 is an hour or so; what is run is printed as it begins. Needs root and a machine with nothing else to do.
+# Measures Okeanos beside the kernel's file systems, in turns on fresh volumes, and writes one page
+# with a picture. TURNS=3 is an hour or so; what is run is printed as it begins. Needs root and a
+# machine with nothing else to do.
 #
 #   scripts/bench-peers.sh OKEANOS PAGE.md      the picture lies beside the page, as PAGE.svg
 set -euo pipefail

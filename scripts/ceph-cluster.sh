@@ -1,15 +1,15 @@
 #!/bin/bash
-# A real Ceph cluster to throw away, on loopback, from Debian's packages and without systemd. It has one monitor, one
-# metadata server, one to three OSDs, and a file system named "okeanos".
+# A real Ceph cluster to throw away, on loopback, from Debian's packages and without systemd. It has
+# one monitor, one metadata server, one to three OSDs, and a file system named "okeanos".
 #
-#   ceph-cluster.sh start  DIR [--osds N] [--replicas N] [--store memstore|bluestore] [--osd-size MIB]
-#   ceph-cluster.sh status DIR                  what the cluster says of itself; each daemon, its memory
-#   ceph-cluster.sh kill   DIR NAME [SIGNAL]    sends a signal (KILL) to mon, mds, osd0, osd1, osd2
-#   ceph-cluster.sh resume DIR                  starts the daemons that do not run; returns when all serve
-#   ceph-cluster.sh stop   DIR                  ends the daemons and deletes DIR
+#   ceph-cluster.sh start DIR [--osds N] [--replicas N] [--store memstore|bluestore] [--osd-size
+#   MIB] ceph-cluster.sh status DIR what the cluster says of itself; each daemon, its memory
+#   ceph-cluster.sh kill DIR NAME [SIGNAL] sends a signal (KILL) to mon, mds, osd0, osd1, osd2
+#   ceph-cluster.sh resume DIR starts the daemons that do not run; returns when all serve
+#   ceph-cluster.sh stop DIR ends the daemons and deletes DIR
 #
-# DIR is new or empty, and short: the daemons' sockets lie in it. Clients take DIR/ceph.conf. Nothing is
-# authenticated, and everything listens on 127.0.0.1 only.
+# DIR is new or empty, and short: the daemons' sockets lie in it. Clients take DIR/ceph.conf.
+# Nothing is authenticated, and everything listens on 127.0.0.1 only.
 set -euo pipefail
 export LC_ALL=C
 
@@ -28,12 +28,14 @@ home=$(cd "$2" && pwd -P)
 shift 2
 conf=$home/ceph.conf
 
-# A daemon is two files: daemons/NAME.command, one argument a line, and daemons/NAME.pid, the process with the tick
-# at which it began. A number that another process got since then is not ours to kill.
+# A daemon is two files: daemons/NAME.command, one argument a line, and daemons/NAME.pid, the
+# process with the tick at which it began. A number that another process got since then is not ours
+# to kill.
 tick_of() {
     local stat
     { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
-    # The program's name may hold spaces and ends with the last bracket; the tick is field 22, the state field 3.
+    # The program's name may hold spaces and ends with the last bracket; the tick is field 22, the
+    # state field 3.
     read -ra stat <<<"${stat##*) }"
     [ "${stat[0]}" != Z ] || return 1
     echo "${stat[19]}"
@@ -56,7 +58,8 @@ running() {
 launch() {
     local name=$1 arguments tick
     mapfile -t arguments <"$home/daemons/$name.command"
-    # A session of its own: an interrupt at the terminal is for the script. No lock or pipe of the caller stays open.
+    # A session of its own: an interrupt at the terminal is for the script. No lock or pipe of the
+    # caller stays open.
     setsid "${arguments[@]}" >>"$home/log/$name.out" 2>&1 </dev/null 3>&- 4>&- 9>&- &
     pid=$!
     tick=$(tick_of "$pid") || fail "$name ended at once: $(tail -n 5 "$home/log/$name.out")"
@@ -91,8 +94,8 @@ ceph_commands() { timeout "$PATIENCE" ceph --conf "$conf" --connect-timeout "$PA
 
 osds() { names | grep -c '^osd' || true; }
 
-# Returns when the metadata server serves and all OSDs are up. The monitor's word is good only for daemons that it
-# learned of anew: `resume` first has it forget those that died.
+# Returns when the metadata server serves and all OSDs are up. The monitor's word is good only for
+# daemons that it learned of anew: `resume` first has it forget those that died.
 wait_until_served() {
     local wanted status deadline=$((SECONDS + PATIENCE)) name
     wanted=$(osds)
@@ -139,7 +142,8 @@ mon allow pool size one = true
 mon warn on pool no redundancy = false
 mon pg warn min per osd = 0
 mon max pg per osd = 500
-# A disk may be nearly full for reasons that are not ours, and a monitor takes a few MiB: it need not end at any percentage.
+# A disk may be nearly full for reasons that are not ours, and a monitor takes a few MiB: it need
+# not end at any percentage.
 mon data avail warn = 0
 mon data avail crit = -1
 # Maps change at once: few daemons make few changes.
@@ -227,7 +231,8 @@ start() {
     done
     commands+="osd pool create metadata 8 8 replicated"$'\n'"osd pool create data 8 8 replicated"$'\n'
     commands+="fs new $FILE_SYSTEM metadata data"$'\n'
-    # The shortest that Ceph allows: others wait for a client that is silent for so long, and then it is cut off.
+    # The shortest that Ceph allows: others wait for a client that is silent for so long, and then
+    # it is cut off.
     commands+="fs set $FILE_SYSTEM session_timeout 30"$'\n'"fs set $FILE_SYSTEM session_autoclose 30"$'\n'
     # A monitor that ended leaves its clients waiting: look whether it runs while they do.
     ceph_commands <<<"$commands" >"$home/log/set-up.out" 2>&1 &
@@ -303,7 +308,8 @@ case $verb in
         [[ $1 != osd* || $signal =~ ^(STOP|CONT)$ ]] || ! grep -q '^osd objectstore = memstore' "$conf" ||
             fail "$1 keeps its data in memory and would not come back; start the cluster with --store bluestore"
         kill -"$signal" "$pid"
-        # A process that is killed takes a while to give its memory back; `resume` would take it for one that runs.
+        # A process that is killed takes a while to give its memory back; `resume` would take it for
+        # one that runs.
         if [[ $signal =~ ^(SIG)?KILL$|^9$ ]]; then
             for ((round = 0; round < 1000; round++)); do
                 running "$1" >/dev/null || exit 0

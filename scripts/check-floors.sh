@@ -1,5 +1,6 @@
 #!/bin/bash
-# Dependencies between our crates go down only (ARCHITECTURE.md). Names every edge that does not, and fails.
+# Dependencies between our crates go down only (ARCHITECTURE.md). Names every edge that does not,
+# and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,13 +1,13 @@
 #!/bin/bash
-# A reader that goes through a large file and a writer that syncs share one emulated disk with an arm, in real time.
-# Okeanos with scattered logs and the kernel's ext4 take turns on equal disks. It prints a table. Needs root, fio and
-# losetup.
+# A reader that goes through a large file and a writer that syncs share one emulated disk with an
+# arm, in real time. Okeanos with scattered logs and the kernel's ext4 take turns on equal disks. It
+# prints a table. Needs root, fio and losetup.
 #
 #   compare-scattered.sh OKEANOS [OPTION...] [CONTENDER...]
 #
-# Contenders (all, if none is named): ext4 (the kernel's, ordered), or DATA-LOG of Okeanos, such as adaptive-scattered,
-# wasteless-scattered, adaptive-circular.
-# Options: --model NAME (cheetah-15k5), --size BYTES (4G), --large BYTES (1G), --seconds N (20), --rate N: writes a second (80)
+# Contenders (all, if none is named): ext4 (the kernel's, ordered), or DATA-LOG of Okeanos, such as
+# adaptive-scattered, wasteless-scattered, adaptive-circular. Options: --model NAME (cheetah-15k5),
+# --size BYTES (4G), --large BYTES (1G), --seconds N (20), --rate N: writes a second (80)
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then

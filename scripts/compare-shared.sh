@@ -1,21 +1,22 @@
 #!/bin/bash
-# Small synchronous writes on a shared file system, or another work. Clients of one and the same real cluster on this machine
-# run for some seconds each, and are killed with their writers under way. It prints a table. Needs root, and what `make
-# deps-ceph` installs.
+# Small synchronous writes on a shared file system, or another work. Clients of one and the same
+# real cluster on this machine run for some seconds each, and are killed with their writers under
+# way. It prints a table. Needs root, and what `make deps-ceph` installs.
 #
 #   compare-shared.sh PROGRAM [OPTION...] [CONTENDER...]
 #
 # Contenders (the first three and okeanos, if none is named; okeanos only if PROGRAM knows `host`):
-#   ceph-fuse:default   as Debian has it          ceph-fuse:1s     its buffers go out each second
-#   ceph-fuse:sync      without buffers           okeanos          a journal on this host in front of the cluster
-#   okeanos:OPTIONS     the same, mounted so      NAME=DIR         whatever is mounted there already; not killed
-# Options: --osds N, --replicas N, --store memstore|bluestore; --writers N, --size BYTES, --seconds N; --json FILE
+# ceph-fuse:default as Debian has it ceph-fuse:1s its buffers go out each second ceph-fuse:sync
+# without buffers okeanos a journal on this host in front of the cluster okeanos:OPTIONS the same,
+# mounted so NAME=DIR whatever is mounted there already; not killed Options: --osds N, --replicas N,
+# --store memstore|bluestore; --writers N, --size BYTES, --seconds N; --json FILE
 #          --work streams|varmail|createfiles|untar|zipf: what is measured; untar is of /usr/include/linux, zipf fio's of 128 MiB
 #          --work risk: each second, what a crash of the client would lose. Writers append to a file each, 20 times a second, and sync
 #          nothing. Of what they were answered for, all is at risk that neither the OSDs have received nor a journal of the host has
 #          --turns N: all contenders so often, in turns, and the medians
 #          --no-crash: unmounted instead; what the OSDs get is counted until then, else until the work is done
-# Of each operation the table tells requests of the metadata server, and processor time of the client's and of the servers' processes.
+# Of each operation the table tells requests of the metadata server, and processor time of the
+# client's and of the servers' processes.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -116,8 +117,9 @@ field() { # JSON-FILE EXPRESSION over `it`
     python3 -c 'import json, sys; it = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"
 }
 
-# Bytes that the OSDs have received, and what they have written to their disks. What the metadata server would bring from its
-# journal to its place later goes there first, so that no client pays for the one before.
+# Bytes that the OSDs have received, and what they have written to their disks. What the metadata
+# server would bring from its journal to its place later goes there first, so that no client pays
+# for the one before.
 counters() {
     python3 - "$place/c" <<'END'
 import glob, json, socket, struct, sys
@@ -139,8 +141,8 @@ print(received, written)
 END
 }
 
-# Requests that the metadata server has taken, and milliseconds of processor time: of the client with what it started, and of
-# the servers.
+# Requests that the metadata server has taken, and milliseconds of processor time: of the client
+# with what it started, and of the servers.
 spent() {
     python3 - "$place/c" "$client" <<'END'
 import glob, json, os, socket, struct, sys
@@ -260,7 +262,8 @@ print(json.dumps({"client": sys.argv[2]} | it | {"received_bytes": received, "wr
 END
 }
 
-# Kills the client with writers under way, mounts anew, and asks what is there of all that was acknowledged.
+# Kills the client with writers under way, mounts anew, and asks what is there of all that was
+# acknowledged.
 kill_and_look() { # CONTENDER DIR
     local acknowledged=$place/acknowledged begin
     rm -f "$acknowledged"

@@ -1,10 +1,12 @@
 #!/bin/bash
-# The figures' page as a real browser shows it, on a screen and on a phone, light and dark: pictures to look at.
+# The figures' page as a real browser shows it, on a screen and on a phone, light and dark: pictures
+# to look at.
 #
 #   scripts/figure-screens.sh OKEANOS DIR [FIGURE...]
 #
-# Plays the figures shortly (1, 9, 10a and 13 unless named), and writes DIR/screen.png, phone.png and phone-dark.png. Fails if the
-# page is wider than a phone's screen, since then everything on it is too small to read.
+# Plays the figures shortly (1, 9, 10a and 13 unless named), and writes DIR/screen.png, phone.png
+# and phone-dark.png. Fails if the page is wider than a phone's screen, since then everything on it
+# is too small to read.
 set -euo pipefail
 okeanos=$(realpath "$1")
 directory=$(realpath -m "$2")

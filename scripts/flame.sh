@@ -1,8 +1,10 @@
 #!/bin/bash
-# Where the daemon's processor time goes beside synchronous writers, as a flame graph in text: of 100 samples of the daemon, how
-# many lie in a function and in what it calls. Needs root, perf, and a program with frame pointers (`make flame`).
+# Where the daemon's processor time goes beside synchronous writers, as a flame graph in text: of
+# 100 samples of the daemon, how many lie in a function and in what it calls. Needs root, perf, and
+# a program with frame pointers (`make flame`).
 #
-#   flame.sh OKEANOS [--writers N (100)] [--seconds N (4)] [--least N, of 100 (1.5)] [--options MOUNT-OPTIONS]
+#   flame.sh OKEANOS [--writers N (100)] [--seconds N (4)] [--least N, of 100 (1.5)] [--options
+#   MOUNT-OPTIONS]
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then

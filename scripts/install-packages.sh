@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs the named Debian packages that are missing. Does nothing, and needs no network, when all are there.
+# Installs the named Debian packages that are missing. Does nothing, and needs no network, when all
+# are there.
 set -euo pipefail
 
 missing=()

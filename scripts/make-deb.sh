@@ -1,6 +1,6 @@
 #!/bin/bash
-# A Debian package of a built program: stripped, with man pages, completions, units and the helper of mount(8).
-# Usage: scripts/make-deb.sh PROGRAM OUTPUT_DIRECTORY
+# A Debian package of a built program: stripped, with man pages, completions, units and the helper
+# of mount(8). Usage: scripts/make-deb.sh PROGRAM OUTPUT_DIRECTORY
 set -euo pipefail
 
 program=$(realpath "$1")
@@ -26,7 +26,8 @@ cp docs/MOUNT_OPTIONS.md docs/MONITORING.md "$stage/usr/share/doc/okeanos"
 cp docs/grafana-okeanos.json systemd/mnt-a.mount "$stage/usr/share/doc/okeanos/examples"
 mkdir -p "$stage/etc/okeanos" "$stage/DEBIAN"
 
-# What the program is linked with: the C library alone, of at least the version whose symbols it uses.
+# What the program is linked with: the C library alone, of at least the version whose symbols it
+# uses.
 library=$(objdump -T "$program" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1 | cut -d_ -f2 || true)
 cat >"$stage/DEBIAN/control" <<END
 Package: okeanos

@@ -1,8 +1,8 @@
 #!/bin/bash
-# How each golden image was made. An image that exists is never made again: formats once written are kept for ever.
-# A new image gets a function here; its `expect` is written by
-#   GOLDEN_WRITE_EXPECT=1 cargo test -p hostile --test all golden
-# and read by a person before it is committed. Needs root. Usage: scripts/make-golden.sh OKEANOS
+# How each golden image was made. An image that exists is never made again: formats once written are
+# kept for ever. A new image gets a function here; its `expect` is written by GOLDEN_WRITE_EXPECT=1
+# cargo test -p hostile --test all golden and read by a person before it is committed. Needs root.
+# Usage: scripts/make-golden.sh OKEANOS
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -20,7 +20,8 @@ cd "$place"
 mkdir m
 export E2FSPROGS_FAKE_TIME=1700000000
 uuid=6f6b6561-6e6f-4a39-9d0e-676f6c64656e
-# No volume's, so that e2fsck, which looks for it among the devices that are there, never finds it on another image.
+# No volume's, so that e2fsck, which looks for it among the devices that are there, never finds it
+# on another image.
 journal_uuid=6f6b6561-6e6f-4a39-9d0e-6a6f75726e61
 
 make_volume() { # SIZE ARGUMENTS...
@@ -109,7 +110,8 @@ synced_small_writes() {
     done
     dd if=/dev/zero bs=4096 count=2 status=none | tr '\0' Z | dd of=m/a/blocks bs=8192 oflag=dsync status=none
 }
-# Blocks that were logged as metadata are freed and become data: only revokes keep the replay off them.
+# Blocks that were logged as metadata are freed and become data: only revokes keep the replay off
+# them.
 freed_and_reused() {
     mkdir m/gone
     (cd m/gone && seq -f 'name-%040g' 400 | xargs touch)
@@ -132,7 +134,8 @@ far_apart() {
         head -c 4M /dev/zero | tr '\0' F >m/far-$group/file
     done
 }
-# Each write finds the arm in another place, so that each run lies in another log than the one before. Of so many a snapshot tells.
+# Each write finds the arm in another place, so that each run lies in another log than the one
+# before. Of so many a snapshot tells.
 wandering_writes() {
     synced_small_writes
     for number in $(seq 240); do
@@ -305,14 +308,16 @@ golden_damaged-packed-middle() {
     unit=$("$okeanos" inspect journal image | sed -n 's/^T[0-9]* packed at log block \([0-9]*\):.*/\1/p' | sed -n 15p)
     poke $(($(debugfs -R "bmap <8> $((unit / 8))" image 2>>said) * 4096 + unit % 8 * 512 + 100)) 'damage'
 }
-# The header of a transaction that lies behind a gap, and of which later ones say that it was durable.
+# The header of a transaction that lies behind a gap, and of which later ones say that it was
+# durable.
 golden_damaged-packed-gaps() {
     from_golden dirty-packed-gaps
     local unit
     unit=$("$okeanos" inspect journal image | sed -n 's/^T[0-9]* packed at log block \([0-9]*\):.*/\1/p' | sed -n 15p)
     poke $(($(debugfs -R "bmap <8> $((unit / 8))" image 2>>said) * 4096 + unit % 8 * 512)) 'damage'
 }
-# The first descriptor of the log: without a look ahead the log would seem empty, and to e2fsck it does.
+# The first descriptor of the log: without a look ahead the log would seem empty, and to e2fsck it
+# does.
 golden_damaged-journal-header() { from_golden dirty-wasteless; lose_log_block 1; }
 golden_damaged-journal-header-plain() { from_golden dirty-plain; lose_log_block 1; }
 lose_log_block() { # NUMBER

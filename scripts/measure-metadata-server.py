@@ -17,7 +17,8 @@ PUNCH_HOLE_KEEP_SIZE = 3
 SERVER = open(f"{CLUSTER}/daemons/mds.pid").read().split()[0]
 # What the library does behind a call's answer: it looks once a second.
 BEHIND_S = 1.5
-# So few that the server's journal is not written before the last is asked. What it has told is no question.
+# So few that the server's journal is not written before the last is asked. What it has told is no
+# question.
 ASKED_AT_ONCE = 100
 library = c.CDLL("libcephfs.so.2")
 library.ceph_mount_perms.restype = c.c_void_p

@@ -3,8 +3,9 @@
 #
 #   scripts/measure.sh OKEANOS PAGE...
 #
-# In a page, the lines between `<!-- measured: WORDS -->` and `<!-- end -->` are the command `okeanos WORDS` and what it printed. The same
-# WORDS are run once. A page whose command fails stays as it was. Needs root and a machine with nothing else to do.
+# In a page, the lines between `<!-- measured: WORDS -->` and `<!-- end -->` are the command
+# `okeanos WORDS` and what it printed. The same WORDS are run once. A page whose command fails stays
+# as it was. Needs root and a machine with nothing else to do.
 set -euo pipefail
 shopt -s inherit_errexit
 okeanos=$(realpath "$1")

@@ -1,13 +1,15 @@
 #!/bin/bash
-# Breaks Okeanos on purpose, one fault at a time, and shows that the crash explorer notices every one.
+# Breaks Okeanos on purpose, one fault at a time, and shows that the crash explorer notices every
+# one.
 #
-#   scripts/mutants.sh --check      only: every patch still applies
-#   scripts/mutants.sh [NAME...]    hunts these faults, or all; prints docs/MUTANTS.md; fails if one survives
+#   scripts/mutants.sh --check only: every patch still applies scripts/mutants.sh [NAME...] hunts
+#   these faults, or all; prints docs/MUTANTS.md; fails if one survives
 #
-# A fault is a patch in mutants/. It says what it breaks, which promise dies, and the modes where to look for it. It
-# may say the volumes ("Setups:") and the explorer's arguments for its disks ("Disks:"). The diff follows. What the
-# explorer meets too rarely a test finds ("Test:", words for cargo test). All are applied to a throw-away copy of the
-# tree and built in at once; OKEANOS_MUTANT chooses the one that is on.
+# A fault is a patch in mutants/. It says what it breaks, which promise dies, and the modes where to
+# look for it. It may say the volumes ("Setups:") and the explorer's arguments for its disks
+# ("Disks:"). The diff follows. What the explorer meets too rarely a test finds ("Test:", words for
+# cargo test). All are applied to a throw-away copy of the tree and built in at once; OKEANOS_MUTANT
+# chooses the one that is on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,8 +19,8 @@ TREE=$WORK/tree
 if [[ ${1:-} == --check ]]; then TREE=$WORK/check; fi
 readonly TREE
 readonly OKEANOS=$WORK/build/debug/okeanos
-# First seed, how many, steps of each script: every mode and setup has its turn before any has a long one. Four
-# seeds in a row have all paces of commits and write-back.
+# First seed, how many, steps of each script: every mode and setup has its turn before any has a
+# long one. Four seeds in a row have all paces of commits and write-back.
 readonly ROUNDS="1:1:14 1:4:40 5:8:60"
 readonly SETUPS="ext4-1k small-log-1k external-4k ext4-4k ext3-4k"
 # Seconds for one run of the explorer. Without a fault the longest takes a tenth of it.
@@ -32,7 +34,8 @@ copy_and_patch() {
     git ls-files -z | sort -zu | xargs -0 cp --parents -t "$new"
     local patch file
     for patch in mutants/*.patch; do
-        # Outside of any repository, as far as git can see: inside one it leaves out what lies elsewhere.
+        # Outside of any repository, as far as git can see: inside one it leaves out what lies
+        # elsewhere.
         (cd "$new" && GIT_CEILING_DIRECTORIES=$WORK git apply -C1 "$OLDPWD/$patch") || {
             echo "$patch does not apply any more: make its change anew" >&2
             exit 1

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Records the file trace of docs/TRACES.md: copy, unpack, configure and make OpenSSH, all in one empty directory. Needs
-# root, strace, zstd, gcc, make, libssl-dev, zlib1g-dev, and the network for Debian's source package.
-# Usage: scripts/record-build.sh DIRECTORY      record into DIRECTORY/openssh-build.csv.zst
+# Records the file trace of docs/TRACES.md: copy, unpack, configure and make OpenSSH, all in one
+# empty directory. Needs root, strace, zstd, gcc, make, libssl-dev, zlib1g-dev, and the network for
+# Debian's source package. Usage: scripts/record-build.sh DIRECTORY record into
+# DIRECTORY/openssh-build.csv.zst
 set -euo pipefail
 shopt -s nullglob
 export LC_ALL=C

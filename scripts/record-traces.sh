@@ -1,8 +1,9 @@
 #!/bin/bash
-# Records the log traces of docs/TRACES.md: what PostgreSQL and MariaDB do to their logs under load. The databases are
-# private ones on a file system in a loop device, run as their own users, and are gone afterwards. All record at once,
-# because their loads are paced; about 17 minutes. Needs root, mariadb-server, postgresql, sysbench, strace and zstd.
-# Usage: scripts/record-traces.sh DIRECTORY [NAME...]      record into DIRECTORY/NAME.csv.zst
+# Records the log traces of docs/TRACES.md: what PostgreSQL and MariaDB do to their logs under load.
+# The databases are private ones on a file system in a loop device, run as their own users, and are
+# gone afterwards. All record at once, because their loads are paced; about 17 minutes. Needs root,
+# mariadb-server, postgresql, sysbench, strace and zstd. Usage: scripts/record-traces.sh DIRECTORY
+# [NAME...] record into DIRECTORY/NAME.csv.zst
 #        scripts/record-traces.sh --table FILE...          a table of what is in traces
 #        scripts/record-traces.sh --picture FILE...        the sizes of their writes, as SVG
 set -euo pipefail
@@ -12,7 +13,8 @@ export LC_ALL=C
 tools=$(cd "$(dirname "$0")/traces" && pwd)
 all="innodb-cmt-disk innodb-prd-disk innodb-cmt-cache mail-store postgres-tpcb"
 
-# How long each load runs, and the seed of its dice. The paper: TPC-C 500 s, 15 minutes of Jetstress.
+# How long each load runs, and the seed of its dice. The paper: TPC-C 500 s, 15 minutes of
+# Jetstress.
 orders_seconds=${ORDERS_SECONDS:-500}
 mail_seconds=${MAIL_SECONDS:-900}
 tpcb_seconds=${TPCB_SECONDS:-300}
@@ -46,7 +48,8 @@ fi
 output=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 [ $# -gt 0 ] || set -- $all
-# A loop device has sectors of 512 bytes wherever its file lies, and so the log of InnoDB has blocks of that size.
+# A loop device has sectors of 512 bytes wherever its file lies, and so the log of InnoDB has blocks
+# of that size.
 around=$(mktemp -d)
 place=$around/mount
 chmod 755 "$around"
@@ -70,7 +73,8 @@ fail() { echo "$*" >&2; exit 1; }
 # $1 runs as the user $2 of that name.
 as() { setpriv --reuid "$1" --regid "$1" --init-groups "${@:2}"; }
 
-# strace notes only what concerns files that are made durable; each thread has its own file of notes.
+# strace notes only what concerns files that are made durable; each thread has its own file of
+# notes.
 traced() { # DIRECTORY USER PROGRAM...
     mkdir "$1/calls"
     chown "$2" "$1/calls"
@@ -129,7 +133,8 @@ filled_mariadb() { # DIRECTORY LUA OPTIONS...
     mariadb_on "$1" "SET GLOBAL innodb_fast_shutdown=0"
     stop_mariadb "$1"
 }
-# The log has another size than where the tables were filled, so it is made anew and begins at its beginning.
+# The log has another size than where the tables were filled, so it is made anew and begins at its
+# beginning.
 record_mariadb() { # NAME FILLED FLUSH_METHOD_AND_LOG_SIZE LUA SECONDS REMARK OPTIONS...
     local directory=$place/$1 from version
     local options="$mariadb_options --innodb-flush-log-at-trx-commit=${3%,*} --innodb-log-file-size=${3#*,}"

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Real programs on a directory of CephFS, through a host with a journal: SQLite, PostgreSQL, Git, archives. Each must find its own data
-# again after kill -9 of the daemon, and another client (ceph-fuse) must find the same after an unmount. The same works run on
-# ceph-fuse beside it: what they took is told, of one run on one cluster. Needs root, and what `make deps-ceph` installs.
+# Real programs on a directory of CephFS, through a host with a journal: SQLite, PostgreSQL, Git,
+# archives. Each must find its own data again after kill -9 of the daemon, and another client
+# (ceph-fuse) must find the same after an unmount. The same works run on ceph-fuse beside it: what
+# they took is told, of one run on one cluster. Needs root, and what `make deps-ceph` installs.
 # Usage: [WORKS="sqlite postgres clone archive"] scripts/test-apps-host.sh PROGRAM
 set -euo pipefail
 
@@ -71,7 +72,8 @@ mount_theirs() {
     fail "ceph-fuse does not mount"
 }
 
-# Each work: what it does in a directory that is there; what it prints is a figure for the table. Then what must be found.
+# Each work: what it does in a directory that is there; what it prints is a figure for the table.
+# Then what must be found.
 
 sqlite_rows() { # DIR: transactions a second
     local begin=$EPOCHREALTIME mode number

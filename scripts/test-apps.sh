@@ -1,8 +1,8 @@
 #!/bin/bash
-# Real programs on a volume of each mode: a database, archives, copies of many files, version control (this
-# repository among others).
-# Each must find its own data again after an unmount, and e2fsck nothing to complain about. Needs root.
-# Usage: [WORKS="database tree repository clone"] scripts/test-apps.sh PROGRAM [MODE...]
+# Real programs on a volume of each mode: a database, archives, copies of many files, version
+# control (this repository among others). Each must find its own data again after an unmount, and
+# e2fsck nothing to complain about. Needs root. Usage: [WORKS="database tree repository clone"]
+# scripts/test-apps.sh PROGRAM [MODE...]
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -99,7 +99,8 @@ clone_is_right() {
     git -C "$mount/clone" fsck --strict --full 2>"$place/out"
     [ "$(git -C "$mount/clone" rev-parse HEAD)" = "$(cat "$mount/clone.head")" ]
     [ -z "$(git -C "$mount/clone" status --porcelain)" ]
-    # Every byte is read, not only what differs in size or time. (hash-object would follow symbolic links.)
+    # Every byte is read, not only what differs in size or time. (hash-object would follow symbolic
+    # links.)
     git -C "$mount/clone" ls-files -s -z | grep -zv ^120000 >"$place/files"
     cut -z -f2- "$place/files" | (cd "$mount/clone" && xargs -0 git hash-object --no-filters --) >"$place/hashes"
     tr '\0' '\n' <"$place/files" | cut -d' ' -f2 | cmp - "$place/hashes"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Databases on a volume of each mode, their daemon killed under load: SQLite (rollback journal and WAL,
-# synchronous=FULL or above) and PostgreSQL. After recovery every transaction that was acknowledged must be there, the
-# database must call itself sound, and e2fsck find nothing. Needs root, sqlite3 and postgresql.
-# Usage: scripts/test-databases.sh PROGRAM sqlite|postgres [MODE...]
+# Databases on a volume of each mode, their daemon killed under load: SQLite (rollback journal and
+# WAL, synchronous=FULL or above) and PostgreSQL. After recovery every transaction that was
+# acknowledged must be there, the database must call itself sound, and e2fsck find nothing. Needs
+# root, sqlite3 and postgresql. Usage: scripts/test-databases.sh PROGRAM sqlite|postgres [MODE...]
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -22,7 +22,8 @@ postgres=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1 || true)
 
 as_postgres() { setpriv --reuid postgres --regid postgres --init-groups "$@"; }
 database() { as_postgres "$postgres/$1" -h "$place" "${@:2}"; }
-# It may be unable to read its own number of process; it is told apart by its directory on our volume.
+# It may be unable to read its own number of process; it is told apart by its directory on our
+# volume.
 stop_postgres() {
     as_postgres "$postgres/pg_ctl" -D "$mount/cluster" -m immediate -W stop >"$place/out" 2>&1 || true
     while pgrep -u postgres -f "^$postgres/postgres -D $mount/cluster" >"$place/processes"; do
@@ -56,7 +57,8 @@ umount_and_check() {
     timeout 120 e2fsck -fn "$place/image" >"$place/e2fsck" 2>&1 || { cat "$place/e2fsck"; fail "e2fsck is not content"; }
 }
 
-# $1 is called with 1, 2, ... and must fail when the number was not stored; what was is noted outside the volume.
+# $1 is called with 1, 2, ... and must fail when the number was not stored; what was is noted
+# outside the volume.
 client() {
     local number=0
     while "$1" "$2" $((number + 1)) >"$place/out.$2" 2>&1; do

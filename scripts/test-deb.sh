@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the package, installs it below a root of its own, uses it there, and removes it again without a trace.
-# Usage: scripts/test-deb.sh PROGRAM. Needs root.
+# Builds the package, installs it below a root of its own, uses it there, and removes it again
+# without a trace. Usage: scripts/test-deb.sh PROGRAM. Needs root.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then

@@ -1,11 +1,13 @@
 #!/bin/bash
-# Hosts with a journal each, and ceph-fuse, in front of one real cluster. It plays hand-over, recalls under load, and kill -9 of the
-# client at random moments. It is killed again while it connects or recovers, and while a short journal logs anew. A metadata server
-# and an OSD die. A host sleeps past the lease. Needs root, and what `make deps-ceph` installs. Some minutes.
+# Hosts with a journal each, and ceph-fuse, in front of one real cluster. It plays hand-over,
+# recalls under load, and kill -9 of the client at random moments. It is killed again while it
+# connects or recovers, and while a short journal logs anew. A metadata server and an OSD die. A
+# host sleeps past the lease. Needs root, and what `make deps-ceph` installs. Some minutes.
 #
 #   [SEED=N] [ROUNDS=N] [STORE=bluestore|memstore] scripts/test-host-ceph.sh OKEANOS
 #
-# SEED and ROUNDS: of the moments of the kills. An OSD in memory would forget everything, so none dies there; nor does a host sleep.
+# SEED and ROUNDS: of the moments of the kills. An OSD in memory would forget everything, so none
+# dies there; nor does a host sleep.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -112,7 +114,8 @@ mkdir one two three four five fuse
 truncate -s 64M journal-one journal-two journal-three journal-five
 truncate -s 16M journal-four
 "$CLUSTER" start "$WORK/c" --store "$STORE" || fail "no cluster"
-# With the kernel's page cache it reads old pages for a moment: it is told of changes after the fact.
+# With the kernel's page cache it reads old pages for a moment: it is told of changes after the
+# fact.
 ceph-fuse -f -n client.admin -c c/ceph.conf --fuse_disable_pagecache=true fuse >fuse.out 2>&1 </dev/null &
 daemons+=($!)
 mount_host one
@@ -124,7 +127,8 @@ for ((round = 0; round < 600; round++)); do
 done
 
 if ! is_in_memory; then
-    # One host sleeps from here on, with its helper, and holds what another wants: that waits until the lease is over.
+    # One host sleeps from here on, with its helper, and holds what another wants: that waits until
+    # the lease is over.
     echo mine >three/disputed
     sync three/disputed
     readonly SLEEPER=${daemon[three]}
@@ -157,7 +161,8 @@ for number in $(seq 10); do
     done
 done
 part "what the kernel keeps"
-# The kernel keeps attributes of a held file, and not a moment longer: also no mode or size that another gives it.
+# The kernel keeps attributes of a held file, and not a moment longer: also no mode or size that
+# another gives it.
 requests() { "$OKEANOS" stats --json "${2:-one}" | sed -n 's/.*"'"$1"'": \([0-9]*\).*/\1/p'; }
 asked=$(requests getattr)
 looks=$(timeout 120 python3 - one/kept two/kept fuse/kept <<'END'
@@ -196,7 +201,8 @@ END
 ) || fail "attributes that others changed"
 ((looks > 2 * ($(requests getattr) - ${asked:-0}))) || fail "the kernel keeps no attributes: $looks looks, $(requests getattr) requests"
 
-# Directories have no tokens: by default the kernel keeps nothing of them, and sees at once what another changes.
+# Directories have no tokens: by default the kernel keeps nothing of them, and sees at once what
+# another changes.
 timeout 120 python3 - one two fuse <<'END' || fail "directories that others changed"
 import os, sys
 own, *others = sys.argv[1:]
@@ -218,7 +224,8 @@ for number in range(20):
         os.rmdir(f"{other}/moved")
         assert mode(f"{own}/moved") is None
 END
-# With `directories=` it is late by that, and by two ticks of the kernel's clock: 10 ms each at most.
+# With `directories=` it is late by that, and by two ticks of the kernel's clock: 10 ms each at
+# most.
 leave_host two
 mount_host two directories=200ms
 timeout 120 python3 - two one fuse <<'END' || fail "directories= keeps for longer than it says"
@@ -255,8 +262,8 @@ mv one/tree/1 one/tree/2
 [[ ! -e two/tree/1 && ! -e fuse/tree/1 ]] || fail "a renamed file is still there"
 
 part "recalls under load"
-# Eight writers sync records while two others read their files, and three write the same files in turns. Whoever looks finds all that
-# was answered before.
+# Eight writers sync records while two others read their files, and three write the same files in
+# turns. Whoever looks finds all that was answered before.
 mkdir one/load
 recalls=$(requests recalls)
 python3 - one two fuse <<'END' &
@@ -285,7 +292,8 @@ def append(writer):
 def read(place):
     for writer in range(WRITERS):
         before = answered[writer]
-        # Over the end of a file that grows ceph-fuse may read what came last as if it were the beginning.
+        # Over the end of a file that grows ceph-fuse may read what came last as if it were the
+        # beginning.
         length = before * RECORD if place == places[-1] else 8 << 20
         content = open(f"{place}/{writer}", "rb", buffering=0).read(length)
         assert len(content) >= before * RECORD, f"{writer}: {len(content)} bytes, and {before} records were answered"
@@ -352,7 +360,8 @@ mount_host five
 leave_host five
 
 part "a reader that stays"
-# Another host reads a file all the time when its writer comes back. Each of both must have its turn.
+# Another host reads a file all the time when its writer comes back. Each of both must have its
+# turn.
 mount_host five
 echo first >five/followed
 sync five/followed
@@ -381,7 +390,8 @@ leave_host five
 
 if is_in_memory; then
     part "a reader that stays and is not ours"
-    # It opens the file between the crash and the mount. Nothing is replayed meanwhile, nothing is lost, and the mount says what to do.
+    # It opens the file between the crash and the mount. Nothing is replayed meanwhile, nothing is
+    # lost, and the mount says what to do.
     mount_host five
     echo "synced" >five/open
     sync five/open
@@ -434,7 +444,8 @@ part "kill -9 while a short journal logs anew"
 # A short journal logs anew what is written over and over, and the host is killed meanwhile.
 mount_host four
 for ((round = 1; round <= ROUNDS; round++)); do
-    # Writes until the host is gone. Then it tells each block's last byte, and what may be there instead of one of them.
+    # Writes until the host is gone. Then it tells each block's last byte, and what may be there
+    # instead of one of them.
     timeout 120 python3 - "four/over" $((SEED + round)) >over.json 2>over.out <<'END' &
 import json, os, random, sys
 BLOCK, BLOCKS = 16384, 40

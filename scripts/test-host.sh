@@ -1,5 +1,6 @@
 #!/bin/bash
-# Two hosts with a journal each in front of one shared directory: files, hand-over, kill -9 and recovery, on real mounts.
+# Two hosts with a journal each in front of one shared directory: files, hand-over, kill -9 and
+# recovery, on real mounts.
 #
 #   scripts/test-host.sh OKEANOS        needs root
 set -euo pipefail
@@ -67,7 +68,8 @@ for round in 1 2 3; do
     # In the second line: nothing in memory alone, 100 KiB and more in the journal.
     timeout 20 "$OKEANOS" stats --watch=0.2 --count 1 one >watched
     grep -Pzq 'in memory +in journal +at store.*\n +0 B +\d{3,}' watched || fail "stats do not tell where the bytes are: $(cat watched)"
-    # As editors and mail stores save a file: new name, synced, renamed over the old one, and a second link.
+    # As editors and mail stores save a file: new name, synced, renamed over the old one, and a
+    # second link.
     dd if="synced-$round" of=one/new bs=1k conv=fsync status=none
     mv one/new one/saved
     ln one/saved "one/linked-$round"

@@ -1,10 +1,11 @@
 #!/bin/bash
-# The POSIX suites of others on a host with a journal. They are pjdfstest (system calls and their errors) and fsx
-# (content), in front of a shared directory and of a real cluster. In front of the directory nothing may fail. In
-# front of the cluster nothing may fail that does not fail on ceph-fuse as well. Needs root, and what `make deps-ceph`
-# installs.
-# Usage: scripts/test-posix-host.sh PROGRAM TOOLS OPERATIONS   (TOOLS: where pjdfstest and fsx are; fsx does OPERATIONS on each)
-# OPTIONS in the environment are words for -o of the host, such as directories=1s.
+# The POSIX suites of others on a host with a journal. They are pjdfstest (system calls and their
+# errors) and fsx (content), in front of a shared directory and of a real cluster. In front of the
+# directory nothing may fail. In front of the cluster nothing may fail that does not fail on
+# ceph-fuse as well. Needs root, and what `make deps-ceph` installs. Usage:
+# scripts/test-posix-host.sh PROGRAM TOOLS OPERATIONS (TOOLS: where pjdfstest and fsx are; fsx does
+# OPERATIONS on each) OPTIONS in the environment are words for -o of the host, such as
+# directories=1s.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The POSIX suites of others on mounted volumes: pjdfstest (system calls and their errors) and fsx (content).
-# Any failure fails, and any test left out that docs/POSIX.md does not name. Needs root.
-# Usage: scripts/test-posix.sh PROGRAM TOOLS OPERATIONS   (TOOLS: where pjdfstest and fsx are; fsx does OPERATIONS per volume)
+# The POSIX suites of others on mounted volumes: pjdfstest (system calls and their errors) and fsx
+# (content). Any failure fails, and any test left out that docs/POSIX.md does not name. Needs root.
+# Usage: scripts/test-posix.sh PROGRAM TOOLS OPERATIONS (TOOLS: where pjdfstest and fsx are; fsx
+# does OPERATIONS per volume)
 #        scripts/test-posix.sh kernel  TOOLS OPERATIONS   the same on the kernel's ext4, to compare
 set -euo pipefail
 
@@ -36,8 +37,8 @@ leave() {
     if [ "$program" = kernel ]; then umount "$mount"; else "$program" umount "$mount"; fi
 }
 
-# The suite leaves files open, after which nothing can be remounted. Tests of read-only mounts get a process of their
-# own, on the kernel's file systems as well.
+# The suite leaves files open, after which nothing can be remounted. Tests of read-only mounts get a
+# process of their own, on the kernel's file systems as well.
 system_calls() {
     mkdir -p "$place/other"
     mount -t tmpfs none "$place/other"
@@ -52,7 +53,8 @@ system_calls_with() { # REMOUNT [PATTERN]
         grep -a -A 2 FAILED "$place/out" || tail "$place/out"
         return 1
     }
-    # The C library knows the greatest number of links only of the kernel's own file systems (docs/POSIX.md).
+    # The C library knows the greatest number of links only of the kernel's own file systems
+    # (docs/POSIX.md).
     ! grep -a ' skipped$' "$place/out" | grep -v -E '^([a-z_:]*erofs|link::link_count_max )' || return 1
     echo "  pjdfstest:$(tail -n 1 "$place/out" | sed 's/.*Summary[^:]*://')"
 }

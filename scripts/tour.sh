@@ -1,7 +1,8 @@
 #!/bin/bash
-# Plays the first minutes and the daily life, as root and as an ordinary user, and prints the transcript: docs/TOUR.md.
-# What differs from run to run (sizes, times, process ids, paths of the run) is replaced, so that two runs are equal.
-# Usage: scripts/tour.sh PROGRAM. Needs root, and sees to it that nobody else sees its mounts.
+# Plays the first minutes and the daily life, as root and as an ordinary user, and prints the
+# transcript: docs/TOUR.md. What differs from run to run (sizes, times, process ids, paths of the
+# run) is replaced, so that two runs are equal. Usage: scripts/tour.sh PROGRAM. Needs root, and sees
+# to it that nobody else sees its mounts.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then

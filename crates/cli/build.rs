@@ -1,7 +1,7 @@
 //! The version that the program tells: with the commit it is built from, where that is known.
 //!
-//! OKEANOS_COMMIT says it where there is no git (a tarball, a package). Debug builds leave it out: they would be built
-//! anew after each commit.
+//! OKEANOS_COMMIT says it where there is no git (a tarball, a package). Debug builds leave it out:
+//! they would be built anew after each commit.
 
 use std::process::Command;
 
@@ -18,15 +18,18 @@ fn main() {
 
 fn of_git() -> Option<String> {
     let git = |arguments: &[&str]| {
-        let output =
-            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        let output = Command::new("git")
+            .args(arguments)
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     // Grows by a line with each commit and each change of branch.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
     println!("cargo:rerun-if-changed={log}");
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let is_changed =
-        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
+    let is_changed = git(&["status", "--porcelain", "--untracked-files=no"])
+        .is_some_and(|text| !text.is_empty());
     Some(if is_changed { format!("{commit}, changed since") } else { commit })
 }

@@ -1,8 +1,10 @@
-# Turns the system calls of many processes on the files below one directory into a file trace (docs/TRACES.md).
-# Input, sorted by time: process, seconds since the epoch, call as `strace -ttt -y -s 0` prints it.
-# Variables: root, that directory, which is empty at first; cwd, where the first process begins.
+# Turns the system calls of many processes on the files below one directory into a file trace
+# (docs/TRACES.md). Input, sorted by time: process, seconds since the epoch, call as
+# `strace -ttt -y -s 0` prints it. Variables: root, that directory, which is empty at first; cwd,
+# where the first process begins.
 #
-# Where a plain read or write lands is known from the open file description: open makes one, dup and fork share it.
+# Where a plain read or write lands is known from the open file description: open makes one, dup and
+# fork share it.
 
 BEGIN {
     FDS = 256

@@ -1,7 +1,7 @@
-# Turns system calls on a log file into a log trace (docs/TRACES.md).
-# Input, sorted by time: thread, seconds since the epoch, call as `strace -ttt -y -s 0` prints it.
-# Variables: log_file, a pattern of paths; segment_bytes, the size of the files that a log is cut into (0: it is one
-# file); from, seconds since the epoch, and seconds. What lies outside these is left out.
+# Turns system calls on a log file into a log trace (docs/TRACES.md). Input, sorted by time: thread,
+# seconds since the epoch, call as `strace -ttt -y -s 0` prints it. Variables: log_file, a pattern
+# of paths; segment_bytes, the size of the files that a log is cut into (0: it is one file); from,
+# seconds since the epoch, and seconds. What lies outside these is left out.
 
 BEGIN { OFS = "," }
 
@@ -65,8 +65,9 @@ function emit() {
     at = ""
 }
 
-# PostgreSQL names the files of its log by timeline, and in base 16 their number. There are 8 digits for the upper
-# part, 8 for the lower, which counts to 4 GiB. Earlier bytes than the first file's are not there.
+# PostgreSQL names the files of its log by timeline, and in base 16 their number. There are 8 digits
+# for the upper part, 8 for the lower, which counts to 4 GiB. Earlier bytes than the first file's
+# are not there.
 function start_of(path,    name, number) {
     if (!segment_bytes) return 0
     name = path

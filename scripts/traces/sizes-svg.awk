@@ -1,5 +1,5 @@
-# The sizes of writes of some log traces as one picture: for each size, what share of the writes is no larger.
-# Input: the records of all traces, each line begun with its trace's name and a comma.
+# The sizes of writes of some log traces as one picture: for each size, what share of the writes is
+# no larger. Input: the records of all traces, each line begun with its trace's name and a comma.
 
 BEGIN {
     FS = ","

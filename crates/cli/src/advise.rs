@@ -81,8 +81,13 @@ pub fn run(arguments: AdviseArguments) -> Result<(), CliError> {
     let statistics: Value = client.ask(Ask::Stats).map_err(|_| no_answer(&mount, None))?;
     let block_size = mount.space().map_or(4096, |space| space.unit);
     let advice = advise(&statistics, block_size).ok_or_else(|| {
-        CliError::new(format!("{}: its daemon does not count writes by size", mount.directory.display()))
-            .with_remedy("It is of an older okeanos, or serves no volume. Mount it again with this one.")
+        CliError::new(format!(
+            "{}: its daemon does not count writes by size",
+            mount.directory.display()
+        ))
+        .with_remedy(
+            "It is of an older okeanos, or serves no volume. Mount it again with this one.",
+        )
     })?;
     if arguments.json { print_json(&advice) } else { print(&tell(&advice)) }
 }
@@ -101,13 +106,18 @@ fn advise(statistics: &Value, block_size: u64) -> Option<Advice> {
         })
         .collect();
     // Requests are small up to a size: a class between two others goes with those below it.
-    let threshold =
-        classes.iter().filter(|class| class.is_small(block_size)).map(|class| class.request_max).max();
+    let threshold = classes
+        .iter()
+        .filter(|class| class.is_small(block_size))
+        .map(|class| class.request_max)
+        .max();
     let largest = classes.iter().map(|class| class.request_max).max().unwrap_or(0);
     let updates = classes.iter().map(|class| class.updates).sum();
     let outcome = |mode: String, logs: &dyn Fn(&Class) -> bool, whole_blocks: bool| {
-        let (logged, others): (Vec<&Class>, Vec<&Class>) = classes.iter().partition(|class| logs(class));
-        let in_blocks = |classes: &[&Class]| classes.iter().map(|class| class.in_blocks(block_size)).sum();
+        let (logged, others): (Vec<&Class>, Vec<&Class>) =
+            classes.iter().partition(|class| logs(class));
+        let in_blocks =
+            |classes: &[&Class]| classes.iter().map(|class| class.in_blocks(block_size)).sum();
         let in_bytes = logged.iter().map(|class| class.logged()).sum();
         Outcome {
             mode,
@@ -143,8 +153,13 @@ fn advise(statistics: &Value, block_size: u64) -> Option<Advice> {
 }
 
 fn tell(advice: &Advice) -> String {
-    let mut table =
-        Table::new(["data=", "before the sync: journal", "home", "together", "home, later, at most"]);
+    let mut table = Table::new([
+        "data=",
+        "before the sync: journal",
+        "home",
+        "together",
+        "home, later, at most",
+    ]);
     for outcome in &advice.outcomes {
         table.row([
             outcome.mode.clone(),
@@ -154,7 +169,8 @@ fn tell(advice: &Advice) -> String {
             format_size(outcome.home_bytes_later_at_most),
         ]);
     }
-    let (mounted, updates, payload) = (&advice.mounted, advice.updates, format_size(advice.payload_bytes));
+    let (mounted, updates, payload) =
+        (&advice.mounted, advice.updates, format_size(advice.payload_bytes));
     let last = match &advice.options {
         Some(options) => format!("Advice: mount -o {options}"),
         None => format!("No advice yet: fewer than {UPDATES_MIN} updates of blocks were seen."),
@@ -175,8 +191,7 @@ mod tests {
                 serde_json::json!({ "request_bytes_max": most, "updates": updates, "bytes": bytes, "blocks": blocks })
             })
             .collect();
-        let statistics =
-            serde_json::json!({ "about": { "data": "ordered" }, "engine": { "requests": requests } });
+        let statistics = serde_json::json!({ "about": { "data": "ordered" }, "engine": { "requests": requests } });
         advise(&statistics, 4096).unwrap()
     }
 
@@ -188,8 +203,15 @@ mod tests {
         let both = seen(&[small, large]);
         assert_eq!(both.options.as_deref(), Some("data=selective,threshold=129"));
         let outcome = &both.outcomes[3];
-        assert_eq!((outcome.journal_bytes, outcome.home_bytes_before_sync), (256_000 + 16 * 2000, 10 << 20));
-        assert_eq!(both.outcomes[0].home_bytes_before_sync, 4560 * 4096, "ordered sends all home first");
+        assert_eq!(
+            (outcome.journal_bytes, outcome.home_bytes_before_sync),
+            (256_000 + 16 * 2000, 10 << 20)
+        );
+        assert_eq!(
+            both.outcomes[0].home_bytes_before_sync,
+            4560 * 4096,
+            "ordered sends all home first"
+        );
         assert!(tell(&both).contains("Advice: mount -o data=selective,threshold=129"));
         assert_eq!(seen(&[(128, 5, 640, 5)]).options, None, "too little was seen");
     }

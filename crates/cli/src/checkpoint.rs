@@ -1,4 +1,5 @@
-//! `okeanos checkpoint`: has a mounted volume write home what its log holds, and tells what waiting has spared.
+//! `okeanos checkpoint`: has a mounted volume write home what its log holds, and tells what waiting
+//! has spared.
 
 use crate::daemon::control::{Ask, Client, find_mount, no_answer};
 use crate::error::CliError;
@@ -26,8 +27,8 @@ of another one's, since they were neighbours. Both count from the checkpoint bef
 
 /// Write home all that the log of a mounted volume holds
 ///
-/// Returns when everything that was changed before is home. Without this the log is written home as mount -o checkpoint=
-/// says, or when it is full.
+/// Returns when everything that was changed before is home. Without this the log is written home as
+/// mount -o checkpoint= says, or when it is full.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckpointArguments {
@@ -65,7 +66,9 @@ pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
         let told: CheckpointAnswer = client.ask(ask).map_err(|_| no_answer(&mount, None))?;
         match told {
             CheckpointAnswer { is_under_way: true, blocks, blocks_left, .. } => {
-                progress.show(format_args!("{subject}: {blocks_left} of {blocks} blocks are not home yet"));
+                progress.show(format_args!(
+                    "{subject}: {blocks_left} of {blocks} blocks are not home yet"
+                ));
             }
             CheckpointAnswer { error: Some(error), .. } => {
                 return Err(CliError::new(format!("{subject}: {error}")));

@@ -24,6 +24,11 @@ pub struct CompletionsArguments {
 
 pub fn run(arguments: CompletionsArguments) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut crate::Program::command(), "okeanos", &mut script);
+    clap_complete::generate(
+        arguments.shell,
+        &mut crate::Program::command(),
+        "okeanos",
+        &mut script,
+    );
     print(&String::from_utf8_lossy(&script))
 }

@@ -24,7 +24,9 @@ impl CliError {
     pub fn no_ring(error: std::io::Error) -> CliError {
         let remedy = match error.raw_os_error() {
             Some(libc::ENOMEM) => "Free some memory, or lock less of it: see `ulimit -l`.",
-            Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
+            Some(libc::EMFILE | libc::ENFILE) => {
+                "Close some files, or allow more: see `ulimit -n`."
+            }
             _ => "The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.",
         };
         CliError::system("io_uring", error).with_remedy(remedy)

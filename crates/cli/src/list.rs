@@ -52,7 +52,8 @@ struct ListedMount {
 }
 
 pub fn run(arguments: ListArguments) -> Result<(), CliError> {
-    let mounts = mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
+    let mounts =
+        mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
     let ours: Vec<Mount> = mounts.into_iter().filter(Mount::is_okeanos).collect();
     // All at once: several may have to be waited for.
     let looking: Vec<_> = ours
@@ -82,7 +83,8 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
 }
 
 fn look_at(mount: &Mount) -> ListedMount {
-    let statistics = Client::connect_to_look(mount).map(|mut client| client.ask::<Value>(Ask::Stats).ok());
+    let statistics =
+        Client::connect_to_look(mount).map(|mut client| client.ask::<Value>(Ask::Stats).ok());
     let health = match &statistics {
         Ok(Some(statistics)) => health_of(statistics),
         _ if mount.is_dead() => "daemon died".into(),

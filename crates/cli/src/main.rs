@@ -102,8 +102,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The mounts that a command line names, or names something in. Asked before it runs: one of the command's own that ends has a
-/// better reason.
+/// The mounts that a command line names, or names something in. Asked before it runs: one of the
+/// command's own that ends has a better reason.
 fn mounts_of(arguments: &[OsString]) -> Vec<Mount> {
     let mut words = arguments.iter().skip(1);
     if words.next().is_some_and(|command| command == "umount") {
@@ -119,7 +119,8 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
         return mount::helper::run(arguments);
     }
     let width = text::output::width();
-    let matches = at_width(Program::command(), width).term_width(width).try_get_matches_from(arguments);
+    let matches =
+        at_width(Program::command(), width).term_width(width).try_get_matches_from(arguments);
     let program = matches.and_then(|matches| Program::from_arg_matches(&matches));
     let program = program.unwrap_or_else(|error| end(&error, arguments));
     match program.command {
@@ -147,18 +148,25 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
     }
 }
 
-/// Help that was asked for, or a wrong command line: prints it, with the exit code that the command's callers know.
+/// Help that was asked for, or a wrong command line: prints it, with the exit code that the
+/// command's callers know.
 fn end(error: &clap::Error, arguments: &[OsString]) -> ! {
     // Nobody may be listening.
     let _ = error.print();
     let is_check = arguments.get(1).is_some_and(|command| command == "check");
-    std::process::exit(if is_check && error.use_stderr() { check::WRONG_USAGE } else { error.exit_code() })
+    std::process::exit(if is_check && error.use_stderr() {
+        check::WRONG_USAGE
+    } else {
+        error.exit_code()
+    })
 }
 
 /// Each command's notes, as wide as the terminal; clap itself knows no hanging lines.
 fn at_width(command: clap::Command, width: usize) -> clap::Command {
-    let notes = command.get_after_help().map(|notes| text::notes::at_width(&notes.to_string(), width));
-    let long = command.get_after_long_help().map(|notes| text::notes::at_width(&notes.to_string(), width));
+    let notes =
+        command.get_after_help().map(|notes| text::notes::at_width(&notes.to_string(), width));
+    let long =
+        command.get_after_long_help().map(|notes| text::notes::at_width(&notes.to_string(), width));
     let mut command = command.mut_subcommands(|below| at_width(below, width));
     if let Some(notes) = notes {
         command = command.after_help(notes);
@@ -190,9 +198,11 @@ mod tests {
 
     #[test]
     fn options_that_take_a_name_list_the_names() {
-        for (option, name, least) in
-            [("model", "cloud-volume", 6), ("setup", "wrapping-4k", 1), ("fault", "flush-hang@N", 1)]
-        {
+        for (option, name, least) in [
+            ("model", "cloud-volume", 6),
+            ("setup", "wrapping-4k", 1),
+            ("fault", "flush-hang@N", 1),
+        ] {
             let helps = helps(&super::Program::command(), option);
             assert!(helps.len() >= least, "--{option}: {helps:?}");
             for (command, help) in helps {

@@ -15,7 +15,8 @@ pub struct ManArguments {
 
 pub fn run(arguments: ManArguments) -> Result<(), CliError> {
     let directory = arguments.directory;
-    std::fs::create_dir_all(&directory).map_err(|error| CliError::system(directory.display(), error))?;
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| CliError::system(directory.display(), error))?;
     let mut program = crate::Program::command().disable_help_subcommand(true);
     // Names the subcommands "okeanos-mkfs" and hands down what they inherit.
     program.build();
@@ -25,8 +26,14 @@ pub fn run(arguments: ManArguments) -> Result<(), CliError> {
     write_pages(&directory, &program, "1", "")
 }
 
-/// The page of a command, and of all below it. `above`: the notes of the command that it belongs to.
-fn write_pages(directory: &Path, command: &Command, section: &str, above: &str) -> Result<(), CliError> {
+/// The page of a command, and of all below it. `above`: the notes of the command that it belongs
+/// to.
+fn write_pages(
+    directory: &Path,
+    command: &Command,
+    section: &str,
+    above: &str,
+) -> Result<(), CliError> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let path = directory.join(format!("{name}.{section}"));
     let mut page = Vec::new();
@@ -54,7 +61,12 @@ fn notes_of(command: &Command) -> String {
     notes.map(ToString::to_string).unwrap_or_default()
 }
 
-fn render(command: &Command, section: &str, above: &str, page: &mut Vec<u8>) -> std::io::Result<()> {
+fn render(
+    command: &Command,
+    section: &str,
+    above: &str,
+    page: &mut Vec<u8>,
+) -> std::io::Result<()> {
     let man = clap_mangen::Man::new(command.clone()).section(section);
     let man = man.source(format!("okeanos {}", crate::VERSION)).manual("Okeanos");
     man.render_title(page)?;
@@ -92,7 +104,9 @@ fn subcommands_section(command: &Command, man: &clap_mangen::Man) -> std::io::Re
     let mut section = Vec::new();
     man.render_subcommands_section(&mut section)?;
     let mut text = String::from_utf8_lossy(&section).into_owned();
-    for below in command.get_subcommands().map(Command::get_name).filter(|name| section_of(name) == "8") {
+    for below in
+        command.get_subcommands().map(Command::get_name).filter(|name| section_of(name) == "8")
+    {
         text = text.replace(&format!("\\-{below}(1)"), &format!("\\-{below}(8)"));
     }
     Ok(text.into_bytes())
@@ -203,7 +217,8 @@ fn escaped(text: &str) -> String {
 
 /// Old formatters read bytes, and take those of other characters one by one.
 fn in_ascii(page: &str) -> String {
-    let told = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
+    let told =
+        |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
     page.chars().map(told).collect()
 }
 
@@ -233,7 +248,10 @@ mod tests {
     #[test]
     fn notes_become_sections_and_no_commands() {
         let section = notes_sections(".c \\ d\n\nExamples:\n  a -b  does it");
-        assert_eq!(section, ".SH NOTES\n\\&.c \\e d\n.SH \"EXAMPLES\"\n.TP\n\\fBa \\-b\\fR\ndoes it\n");
+        assert_eq!(
+            section,
+            ".SH NOTES\n\\&.c \\e d\n.SH \"EXAMPLES\"\n.TP\n\\fBa \\-b\\fR\ndoes it\n"
+        );
     }
 
     #[test]
@@ -249,9 +267,13 @@ mod tests {
         ] {
             let text = std::fs::read_to_string(directory.path().join(page)).unwrap();
             let (own, _) = page.rsplit_once('.').unwrap();
-            assert!(!text.contains(&format!("\\fB{}\\fR(", escaped(own))), "{page} points at itself");
+            assert!(
+                !text.contains(&format!("\\fB{}\\fR(", escaped(own))),
+                "{page} points at itself"
+            );
         }
-        let headings = ["DESCRIPTION", "SYNOPSIS", "EXAMPLES", "\"EXIT STATUS\"", "FILES", "\"SEE ALSO\""];
+        let headings =
+            ["DESCRIPTION", "SYNOPSIS", "EXAMPLES", "\"EXIT STATUS\"", "FILES", "\"SEE ALSO\""];
         for page in std::fs::read_dir(directory.path()).unwrap() {
             let page = page.unwrap().path();
             let text = std::fs::read_to_string(&page).unwrap();
@@ -261,10 +283,21 @@ mod tests {
                     .any(|heading| text.contains(&format!(".SH {heading}\n")));
                 assert!(is_there, "{}: {heading}", page.display());
             }
-            assert!(!text.contains("\"stats 0."), "the version is the program's: {}", page.display());
-            assert_eq!(text.matches("\n.RS").count(), text.matches("\n.RE").count(), "{}", page.display());
+            assert!(
+                !text.contains("\"stats 0."),
+                "the version is the program's: {}",
+                page.display()
+            );
+            assert_eq!(
+                text.matches("\n.RS").count(),
+                text.matches("\n.RE").count(),
+                "{}",
+                page.display()
+            );
         }
         let first = std::fs::read_to_string(directory.path().join("okeanos.1")).unwrap();
-        assert!(first.contains("mount(8)") && first.contains("stats(1)") && !first.contains("mount(1)"));
+        assert!(
+            first.contains("mount(8)") && first.contains("stats(1)") && !first.contains("mount(1)")
+        );
     }
 }

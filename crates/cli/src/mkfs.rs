@@ -41,9 +41,9 @@ pub struct MkfsArguments {
     /// Put the journal on this device or image file, which is made a journal first
     #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
-    /// Make a flush zone behind the journal, for a drive that ignores flushes (mount -o barrier=coerce).
-    /// PROFILE is the file that okeanos fingerprint wrote for it, or the name of an emulated drive's profile
-    /// (hitachi-7k80)
+    /// Make a flush zone behind the journal, for a drive that ignores flushes (mount -o
+    /// barrier=coerce). PROFILE is the file that okeanos fingerprint wrote for it, or the name of
+    /// an emulated drive's profile (hitachi-7k80)
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
     /// The same on the journal's own device; as --flush-zone if not given
@@ -52,8 +52,8 @@ pub struct MkfsArguments {
     /// Take the profile even if it is of another drive, or the drive does not tell its model
     #[arg(long)]
     force_profile: bool,
-    /// Make logs all over the volume (mount -o log=scattered), one at the end of each group. They take 10 MiB in every
-    /// 100 MiB, or what is said: log-size=SIZE,group-size=SIZE
+    /// Make logs all over the volume (mount -o log=scattered), one at the end of each group. They
+    /// take 10 MiB in every 100 MiB, or what is said: log-size=SIZE,group-size=SIZE
     #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
     scattered_logs: Option<LogSizes>,
     /// Overwrite the file system or partition table that is there already
@@ -70,8 +70,9 @@ pub struct MkfsArguments {
     extra: Vec<OsString>,
 }
 
-/// The block size of volumes with an external journal or scattered logs, unless `-b` says otherwise. An external
-/// journal and its volume must agree, and the groups must be as long as a log.
+/// The block size of volumes with an external journal or scattered logs, unless `-b` says
+/// otherwise. An external journal and its volume must agree, and the groups must be as long as a
+/// log.
 const BLOCK_SIZE: &str = "4096";
 
 /// The journal that an external device gets when its image has to be made: as the paper's default.
@@ -118,13 +119,15 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
             make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
         }
     };
-    // Programs that walk over the volume of an ordinary user would complain of a directory of root's.
+    // Programs that walk over the volume of an ordinary user would complain of a directory of
+    // root's.
     let owner = owner.filter(|_| !extra.iter().any(|argument| argument == "-n"));
     let give = |(user, group)| programs::give_file(target, "/lost+found", user, group);
     let result = result.and_then(|()| owner.map_or(Ok(()), give));
     drop(held);
     let result = result.and_then(|()| zones.make(target, journal));
-    let result = result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
+    let result =
+        result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
     if result.is_err() && made {
         // An image that we made and that holds nothing is in the way of the next attempt.
         let _ = std::fs::remove_file(target);
@@ -139,7 +142,8 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
             &"Okeanos mounts blocks longer than 4096 bytes everywhere; most kernels' own ext4 does not.\n",
         )?;
     }
-    let options = if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
+    let options =
+        if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
     print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", target.display()))
 }
 
@@ -188,7 +192,8 @@ impl LogSizes {
 
 /// A volume that another computer has mounted tells of it, if it has the feature mmp.
 fn check_unused(target: &Path) -> Result<(), CliError> {
-    let metadata = std::fs::metadata(target).map_err(|error| CliError::system(target.display(), error))?;
+    let metadata =
+        std::fs::metadata(target).map_err(|error| CliError::system(target.display(), error))?;
     if metadata.is_file() && metadata.len() == 0 {
         return Ok(());
     }
@@ -197,7 +202,9 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
         // mke2fs needs none.
         Err(error) => {
             let (name, why) = (target.display(), CliError::no_ring(error));
-            complain(&format!("okeanos: {name}: whether another computer uses it could not be seen: {why}"));
+            complain(&format!(
+                "okeanos: {name}: whether another computer uses it could not be seen: {why}"
+            ));
             return Ok(());
         }
     };
@@ -206,7 +213,9 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
         let disk: Rc<dyn Disk> = Rc::new(open_disk(&for_run, &path, DiskAccess::ReadOnly)?);
         let world: Rc<dyn World> = Rc::new(for_run.clone());
         match ext4::check_unused(&world, &disk).await {
-            Err(error @ ext4::Error::InUse(_)) => Err(CliError::new(format!("{}: {error}", path.display()))),
+            Err(error @ ext4::Error::InUse(_)) => {
+                Err(CliError::new(format!("{}: {error}", path.display())))
+            }
             // Whatever else is wrong with what was there, it goes.
             _ => Ok(()),
         }
@@ -222,11 +231,13 @@ fn with_defaults(extra: &[OsString], force: bool, owner: Option<(u32, u32)>) -> 
         arguments.push("-F".into());
     }
     if has_long_blocks(extra) && !arguments.iter().any(|argument| argument == "-F") {
-        // mke2fs asks whether it is to go on, because few kernels mount these. We have looked at what is there.
+        // mke2fs asks whether it is to go on, because few kernels mount these. We have looked at
+        // what is there.
         arguments.push("-F".into());
     }
     if let Some((user, group)) = owner {
-        // An ordinary user could not write to a root directory of root's. Of several -E the last counts alone.
+        // An ordinary user could not write to a root directory of root's. Of several -E the last
+        // counts alone.
         let owner = format!("root_owner={user}:{group}");
         match arguments.iter().rposition(|argument| argument == "-E") {
             Some(at) if at + 1 < arguments.len() => {
@@ -261,7 +272,8 @@ fn check_empty(target: &Path) -> Result<(), CliError> {
 }
 
 fn internal_journal(size: Option<u64>) -> Vec<OsString> {
-    size.map(|size| ["-J".into(), format!("size={}", size >> 20).into()].to_vec()).unwrap_or_default()
+    size.map(|size| ["-J".into(), format!("size={}", size >> 20).into()].to_vec())
+        .unwrap_or_default()
 }
 
 fn make_with_external_journal(
@@ -280,12 +292,14 @@ fn make_with_external_journal(
         (_, size) => size,
     };
     let block_size = block_size_of(extra);
-    let mut of_journal = vec![OsString::from("-O"), "journal_dev".into(), "-b".into(), block_size.clone()];
+    let mut of_journal =
+        vec![OsString::from("-O"), "journal_dev".into(), "-b".into(), block_size.clone()];
     if extra.iter().any(|argument| argument == "-F") {
         of_journal.push("-F".into());
     }
     // mke2fs joins a volume to journals on block devices only.
-    let attached = if is_block_device(journal)? { None } else { Some(TemporaryLoop::attach(journal)?) };
+    let attached =
+        if is_block_device(journal)? { None } else { Some(TemporaryLoop::attach(journal)?) };
     let device = attached.as_ref().map_or(journal, |attached| attached.path());
     of_journal.push(device.into());
     if let Some(size) = size {
@@ -322,8 +336,8 @@ fn block_size_of(extra: &[OsString]) -> OsString {
     at.and_then(|at| extra.get(at + 1)).cloned().unwrap_or_else(|| BLOCK_SIZE.into())
 }
 
-/// Claims the target, so that nobody mounts it while mke2fs writes, and refuses what is in use. Makes the image file
-/// if a size is given; returns whether it made one.
+/// Claims the target, so that nobody mounts it while mke2fs writes, and refuses what is in use.
+/// Makes the image file if a size is given; returns whether it made one.
 fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> {
     let name = target.display();
     let exists = target.exists();
@@ -338,8 +352,10 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
         }
         Some(size) if exists => match std::fs::metadata(target).map(|metadata| metadata.len()) {
             Ok(length) if length == size => Ok((false, claim(target)?)),
-            Ok(length) => Err(CliError::new(format!("{name} exists and has {}", format_size(length)))
-                .with_remedy("Leave the size out to use it as it is, or remove it first.")),
+            Ok(length) => {
+                Err(CliError::new(format!("{name} exists and has {}", format_size(length)))
+                    .with_remedy("Leave the size out to use it as it is, or remove it first."))
+            }
             Err(error) => Err(CliError::system(name, error)),
         },
         Some(size) => {
@@ -352,7 +368,8 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
 }
 
 fn is_block_device(path: &Path) -> Result<bool, CliError> {
-    let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
+    let metadata =
+        std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
     Ok(metadata.file_type().is_block_device())
 }
 
@@ -384,7 +401,8 @@ mod tests {
         let metadata = std::fs::metadata(&image).unwrap();
         assert_eq!(metadata.len(), 256 << 20);
         assert!(metadata.blocks() * 512 < 64 << 20, "sparse");
-        let check = std::process::Command::new("e2fsck").args(["-fn"]).arg(&image).output().unwrap();
+        let check =
+            std::process::Command::new("e2fsck").args(["-fn"]).arg(&image).output().unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
     }
 
@@ -431,7 +449,8 @@ mod tests {
         run(MkfsArguments { force: true, ..arguments(&image, None, &["-q"]) }).unwrap();
         let kept = directory.path().join("kept");
         std::fs::write(&kept, before).unwrap();
-        let refused = MkfsArguments { journal_device: Some(kept), ..arguments(&image, None, &["-q", "-F"]) };
+        let refused =
+            MkfsArguments { journal_device: Some(kept), ..arguments(&image, None, &["-q", "-F"]) };
         assert!(run(MkfsArguments { extra: vec!["-q".into()], ..refused }).is_err());
     }
 

@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Debian's package of each program that we call.
-const PACKAGES: [(&str, &str); 4] =
-    [("mke2fs", "e2fsprogs"), ("losetup", "mount"), ("debugfs", "e2fsprogs"), ("blkid", "util-linux")];
+const PACKAGES: [(&str, &str); 4] = [
+    ("mke2fs", "e2fsprogs"),
+    ("losetup", "mount"),
+    ("debugfs", "e2fsprogs"),
+    ("blkid", "util-linux"),
+];
 
 /// Runs a program that talks to the user itself.
 pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
@@ -26,21 +30,25 @@ pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
 pub fn give_file(volume: &Path, file: &str, user: u32, group: u32) -> Result<(), CliError> {
     for (field, number) in [("uid", user), ("gid", group)] {
         let order = format!("set_inode_field {file} {field} {number}");
-        let output = Command::new(find("debugfs")?).args(["-w", "-R", &order, "--"]).arg(volume).output();
+        let output =
+            Command::new(find("debugfs")?).args(["-w", "-R", &order, "--"]).arg(volume).output();
         let output = output.map_err(|error| CliError::system("debugfs", error))?;
         // It ends well whatever happens, and begins with a line about itself.
         let said = String::from_utf8_lossy(&output.stderr);
         let complaint: Vec<_> = said.lines().filter(|line| !line.starts_with("debugfs ")).collect();
         if !output.status.success() || !complaint.is_empty() {
             let complaint = complaint.join("; ");
-            return Err(CliError::new(format!("debugfs {order} {}: {complaint}", volume.display())));
+            return Err(CliError::new(format!(
+                "debugfs {order} {}: {complaint}",
+                volume.display()
+            )));
         }
     }
     Ok(())
 }
 
-/// What blkid(8) finds on an image file or device, as in "an ext4 file system (label \"mail\")". It looks at the disk
-/// itself, not at what it remembers.
+/// What blkid(8) finds on an image file or device, as in "an ext4 file system (label \"mail\")". It
+/// looks at the disk itself, not at what it remembers.
 pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
     const NOTHING: i32 = 2;
     const SEVERAL: i32 = 8;
@@ -49,17 +57,22 @@ pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
     match output.status.code() {
         Some(0) => {}
         Some(NOTHING) => return Ok(None),
-        Some(SEVERAL) => return Ok(Some("several file systems or partition tables at once".into())),
+        Some(SEVERAL) => {
+            return Ok(Some("several file systems or partition tables at once".into()));
+        }
         _ => {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(CliError::new(format!("blkid {}: {}", path.display(), said.trim())));
         }
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let value =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let label = value("LABEL").map_or(String::new(), |label| format!(" (label \"{label}\")"));
     Ok(match (value("TYPE"), value("USAGE"), value("PTTYPE")) {
-        (Some(kind), Some("filesystem") | None, _) => Some(format!("a file system of type {kind}{label}")),
+        (Some(kind), Some("filesystem") | None, _) => {
+            Some(format!("a file system of type {kind}{label}"))
+        }
         (Some(kind), Some("other"), _) => Some(format!("data of type {kind}{label}")),
         (Some(kind), Some(usage), _) => Some(format!("data of type {kind}, {usage}{label}")),
         (None, _, Some(table)) => Some(format!("a partition table of type {table}")),
@@ -67,12 +80,14 @@ pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
     })
 }
 
-/// Where a program is: in PATH, or where programs of the administrator are (not in everybody's PATH).
+/// Where a program is: in PATH, or where programs of the administrator are (not in everybody's
+/// PATH).
 fn find(name: &str) -> Result<PathBuf, CliError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let found = places.map(|place| place.join(name)).find(|program| program.is_file());
-    let package = PACKAGES.iter().find(|(program, _)| *program == name).map_or(name, |(_, package)| package);
+    let package =
+        PACKAGES.iter().find(|(program, _)| *program == name).map_or(name, |(_, package)| package);
     found.ok_or_else(|| {
         CliError::new(format!("the program {name} is not installed"))
             .with_remedy(format!("On Debian: apt-get install {package}"))
@@ -88,8 +103,14 @@ impl TemporaryLoop {
         let output = output.map_err(|error| CliError::system("losetup", error))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(CliError::new(format!("no loop device for {}: {}", image.display(), said.trim()))
-                .with_remedy("Run as root: mke2fs joins a volume to a journal on a block device only."));
+            return Err(CliError::new(format!(
+                "no loop device for {}: {}",
+                image.display(),
+                said.trim()
+            ))
+            .with_remedy(
+                "Run as root: mke2fs joins a volume to a journal on a block device only.",
+            ));
         }
         Ok(TemporaryLoop(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())))
     }
@@ -102,7 +123,10 @@ impl Drop for TemporaryLoop {
     fn drop(&mut self) {
         let detached = Command::new("losetup").arg("-d").arg(&self.0).status();
         if !detached.is_ok_and(|status| status.success()) {
-            complain(&format!("okeanos: {} could not be detached; do it with losetup -d", self.0.display()));
+            complain(&format!(
+                "okeanos: {} could not be detached; do it with losetup -d",
+                self.0.display()
+            ));
         }
     }
 }

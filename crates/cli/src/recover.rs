@@ -28,24 +28,25 @@ volume is one that any Linux can check and mount.";
 
 /// Replay the journal of a volume after a crash
 ///
-/// Three passes: scan finds the last committed transaction, revoke gathers which old copies must not be
-/// replayed, replay writes the others home.
+/// Three passes: scan finds the last committed transaction, revoke gathers which old copies must
+/// not be replayed, replay writes the others home.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RecoverArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Only tell what would be replayed, and what a mount that goes on with scattered logs would read
+    /// Only tell what would be replayed, and what a mount that goes on with scattered logs would
+    /// read
     #[arg(long)]
     dry_run: bool,
-    /// If the log is damaged, replay what lies before the damage and give up what was committed behind it. Run e2fsck -f
-    /// afterwards: some blocks may be newer than that
+    /// If the log is damaged, replay what lies before the damage and give up what was committed
+    /// behind it. Run e2fsck -f afterwards: some blocks may be newer than that
     #[arg(long)]
     until_damage: bool,
-    /// If the journal's superblock contradicts the copy in it, believe the copy. If tune2fs or the like has marked a
-    /// live log as empty before it refused the volume, replay it all the same. Only right if nothing has changed the
-    /// volume since
+    /// If the journal's superblock contradicts the copy in it, believe the copy. If tune2fs or the
+    /// like has marked a live log as empty before it refused the volume, replay it all the same.
+    /// Only right if nothing has changed the volume since
     #[arg(long)]
     find_log: bool,
     /// The external journal of the volume
@@ -76,10 +77,13 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
 }
 
 async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
-    let RecoverArguments { ref source, ref journal_device, dry_run, until_damage, find_log, .. } = *arguments;
+    let RecoverArguments {
+        ref source, ref journal_device, dry_run, until_damage, find_log, ..
+    } = *arguments;
     let access = if dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
-    let open =
-        |path: &Path| -> Result<Rc<dyn Disk>, CliError> { Ok(Rc::new(open_disk(world, path, access)?)) };
+    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
+        Ok(Rc::new(open_disk(world, path, access)?))
+    };
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: open(source)?,
@@ -90,7 +94,8 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
             ..VolumeOptions::default()
         },
     };
-    // Recovery has barriers, too: on a drive that ignores flushes it evicts, if the volume was made for that.
+    // Recovery has barriers, too: on a drive that ignores flushes it evicts, if the volume was made
+    // for that.
     let (parts, _) = coerce(parts, source, journal_device.as_deref(), Wanted::IfThere).await?;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
@@ -98,7 +103,8 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
     // A recovery may have been interrupted behind the replay.
     let is_open = !journal.clean || !ext4::was_closed(&*parts.home).await.map_err(failed)?;
     if !dry_run && is_open {
-        // Opening cleans up what was open or being cut at the crash; then e2fsck has nothing to say.
+        // Opening cleans up what was open or being cut at the crash; then e2fsck has nothing to
+        // say.
         let volume = Volume::open(parts).await.map_err(failed)?;
         orphans = volume.open_report().orphans;
         volume.close().await.map_err(failed)?;
@@ -144,7 +150,9 @@ fn tell(recovered: &Recovered) -> String {
     };
     let did = match (report.transactions, report.dry_run) {
         (0, _) => String::new(),
-        (_, true) => format!(" would be replayed: {} blocks to write home.", report.home_blocks_written),
+        (_, true) => {
+            format!(" would be replayed: {} blocks to write home.", report.home_blocks_written)
+        }
         (_, false) => format!(
             " replayed: {} blocks written home, {} of them read first, in {}.",
             report.home_blocks_written,
@@ -164,7 +172,8 @@ fn tell(recovered: &Recovered) -> String {
 
 /// What a mount with `log=scattered` would read of the logs instead of replaying all.
 fn tell_restart(forecast: &RestartForecast) -> String {
-    let RestartForecast { pieces, snapshot_blocks, blocks_told, end, logs, run_headers, .. } = forecast;
+    let RestartForecast { pieces, snapshot_blocks, blocks_told, end, logs, run_headers, .. } =
+        forecast;
     if let Some(why) = &forecast.refused {
         return format!(
             "Snapshot of the mapping table: {why}.\nA restart with log=scattered would read all of the log.\n"
@@ -189,9 +198,14 @@ pub fn at_mount(report: &RecoveryReport) -> Option<String> {
     let logs = match (report.logs_read, report.table_pages_read) {
         (0, 0) => String::new(),
         (0, pages) => {
-            format!(" told by {pages} pages of the table, {} blocks stay in the logs,", report.blocks_kept)
+            format!(
+                " told by {pages} pages of the table, {} blocks stay in the logs,",
+                report.blocks_kept
+            )
         }
-        (logs, _) => format!(" in {logs} scattered logs, {} blocks stay there,", report.blocks_kept),
+        (logs, _) => {
+            format!(" in {logs} scattered logs, {} blocks stay there,", report.blocks_kept)
+        }
     };
     let told = match report.snapshot_transactions {
         0 => String::new(),
@@ -243,18 +257,23 @@ mod tests {
             ..RecoveryReport::default()
         };
         let scattered = RecoveryReport { logs_read: 32, blocks_kept: 1800, ..plain.clone() };
-        assert_eq!(at_mount(&plain).unwrap(), "recovered in 3.10 s: 9 transactions, 4 blocks went home");
+        assert_eq!(
+            at_mount(&plain).unwrap(),
+            "recovered in 3.10 s: 9 transactions, 4 blocks went home"
+        );
         let told = "recovered in 3.10 s: 9 transactions, in 32 scattered logs, 1800 blocks stay there, 4 blocks went home";
         assert_eq!(at_mount(&scattered).unwrap(), told);
         let why = Some("it does not tell of transaction 7".to_owned());
-        let refused = RecoveryReport { table_pages_read: 3, table_refused: why, ..scattered.clone() };
+        let refused =
+            RecoveryReport { table_pages_read: 3, table_refused: why, ..scattered.clone() };
         let behind = "; the table of mtl= was not believed: it does not tell of transaction 7";
         assert_eq!(at_mount(&refused).unwrap(), told.to_owned() + behind);
         let snapshot = RecoveryReport { snapshot_transactions: 7, ..scattered.clone() };
         let told = "recovered in 3.10 s: 9 transactions, 7 of them told by a snapshot, in 32 scattered logs, 1800 blocks stay there, 4 blocks went home";
         assert_eq!(at_mount(&snapshot).unwrap(), told);
         let why = Some("its piece 4 is lost, damaged or another's".to_owned());
-        let refused = at_mount(&RecoveryReport { snapshot_refused: why, ..scattered.clone() }).unwrap();
+        let refused =
+            at_mount(&RecoveryReport { snapshot_refused: why, ..scattered.clone() }).unwrap();
         let behind = "; the snapshot was not believed: its piece 4 is lost, damaged or another's";
         assert!(refused.ends_with(behind), "{refused}");
         let believed = RecoveryReport { logs_read: 0, table_pages_read: 3, ..scattered };
@@ -298,7 +317,11 @@ mod tests {
              on (300 log blocks).\n"
         );
         let nothing = RestartForecast { transactions: 0, ..forecast.clone() };
-        assert!(tell_restart(&nothing).ends_with(" and no transaction.\n"), "{}", tell_restart(&nothing));
+        assert!(
+            tell_restart(&nothing).ends_with(" and no transaction.\n"),
+            "{}",
+            tell_restart(&nothing)
+        );
         let refused = RestartForecast { refused: Some("none counts".into()), ..forecast };
         assert_eq!(
             tell_restart(&refused),

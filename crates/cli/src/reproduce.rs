@@ -71,7 +71,8 @@ struct RunArguments {
     /// Where the files go; made if missing
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
-    /// Decides everything that chance decides. Figures in which it does are played with several seeds, this one and the next
+    /// Decides everything that chance decides. Figures in which it does are played with several
+    /// seeds, this one and the next
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// With how many seeds those are played
@@ -86,12 +87,12 @@ struct RunArguments {
     /// Shorter runs and fewer points, to see that everything works: shapes need not come out
     #[arg(long)]
     quick: bool,
-    /// Also write the requests of every disk to files in DIR/FIGURE, as `okeanos disk replay` reads them. All
-    /// figures make some gigabytes. The kernel's and Discreet's figures write none
+    /// Also write the requests of every disk to files in DIR/FIGURE, as `okeanos disk replay` reads
+    /// them. All figures make some gigabytes. The kernel's and Discreet's figures write none
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// Block traces for manylogs-6 to -8: every file of the directory, in a format that `okeanos disk replay` reads. Without it
-    /// these figures make traces of their own
+    /// Block traces for manylogs-6 to -8: every file of the directory, in a format that
+    /// `okeanos disk replay` reads. Without it these figures make traces of their own
     #[arg(long, value_name = "DIR")]
     block_traces: Option<PathBuf>,
 }
@@ -130,7 +131,8 @@ fn list(json: bool) -> Result<(), CliError> {
 fn listed_text(figure: &ListedFigure) -> String {
     let clock = if figure.real_time { ", in real time, as root" } else { "" };
     let head = format!("{:<10}  {}", figure.name, figure.title);
-    let mut text = format!("{head}\n{:12}{}; about {} min{clock}\n", "", figure.source, figure.minutes);
+    let mut text =
+        format!("{head}\n{:12}{}; about {} min{clock}\n", "", figure.source, figure.minutes);
     for line in wrapped(figure.about, 88) {
         text += &format!("{:12}{line}\n", "");
     }
@@ -280,7 +282,8 @@ fn unknown(name: &str, known: &[&str]) -> CliError {
 fn nearest<'a>(typed: &str, known: &[&'a str]) -> Vec<&'a str> {
     let plain = |text: &str| -> String {
         let lower = text.to_lowercase();
-        let bare = ["figure", "fig"].iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
+        let bare =
+            ["figure", "fig"].iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
         bare.chars().filter(|letter| letter.is_alphanumeric()).collect()
     };
     let typed = plain(typed);
@@ -288,8 +291,9 @@ fn nearest<'a>(typed: &str, known: &[&'a str]) -> Vec<&'a str> {
         known.iter().map(|name| (distance(&typed, &plain(name)), *name)).collect();
     far.sort_by_key(|(distance, _)| *distance);
     let Some(&(least, _)) = far.first() else { return Vec::new() };
-    let near =
-        |distance: usize| distance <= least + usize::from(least > 0) && distance <= 1.max(typed.len() / 2);
+    let near = |distance: usize| {
+        distance <= least + usize::from(least > 0) && distance <= 1.max(typed.len() / 2)
+    };
     far.into_iter().filter(|(distance, _)| near(*distance)).map(|(_, name)| name).take(3).collect()
 }
 

@@ -23,7 +23,8 @@ struct Spares {
 }
 
 impl Spares {
-    /// Of at least so many bytes, and not many more: whoever counts memory counts what he asked for.
+    /// Of at least so many bytes, and not many more: whoever counts memory counts what he asked
+    /// for.
     fn take(&mut self, least: usize) -> Option<Vec<u8>> {
         let fits = |memory: &Vec<u8>| (least..=least + least / 8).contains(&memory.len());
         let memory = self.kept.remove(self.kept.iter().rposition(fits)?);
@@ -42,9 +43,10 @@ impl Spares {
 
 /// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long.
 ///
-/// The aligned part is found within memory that is a sector larger. An allocator asked for aligned memory may
-/// be unable to reuse a freed piece for the same request, as that of glibc is. A cache of blocks then takes
-/// twice its size. From an allocator whose pages are aligned anyway, a page is taken as it is.
+/// The aligned part is found within memory that is a sector larger. An allocator asked for aligned
+/// memory may be unable to reuse a freed piece for the same request, as that of glibc is. A cache
+/// of blocks then takes twice its size. From an allocator whose pages are aligned anyway, a page is
+/// taken as it is.
 pub struct Buffer {
     /// Never grows or shrinks: then it would move, and the alignment be lost.
     memory: Vec<u8>,
@@ -86,7 +88,8 @@ impl Buffer {
         memory.resize(start + length, 0);
         Buffer { memory, start, length }
     }
-    /// The same for whoever overwrites all of it: its bytes may be anything. The memory may be that of a long buffer that is gone.
+    /// The same for whoever overwrites all of it: its bytes may be anything. The memory may be that
+    /// of a long buffer that is gone.
     pub fn to_fill(length: usize) -> Buffer {
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
         let spare = || SPARES.with_borrow_mut(|spares| spares.take(length + SECTOR - 1));
@@ -95,8 +98,9 @@ impl Buffer {
             None => Buffer::zeroed(length),
         }
     }
-    /// What a shared buffer of `length` bytes takes of memory, at most. It includes room for its alignment, its
-    /// header, the shared pointer's counts, and what the allocator adds to each of the two.
+    /// What a shared buffer of `length` bytes takes of memory, at most. It includes room for its
+    /// alignment, its header, the shared pointer's counts, and what the allocator adds to each of
+    /// the two.
     pub const fn memory_of(length: usize) -> usize {
         length + SECTOR - 1 + size_of::<Buffer>() + 2 * size_of::<usize>() + 2 * 16
     }
@@ -117,10 +121,12 @@ impl Buffer {
     pub fn held(&self) -> usize {
         self.memory.len()
     }
-    /// The bytes of `range` alone, where they are. They begin at a sector of memory, and are whole sectors.
+    /// The bytes of `range` alone, where they are. They begin at a sector of memory, and are whole
+    /// sectors.
     pub fn part(mut self, range: Range<usize>) -> Buffer {
         let part = &self[range.clone()];
-        let is_aligned = part.as_ptr().align_offset(SECTOR) == 0 && part.len().is_multiple_of(SECTOR);
+        let is_aligned =
+            part.as_ptr().align_offset(SECTOR) == 0 && part.len().is_multiple_of(SECTOR);
         assert!(is_aligned, "{range:?} is not aligned to {SECTOR}");
         (self.start, self.length) = (self.start + range.start, range.len());
         self
@@ -175,7 +181,11 @@ mod tests {
         drop(first);
         let much_shorter = Buffer::to_fill(length / 2);
         let again = Buffer::to_fill(length - SECTOR);
-        assert!(much_shorter.as_ptr() != place && again.as_ptr() == place && again.len() == length - SECTOR);
+        assert!(
+            much_shorter.as_ptr() != place
+                && again.as_ptr() == place
+                && again.len() == length - SECTOR
+        );
         assert!(again.as_ptr().align_offset(SECTOR) == 0);
         assert_eq!(Buffer::zeroed(length)[..], vec![0; length]);
         drop((0..50).map(|_| Buffer::to_fill(length)).collect::<Vec<_>>());

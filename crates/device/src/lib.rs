@@ -1,7 +1,8 @@
 //! What a disk promises, and the clock and the dice: traits only.
 //!
-//! A disk has a volatile cache. A completed write may be lost, reordered and torn by a power cut until a later
-//! [`Disk::flush`] completes, unless it was written [`Durability::Durable`]. Tearing: see `docs/CRASH_MODEL.md`.
+//! A disk has a volatile cache. A completed write may be lost, reordered and torn by a power cut
+//! until a later [`Disk::flush`] completes, unless it was written [`Durability::Durable`]. Tearing:
+//! see `docs/CRASH_MODEL.md`.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -45,25 +46,31 @@ pub enum DeviceError {
     /// The disk answered an error. `code` is an errno.
     #[error("{disk}: {operation:?} of {length} bytes at byte {at} failed: {}", std::io::Error::from_raw_os_error(*code))]
     Failed { disk: String, operation: Operation, at: u64, length: u64, code: i32 },
-    #[error("{disk}: {operation:?} of {length} bytes at byte {at} reaches beyond the end ({size} bytes)")]
+    #[error(
+        "{disk}: {operation:?} of {length} bytes at byte {at} reaches beyond the end ({size} bytes)"
+    )]
     OutOfRange { disk: String, operation: Operation, at: u64, length: u64, size: u64 },
-    #[error("{disk}: {operation:?} of {length} bytes at byte {at} is not aligned to {sector} bytes")]
+    #[error(
+        "{disk}: {operation:?} of {length} bytes at byte {at} is not aligned to {sector} bytes"
+    )]
     Unaligned { disk: String, operation: Operation, at: u64, length: u64, sector: u32 },
 }
 
-/// A block device. Calls start the operation when the future is first polled. The future owns what the
-/// operation needs, so dropping it is harmless: the operation then still completes, unobserved.
+/// A block device. Calls start the operation when the future is first polled. The future owns what
+/// the operation needs, so dropping it is harmless: the operation then still completes, unobserved.
 pub trait Disk {
     /// A name for errors and tables, such as a path.
     fn name(&self) -> &str;
     fn geometry(&self) -> Geometry;
-    /// What the disk writes as one, at least its logical sector. For a shorter write it reads and writes what lies around, and a
-    /// power cut may damage that. Who does not know says 4096 or more.
+    /// What the disk writes as one, at least its logical sector. For a shorter write it reads and
+    /// writes what lies around, and a power cut may damage that. Who does not know says 4096 or
+    /// more.
     fn physical_sector(&self) -> u32 {
         self.geometry().logical_sector.max(4096)
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
-    /// Writes the parts one after the other from byte `at` on, as one request where the disk allows it.
+    /// Writes the parts one after the other from byte `at` on, as one request where the disk allows
+    /// it.
     fn write(
         &self,
         at: u64,

@@ -1,5 +1,6 @@
-//! What a durable write costs through the ring: `durable_writes PATH [COUNT]`, on a file or block device whose
-//! content may be lost. One 4 KiB write with RWF_DSYNC after the other, asleep and awake; then write and flush, asleep.
+//! What a durable write costs through the ring: `durable_writes PATH [COUNT]`, on a file or block
+//! device whose content may be lost. One 4 KiB write with RWF_DSYNC after the other, asleep and
+//! awake; then write and flush, asleep.
 
 use device::{Buffer, Disk, Durability, World};
 use disks::{DiskAccess, FileDisk};
@@ -77,7 +78,8 @@ async fn write_all(
     Ok(())
 }
 
-/// What the runtime itself costs: tasks that each make one ring operation the kernel answers at once.
+/// What the runtime itself costs: tasks that each make one ring operation the kernel answers at
+/// once.
 async fn measure_runtime(world: &RealWorld) {
     let null: runtime::File = Rc::new(std::fs::File::open("/dev/zero").expect("/dev/zero").into());
     let begin = world.now();
@@ -86,7 +88,10 @@ async fn measure_runtime(world: &RealWorld) {
         let tasks: Vec<_> = (0..200)
             .map(|_| {
                 let (ring, null) = (world.ring().clone(), null.clone());
-                spawn_with_result(world, async move { ring.read(&null, 0, 512).await.expect("zeros") })
+                spawn_with_result(
+                    world,
+                    async move { ring.read(&null, 0, 512).await.expect("zeros") },
+                )
             })
             .collect();
         for task in tasks {

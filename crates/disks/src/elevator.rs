@@ -1,5 +1,5 @@
-//! What kernels put before drives without command queueing: one request at a time, sorted, none of them long; reads and
-//! writes take turns.
+//! What kernels put before drives without command queueing: one request at a time, sorted, none of
+//! them long; reads and writes take turns.
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use runtime::Sender;
@@ -28,8 +28,8 @@ pub struct HostScheduler {
 }
 
 impl HostScheduler {
-    /// Linux's default up to 2.6.17 (Documentation/block/as-iosched.txt: `read_batch_expire`, `antic_expire`, `write_batch_expire`; how
-    /// many writes it sends adjusts itself to that time).
+    /// Linux's default up to 2.6.17 (Documentation/block/as-iosched.txt: `read_batch_expire`,
+    /// `antic_expire`, `write_batch_expire`; how many writes it sends adjusts itself to that time).
     pub const ANTICIPATORY: HostScheduler = HostScheduler {
         longest: LONGEST_REQUEST,
         read_turn: Duration::from_millis(500),
@@ -38,8 +38,9 @@ impl HostScheduler {
         writes_most: u32::MAX,
         in_order: false,
     };
-    /// Linux's default from 2.6.18 on (`slice_sync`, `slice_idle`, `slice_async`, and `slice_async_rq`, which gives 16 at the
-    /// usual priority). Its slices for each reader are one here.
+    /// Linux's default from 2.6.18 on (`slice_sync`, `slice_idle`, `slice_async`, and
+    /// `slice_async_rq`, which gives 16 at the usual priority). Its slices for each reader are one
+    /// here.
     pub const COMPLETE_FAIR_QUEUEING: HostScheduler = HostScheduler {
         longest: LONGEST_REQUEST,
         read_turn: Duration::from_millis(100),
@@ -59,12 +60,14 @@ impl HostScheduler {
     };
 }
 
-/// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request. libata had 128 segments, of a page each
-/// unless pages happen to be neighbours. Later the block layer's limit was 1,024 sectors.
+/// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request. libata had 128 segments,
+/// of a page each unless pages happen to be neighbours. Later the block layer's limit was 1,024
+/// sectors.
 const LONGEST_REQUEST: u64 = 512 << 10;
 
-/// Requests wait here, so the drive has only one to choose from. It is the next one upwards of the kind whose turn it
-/// is, and after the highest the lowest. With [`HostScheduler::in_order`] it is the one that came first.
+/// Requests wait here, so the drive has only one to choose from. It is the next one upwards of the
+/// kind whose turn it is, and after the highest the lowest. With [`HostScheduler::in_order`] it is
+/// the one that came first.
 #[derive(Clone)]
 pub struct Elevator(Rc<State>);
 
@@ -147,13 +150,18 @@ impl Elevator {
     fn go_on(&self) {
         let state = &self.0;
         if state.scheduler.in_order {
-            let first = |waiting: &RefCell<Waiting>| waiting.borrow().first_key_value().map(|(key, _)| *key);
+            let first = |waiting: &RefCell<Waiting>| {
+                waiting.borrow().first_key_value().map(|(key, _)| *key)
+            };
             return match (first(&state.reads), first(&state.writes)) {
                 (None, None) => state.drive_is.set(DriveIs::Free),
-                (read, write) => self.serve(read.is_none() || write.is_some_and(|write| Some(write) < read)),
+                (read, write) => {
+                    self.serve(read.is_none() || write.is_some_and(|write| Some(write) < read))
+                }
             };
         }
-        let (has_reads, has_writes) = (!state.reads.borrow().is_empty(), !state.writes.borrow().is_empty());
+        let (has_reads, has_writes) =
+            (!state.reads.borrow().is_empty(), !state.writes.borrow().is_empty());
         let (turn, scheduler) = (state.turn.get(), &state.scheduler);
         let time = state.world.now().since(turn.since);
         let goes_on = match turn.of_writes {
@@ -189,7 +197,8 @@ impl Elevator {
         };
         self.0.turn.set(turn);
     }
-    /// Whoever read last often wants more, and that lies near: the drive stays where it is for a moment.
+    /// Whoever read last often wants more, and that lies near: the drive stays where it is for a
+    /// moment.
     fn keep_for_reads(&self) {
         let state = &self.0;
         let kept = DriveIs::KeptForReads(state.arrivals.get());
@@ -312,7 +321,8 @@ mod tests {
             place: Range<u64>,
             request: LocalFuture<T>,
         ) -> LocalFuture<T> {
-            let (world, is_busy, seen) = (self.world.clone(), self.is_busy.clone(), self.seen.clone());
+            let (world, is_busy, seen) =
+                (self.world.clone(), self.is_busy.clone(), self.seen.clone());
             Box::pin(async move {
                 assert!(!is_busy.replace(true), "two at once");
                 assert!(place.end - place.start <= LONGEST, "{place:?}");
@@ -343,7 +353,8 @@ mod tests {
             let dice = SplitMix::new(7);
             let mut expected = vec![0u8; SIZE as usize];
             for round in 0..4 {
-                // Writes that do not overlap, in parts of any size, all at once; then all is read at once.
+                // Writes that do not overlap, in parts of any size, all at once; then all is read
+                // at once.
                 let mut requests: Vec<LocalFuture<Result<(), DeviceError>>> = Vec::new();
                 for slot in (0..SIZE).step_by(4 << 20) {
                     let at = slot + dice.next() % 1024 * 512;
@@ -391,12 +402,21 @@ mod tests {
             let writes = [8, 1, 16, 9].map(|at| write(&disk, at << 20));
             runtime::join_all(reads.into_iter().chain(writes).collect()).await;
         });
-        let mebibytes = |(operation, place): &(Operation, Range<u64>)| (*operation, place.start >> 20);
+        let mebibytes =
+            |(operation, place): &(Operation, Range<u64>)| (*operation, place.start >> 20);
         let seen: Vec<_> = seen.borrow().iter().map(mebibytes).collect();
         let (read, write) = (Operation::Read, Operation::Write);
         // The first found the drive idle.
-        let expected =
-            [(read, 8), (read, 12), (read, 20), (read, 4), (write, 8), (write, 9), (write, 16), (write, 1)];
+        let expected = [
+            (read, 8),
+            (read, 12),
+            (read, 20),
+            (read, 4),
+            (write, 8),
+            (write, 9),
+            (write, 16),
+            (write, 1),
+        ];
         assert_eq!(seen, expected);
     }
 
@@ -404,7 +424,8 @@ mod tests {
     fn without_sorting_what_came_first_is_served_first() {
         let world = VirtualWorld::new(1);
         let (disk, seen) = elevator_of(&world, HostScheduler::NOOP);
-        let places = [(true, 8), (false, 20), (true, 1), (true, 16), (false, 4), (false, 12), (true, 2)];
+        let places =
+            [(true, 8), (false, 20), (true, 1), (true, 16), (false, 4), (false, 12), (true, 2)];
         world.run(async move {
             let request = |(is_write, number): (bool, u64)| -> LocalFuture<()> {
                 let at = number << 12;
@@ -412,7 +433,8 @@ mod tests {
             };
             runtime::join_all(places.map(request).into_iter().collect()).await;
         });
-        let seen: Vec<_> = seen.borrow().iter().map(|(kind, place)| (*kind, place.start >> 12)).collect();
+        let seen: Vec<_> =
+            seen.borrow().iter().map(|(kind, place)| (*kind, place.start >> 12)).collect();
         let kind = |is_write| if is_write { Operation::Write } else { Operation::Read };
         assert_eq!(seen, places.map(|(is_write, number)| (kind(is_write), number)));
     }
@@ -442,8 +464,10 @@ mod tests {
                     read(&disk, number << 12).await;
                 }
             };
-            let all: Vec<LocalFuture<()>> = (0..20).map(|number| write(&disk, number << 12)).collect();
-            let mut both: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>> = vec![Box::pin(reader)];
+            let all: Vec<LocalFuture<()>> =
+                (0..20).map(|number| write(&disk, number << 12)).collect();
+            let mut both: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>> =
+                vec![Box::pin(reader)];
             both.extend(all.into_iter().map(|write| write as _));
             runtime::join_all(both).await;
             let milliseconds = of_run.now().0 / 1_000_000;

@@ -1,4 +1,5 @@
-//! Disks: a file or block device through the ring, memory with a volatile cache for tests, RAID-0 over any, and disks in front of others.
+//! Disks: a file or block device through the ring, memory with a volatile cache for tests, RAID-0
+//! over any, and disks in front of others.
 #![deny(unsafe_code)]
 
 mod check;
@@ -15,8 +16,8 @@ pub use file::{
     Claim, DiskAccess, DiskOpenError, FileDisk, Handover, lock_image, loop_device_over, next_data,
 };
 pub use memory::{
-    Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, LineReplacement, Logged, Lying,
-    MemoryDisk, MemoryStatistics,
+    Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, LineReplacement, Logged,
+    Lying, MemoryDisk, MemoryStatistics,
 };
 pub use raid0::Raid0;
 pub use traced::TraceFile;

@@ -4,7 +4,8 @@ use crate::{Image, check};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use std::rc::Rc;
 
-/// The disks work at once; a request that spans chunks goes to each disk in as few requests as possible.
+/// The disks work at once; a request that spans chunks goes to each disk in as few requests as
+/// possible.
 pub struct Raid0 {
     name: String,
     disks: Vec<Rc<dyn Disk>>,
@@ -31,13 +32,16 @@ struct Extent {
 }
 
 impl Raid0 {
-    /// At least one disk; `chunk` in bytes, a multiple of every disk's sector. What the smallest disk holds in whole
-    /// chunks is used of each.
+    /// At least one disk; `chunk` in bytes, a multiple of every disk's sector. What the smallest
+    /// disk holds in whole chunks is used of each.
     pub fn new(disks: Vec<Rc<dyn Disk>>, chunk: u64) -> Raid0 {
         let geometries: Vec<Geometry> = disks.iter().map(|disk| disk.geometry()).collect();
         let logical_sector = geometries.iter().map(|geometry| geometry.logical_sector).max();
         let logical_sector = logical_sector.expect("RAID-0 needs a disk");
-        assert!(chunk > 0 && chunk.is_multiple_of(logical_sector.into()), "a chunk of {chunk} bytes");
+        assert!(
+            chunk > 0 && chunk.is_multiple_of(logical_sector.into()),
+            "a chunk of {chunk} bytes"
+        );
         let smallest = geometries.iter().map(|geometry| geometry.size).min().unwrap_or(0);
         let geometry = Geometry {
             size: smallest / chunk * chunk * disks.len() as u64,
@@ -107,7 +111,9 @@ impl Raid0 {
         for piece in self.pieces(at, length) {
             match extents.iter_mut().find(|extent| extent.disk == piece.disk) {
                 Some(extent) => extent.pieces.push(piece),
-                None => extents.push(Extent { disk: piece.disk, at: piece.at, pieces: vec![piece] }),
+                None => {
+                    extents.push(Extent { disk: piece.disk, at: piece.at, pieces: vec![piece] })
+                }
             }
         }
         extents
@@ -159,8 +165,10 @@ impl Disk for Raid0 {
             return Box::pin(async { Err(error) });
         }
         let extents = self.extents(at, length as u64);
-        let reads =
-            extents.iter().map(|extent| self.disks[extent.disk].read(extent.at, extent.length())).collect();
+        let reads = extents
+            .iter()
+            .map(|extent| self.disks[extent.disk].read(extent.at, extent.length()))
+            .collect();
         Box::pin(async move {
             let mut whole = Buffer::zeroed(length);
             for (extent, read) in extents.iter().zip(runtime::join_all(reads).await) {
@@ -190,8 +198,9 @@ impl Disk for Raid0 {
         }
         let whole: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let writes = extents.into_iter().map(|extent| {
-            let bytes =
-                |piece: &Piece| Rc::new(Buffer::copy_of(&whole[piece.offset..piece.offset + piece.length]));
+            let bytes = |piece: &Piece| {
+                Rc::new(Buffer::copy_of(&whole[piece.offset..piece.offset + piece.length]))
+            };
             let parts = extent.pieces.iter().map(bytes).collect();
             self.disks[extent.disk].write(extent.at, parts, durability)
         });
@@ -205,8 +214,8 @@ impl Disk for Raid0 {
             return Box::pin(async { Err(error) });
         }
         let extents = self.extents(at, length).into_iter();
-        let discards =
-            extents.map(|extent| self.disks[extent.disk].discard(extent.at, extent.length() as u64));
+        let discards = extents
+            .map(|extent| self.disks[extent.disk].discard(extent.at, extent.length() as u64));
         Box::pin(all(discards.collect()))
     }
 }
@@ -229,8 +238,10 @@ mod tests {
         let (_, raid) = raid(&VirtualWorld::new(1), &[1 << 20, (1 << 20) + 512, 3 << 20], 65536);
         assert_eq!(raid.geometry().size, 3 << 20);
         let pieces = raid.pieces(65536 - 512, 65536 * 3 + 1024);
-        let places: Vec<_> = pieces.iter().map(|piece| (piece.disk, piece.at, piece.length)).collect();
-        let expected = [(0, 65024, 512), (1, 0, 65536), (2, 0, 65536), (0, 65536, 65536), (1, 65536, 512)];
+        let places: Vec<_> =
+            pieces.iter().map(|piece| (piece.disk, piece.at, piece.length)).collect();
+        let expected =
+            [(0, 65024, 512), (1, 0, 65536), (2, 0, 65536), (0, 65536, 65536), (1, 65536, 512)];
         assert_eq!(places, expected);
         // The pieces of disk 0 and of disk 1 are neighbours there: one request each.
         assert_eq!(raid.extents(65536 - 512, 65536 * 3 + 1024).len(), 3);
@@ -243,7 +254,9 @@ mod tests {
             let size = raid.geometry().size;
             let bytes: Vec<u8> = (0..size).map(|at| (at / 512 * 37 + at) as u8).collect();
             let part = Rc::new(Buffer::copy_of(&bytes));
-            world.run(async move { raid.write(0, vec![part], Durability::Cached).await.expect("a write") });
+            world.run(async move {
+                raid.write(0, vec![part], Durability::Cached).await.expect("a write")
+            });
             let image = Image::of_bytes(&bytes);
             let dealt = Raid0::deal(&image, 3, 1 << 20, chunk);
             for (disk, dealt) in disks.iter().zip(&dealt) {
@@ -279,7 +292,11 @@ mod tests {
                 image.read(4096, &mut chunk);
                 assert_eq!(chunk[..], expected[(3 + number) * 4096..][..4096], "disk {number}");
             }
-            assert!(raid.write(size, vec![Rc::new(Buffer::zeroed(512))], Durability::Cached).await.is_err());
+            assert!(
+                raid.write(size, vec![Rc::new(Buffer::zeroed(512))], Durability::Cached)
+                    .await
+                    .is_err()
+            );
         });
     }
 }

@@ -20,7 +20,12 @@ pub struct TraceFile {
 impl TraceFile {
     /// `append`: to what another disk wrote, before a power cut.
     pub fn new(world: Rc<dyn World>, path: &Path, append: bool) -> io::Result<TraceFile> {
-        let file = OpenOptions::new().create(true).write(true).truncate(!append).append(append).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(!append)
+            .append(append)
+            .open(path)?;
         let mut out = BufWriter::new(file);
         if !append {
             writeln!(out, "{HEADER}")?;
@@ -30,7 +35,8 @@ impl TraceFile {
 }
 
 impl Watch for TraceFile {
-    /// One line when the request is done; none if nobody waits for it any more. A trace that cannot be written ends the run: it was asked for.
+    /// One line when the request is done; none if nobody waits for it any more. A trace that cannot
+    /// be written ends the run: it was asked for.
     fn watch<T: 'static>(
         &self,
         operation: Operation,
@@ -43,7 +49,11 @@ impl Watch for TraceFile {
             let begin = world.now();
             let result = request.await;
             let took = world.now().since(begin).as_nanos() / 100;
-            let line = writeln!(out.borrow_mut(), "{},,,{operation:?},{at},{length},{took}", begin.0 / 100);
+            let line = writeln!(
+                out.borrow_mut(),
+                "{},,,{operation:?},{at},{length},{took}",
+                begin.0 / 100
+            );
             line.expect("the trace of requests can be written");
             result
         })

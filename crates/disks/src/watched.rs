@@ -1,5 +1,5 @@
-//! A disk whose requests somebody sees, and may hold up or change. What stands in front of a disk and needs no more than that,
-//! tests' liars too, is a [`Watch`].
+//! A disk whose requests somebody sees, and may hold up or change. What stands in front of a disk
+//! and needs no more than that, tests' liars too, is a [`Watch`].
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use std::ops::Range;

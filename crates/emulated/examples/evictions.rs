@@ -1,6 +1,8 @@
-//! Which workloads push a small write out of a lying drive's cache, and how long they take: a coarse table.
+//! Which workloads push a small write out of a lying drive's cache, and how long they take: a
+//! coarse table.
 //!
-//! `cargo run --release -p emulated --example evictions MODEL random|sequential TRIALS WRITES,.. MB,..`
+//! `cargo run --release -p emulated --example evictions MODEL random|sequential TRIALS
+//! WRITES,.. MB,..`
 
 use device::{Buffer, Disk, Durability, World};
 use emulated::{DriveOptions, EmulatedDisk, Lies, Model, SECTOR, shipped};
@@ -31,7 +33,8 @@ fn main() {
     };
     let (_, text) = shipped().find(|(shipped, _)| shipped == name).expect("a shipped model");
     let trials: u64 = trials.parse().expect("a number");
-    let numbers = |text: &str| text.split(',').map(|number| number.parse().expect("a number")).collect();
+    let numbers =
+        |text: &str| text.split(',').map(|number| number.parse().expect("a number")).collect();
     let (writes, megabytes): (Vec<f64>, Vec<f64>) = (numbers(writes), numbers(megabytes));
     let mut cheapest: Option<(f64, f64, f64)> = None;
     print!("{:>8}", "MB");
@@ -52,12 +55,15 @@ fn main() {
     println!("cheapest that always evicted (ms, writes, MB): {cheapest:?}");
 }
 
-/// A trial: a small write anywhere, the workload, a flush, a second of rest, and whether reading the small write back is
-/// slow. How many of the trials evicted, and the mean time of the workload in ms.
+/// A trial: a small write anywhere, the workload, a flush, a second of rest, and whether reading
+/// the small write back is slow. How many of the trials evicted, and the mean time of the workload
+/// in ms.
 pub fn try_out(text: &str, workload: Workload, trials: u64) -> (u64, f64) {
     let world = VirtualWorld::new(1);
-    let options =
-        DriveOptions { lies: Lies { ignores_flush: true, ..Lies::default() }, ..DriveOptions::default() };
+    let options = DriveOptions {
+        lies: Lies { ignores_flush: true, ..Lies::default() },
+        ..DriveOptions::default()
+    };
     let model = Model::parse(text).expect("a valid model");
     let disk = EmulatedDisk::new(Rc::new(world.clone()), model, options);
     let inner = world.clone();

@@ -47,7 +47,13 @@ const WORKS: [Work; 8] = {
         Work { name: "1 sequential durable write, 64 KiB", bytes: 65536, random: false, ..random },
         Work { name: "1 sequential cached write, 4 KiB", random: false, ..cached },
         Work { name: "32 random reads, 4 KiB", tasks: 32, write: false, ..cached },
-        Work { name: "1 sequential read, 64 KiB", bytes: 65536, random: false, write: false, ..cached },
+        Work {
+            name: "1 sequential read, 64 KiB",
+            bytes: 65536,
+            random: false,
+            write: false,
+            ..cached
+        },
     ]
 };
 

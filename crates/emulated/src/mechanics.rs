@@ -1,7 +1,8 @@
 //! Arm and platter: when each sector of a request passes under the head.
 //!
-//! Positioning takes the seek or the head switch, whichever is longer, and after a move for a write the settling.
-//! The platter turns meanwhile. Then the first sector is waited for. This repeats for each track of the request.
+//! Positioning takes the seek or the head switch, whichever is longer, and after a move for a write
+//! the settling. The platter turns meanwhile. Then the first sector is waited for. This repeats for
+//! each track of the request.
 
 use crate::model::{Mechanics, PhysicalSector, SeekCurve, TrackLayout};
 use crate::run::{Direction, Run};
@@ -50,7 +51,8 @@ impl Arm {
         }
     }
 
-    /// The last surface has tracks of another width than the others: so long the head needs between them.
+    /// The last surface has tracks of another width than the others: so long the head needs between
+    /// them.
     pub fn align_last_surface(&mut self, nanoseconds: f64) {
         self.alignment_ns = nanoseconds;
     }
@@ -66,7 +68,8 @@ impl Arm {
         self.travelled
     }
 
-    /// Until the head is over `sector`, if it sets out at `now`: what a drive compares when it chooses.
+    /// Until the head is over `sector`, if it sets out at `now`: what a drive compares when it
+    /// chooses.
     pub fn positioning_ns(&self, now: u64, direction: Direction, sector: u64) -> u64 {
         let place = self.layout.place(sector);
         let arrival = now as f64 + self.move_ns(direction, &place);
@@ -74,7 +77,13 @@ impl Arm {
     }
 
     /// Carries the head over `count` sectors: one or two runs for each track, in the order of time.
-    pub fn transfer(&mut self, now: f64, direction: Direction, sector: u64, count: u64) -> Vec<Run> {
+    pub fn transfer(
+        &mut self,
+        now: f64,
+        direction: Direction,
+        sector: u64,
+        count: u64,
+    ) -> Vec<Run> {
         let mut runs = Vec::new();
         let (mut time, mut sector, end) = (now, sector, sector + count);
         while sector < end {
@@ -90,9 +99,18 @@ impl Arm {
             let late = self.revolution_ns - wait;
             let missed = (late / each).ceil() as u64;
             // The head came down among the sectors: a drive that can writes those ahead first.
-            if self.zero_latency_writes && direction == Direction::Write && 0 < missed && missed < length {
+            if self.zero_latency_writes
+                && direction == Direction::Write
+                && 0 < missed
+                && missed < length
+            {
                 let start_ns = time + missed as f64 * each - late;
-                runs.push(Run { start_ns, each_ns: each, sector: sector + missed, count: length - missed });
+                runs.push(Run {
+                    start_ns,
+                    each_ns: each,
+                    sector: sector + missed,
+                    count: length - missed,
+                });
                 runs.push(Run { start_ns: time + wait, each_ns: each, sector, count: missed });
                 time += wait + missed as f64 * each;
             } else {
@@ -113,9 +131,11 @@ impl Arm {
     fn move_ns(&self, direction: Direction, to: &PhysicalSector) -> f64 {
         let distance = self.cylinder.abs_diff(to.cylinder);
         let switch = if self.surface == to.surface { 0.0 } else { self.head_switch_ns };
-        let settle = if distance > 0 && direction == Direction::Write { self.write_settle_ns } else { 0.0 };
+        let settle =
+            if distance > 0 && direction == Direction::Write { self.write_settle_ns } else { 0.0 };
         let is_last = |surface: u32| surface == self.last_surface;
-        let align = if is_last(self.surface) == is_last(to.surface) { 0.0 } else { self.alignment_ns };
+        let align =
+            if is_last(self.surface) == is_last(to.surface) { 0.0 } else { self.alignment_ns };
         (self.seek.time_ms(distance) * NS_PER_MS).max(switch) + settle + align
     }
 
@@ -123,7 +143,8 @@ impl Arm {
     fn wait_ns(&self, time: f64, angle: f64) -> f64 {
         let turned = (time / self.revolution_ns + self.phase).fract();
         let wait = (angle - turned).rem_euclid(1.0);
-        // A sector that begins right now must not be missed because skews or nanoseconds were rounded.
+        // A sector that begins right now must not be missed because skews or nanoseconds were
+        // rounded.
         if wait > 1.0 - 1e-6 { 0.0 } else { wait * self.revolution_ns }
     }
 }
@@ -169,7 +190,10 @@ mod tests {
             arm.move_ns(Direction::Read, &PhysicalSector { surface, ..arm.layout.place(0) })
         };
         let moves = |from, to| move_ns(100_000.0, from, to) - move_ns(0.0, from, to);
-        assert_eq!([moves(0, 3), moves(3, 1), moves(0, 1), moves(3, 3)], [100_000.0, 100_000.0, 0.0, 0.0]);
+        assert_eq!(
+            [moves(0, 3), moves(3, 1), moves(0, 1), moves(3, 3)],
+            [100_000.0, 100_000.0, 0.0, 0.0]
+        );
     }
     #[test]
     fn a_zero_latency_write_of_a_track_never_waits() {
@@ -178,8 +202,12 @@ mod tests {
         for now in (0..4_000_000).step_by(37_003) {
             let runs = Arm::new(&model).transfer(f64::from(now), Direction::Write, 0, 1200);
             assert_eq!(runs.iter().map(|run| run.count).sum::<u64>(), 1200);
-            let revolutions = (runs.last().expect("a run").end_ns() - f64::from(now)) / (60e9 / 15020.0);
-            assert!((1.0..1.001).contains(&revolutions), "{revolutions} revolutions from {now} ns on");
+            let revolutions =
+                (runs.last().expect("a run").end_ns() - f64::from(now)) / (60e9 / 15020.0);
+            assert!(
+                (1.0..1.001).contains(&revolutions),
+                "{revolutions} revolutions from {now} ns on"
+            );
         }
     }
 }

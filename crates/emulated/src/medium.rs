@@ -59,7 +59,13 @@ impl Medium {
         }
     }
     /// When the sectors pass, for a request that begins at `now`.
-    pub fn transfer(&mut self, now: f64, direction: Direction, sector: u64, count: u64) -> Vec<Run> {
+    pub fn transfer(
+        &mut self,
+        now: f64,
+        direction: Direction,
+        sector: u64,
+        count: u64,
+    ) -> Vec<Run> {
         match self {
             Medium::Platters(arm) => arm.transfer(now, direction, sector, count),
             Medium::Flash(flash) => vec![flash.transfer(now, direction, sector, count)],
@@ -96,10 +102,15 @@ impl FlashTime {
             Direction::Write => (self.model.write_us, self.model.write_mb_s),
         };
         let bytes = count * SECTOR;
-        let switches =
-            if direction == Direction::Write { self.open_blocks(sector * SECTOR, bytes) } else { 0 };
-        let channel = self.free_ns.iter_mut().min_by(|a, b| a.total_cmp(b)).expect("at least one channel");
-        let latency = latency_us.get() * 1e3 + f64::from(switches) * self.model.switch_ms.get() * 1e6;
+        let switches = if direction == Direction::Write {
+            self.open_blocks(sector * SECTOR, bytes)
+        } else {
+            0
+        };
+        let channel =
+            self.free_ns.iter_mut().min_by(|a, b| a.total_cmp(b)).expect("at least one channel");
+        let latency =
+            latency_us.get() * 1e3 + f64::from(switches) * self.model.switch_ms.get() * 1e6;
         let ready = channel.max(now) + latency;
         let start_ns = self.pipe_free_ns.max(ready);
         let run = Run { start_ns, each_ns: moving_ns(SECTOR, mb_s.get()), sector, count };
@@ -175,8 +186,8 @@ mod tests {
     }
     /// Seconds until `count` 4 KiB writes that all come at once are done.
     fn flood_s(medium: &mut Medium, count: u64, stride: u64) -> f64 {
-        let ends =
-            (0..count).map(|number| medium.transfer(0.0, Direction::Write, number * stride, 8)[0].end_ns());
+        let ends = (0..count)
+            .map(|number| medium.transfer(0.0, Direction::Write, number * stride, 8)[0].end_ns());
         ends.fold(0.0, f64::max) / NS_PER_S
     }
 

@@ -1,12 +1,14 @@
 //! How many synchronous small writes a second the engine carries, and what one costs.
 //!
-//! `commit_throughput [MODE [WRITERS [SECONDS [PATH]]]]`: each writer appends 128 bytes to its own block and changes
-//! its inode's bytes in a shared table block, then waits for the commit. Without PATH the disk answers at once,
-//! so that only our own code is measured; with PATH that file (at least 512 MiB, overwritten!) is the volume.
+//! `commit_throughput [MODE [WRITERS [SECONDS [PATH]]]]`: each writer appends 128 bytes to its own
+//! block and changes its inode's bytes in a shared table block, then waits for the commit. Without
+//! PATH the disk answers at once, so that only our own code is measured; with PATH that file (at
+//! least 512 MiB, overwritten!) is the volume.
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture};
 use engine::{
-    Base, Credits, DiskHome, Engine, EngineOptions, EngineParts, FileUpdate, LogArea, LogExtent, LogPlace,
+    Base, Credits, DiskHome, Engine, EngineOptions, EngineParts, FileUpdate, LogArea, LogExtent,
+    LogPlace,
 };
 use format::jbd2::JournalSuperblock;
 use runtime::RealWorld;
@@ -37,7 +39,12 @@ impl Disk for NoDisk {
         let buffer = if superblock { self.0.clone() } else { Buffer::zeroed(length) };
         Box::pin(async move { Ok(buffer) })
     }
-    fn write(&self, _: u64, _: Vec<Rc<Buffer>>, _: Durability) -> LocalFuture<Result<(), DeviceError>> {
+    fn write(
+        &self,
+        _: u64,
+        _: Vec<Rc<Buffer>>,
+        _: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
         Box::pin(async {
             runtime::yield_now().await;
             Ok(())
@@ -54,15 +61,19 @@ impl Disk for NoDisk {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next().unwrap_or("wasteless".into()).parse().expect("a data mode");
-    let writers: u64 = arguments.next().map_or(100, |text| text.parse().expect("a number of writers"));
-    let seconds: u64 = arguments.next().map_or(3, |text| text.parse().expect("a number of seconds"));
+    let writers: u64 =
+        arguments.next().map_or(100, |text| text.parse().expect("a number of writers"));
+    let seconds: u64 =
+        arguments.next().map_or(3, |text| text.parse().expect("a number of seconds"));
     let world = RealWorld::new().expect("a ring");
-    let superblock = JournalSuperblock::new(BlockSize::new(BLOCK).unwrap(), LOG_BLOCKS, [1; 16]).serialize();
+    let superblock =
+        JournalSuperblock::new(BlockSize::new(BLOCK).unwrap(), LOG_BLOCKS, [1; 16]).serialize();
     let superblock = Buffer::copy_of(&superblock);
     let disk: Rc<dyn Disk> = match arguments.next() {
         None => Rc::new(NoDisk(superblock.clone())),
         Some(path) => Rc::new(
-            disks::FileDisk::open(world.ring(), path.as_ref(), disks::DiskAccess::ReadWrite).expect("a file"),
+            disks::FileDisk::open(world.ring(), path.as_ref(), disks::DiskAccess::ReadWrite)
+                .expect("a file"),
         ),
     };
     let block_size = BlockSize::new(BLOCK).unwrap();
@@ -72,7 +83,11 @@ fn main() {
         block_size,
         log: Some(LogArea {
             place: LogPlace::Inside,
-            extents: vec![LogExtent { first: LogBlock(0), count: LOG_BLOCKS, disk_block: HOME_BLOCKS }],
+            extents: vec![LogExtent {
+                first: LogBlock(0),
+                count: LOG_BLOCKS,
+                disk_block: HOME_BLOCKS,
+            }],
             superblock: LogBlock(0),
             logs: None,
         }),
@@ -81,7 +96,9 @@ fn main() {
     };
     world.clone().run(async move {
         let at = HOME_BLOCKS * u64::from(BLOCK);
-        disk.write(at, vec![Rc::new(superblock)], Durability::Durable).await.expect("a written superblock");
+        disk.write(at, vec![Rc::new(superblock)], Durability::Durable)
+            .await
+            .expect("a written superblock");
         measure(parts, writers, Duration::from_secs(seconds)).await;
     });
 }
@@ -121,11 +138,14 @@ async fn measure(parts: EngineParts, writers: u64, time: Duration) {
 async fn append(engine: &Rc<Engine>, writer: u64, writers: u64, number: u64) {
     let per_block = u64::from(BLOCK / APPEND);
     let start = (number % per_block) as u32 * APPEND;
-    // A new block of the writer's own every 32 appends, from a stretch that is used again and again.
+    // A new block of the writer's own every 32 appends, from a stretch that is used again and
+    // again.
     let stretch = (HOME_BLOCKS / 2) / writers;
     let home = HomeBlock(HOME_BLOCKS / 2 + writer * stretch + number / per_block % stretch);
-    let table =
-        engine.metadata(HomeBlock(1 + writer / u64::from(BLOCK / INODE))).await.expect("a table block");
+    let table = engine
+        .metadata(HomeBlock(1 + writer / u64::from(BLOCK / INODE)))
+        .await
+        .expect("a table block");
     let mut handle = engine.start(Credits(1)).await.expect("a handle");
     let at = (writer % u64::from(BLOCK / INODE)) as u32 * INODE;
     handle.change(&table, BlockRange::new(at, at + INODE), |bytes| {

@@ -1,7 +1,9 @@
-//! Who may join the running transaction: there must be room in the log and in memory, or it is made.
+//! Who may join the running transaction: there must be room in the log and in memory, or it is
+//! made.
 //!
-//! A handle reserves log space before it starts and never waits for any while open, so a full log cannot
-//! deadlock. The transaction it is in can always commit, and a committed one can always be checkpointed.
+//! A handle reserves log space before it starts and never waits for any while open, so a full log
+//! cannot deadlock. The transaction it is in can always commit, and a committed one can always be
+//! checkpointed.
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -28,8 +30,8 @@ impl Engine {
         Some(log.home_blocks(log.transaction_limit()) / 4 * 3)
     }
 
-    /// Joins the running transaction if that may be done now; otherwise starts what must happen first.
-    /// `home` is what it needs of memory alone.
+    /// Joins the running transaction if that may be done now; otherwise starts what must happen
+    /// first. `home` is what it needs of memory alone.
     pub(crate) fn admit(&self, needed: u32, home: u32) -> Result<Option<()>, EngineError> {
         self.pipeline.check()?;
         if self.pipeline.is_closed() || self.pipeline.is_resting() {
@@ -67,7 +69,8 @@ impl Engine {
             }
             return false;
         }
-        // Credits, descriptors and commit block (`bound`) + what this handle and the open ones may revoke without credits.
+        // Credits, descriptors and commit block (`bound`) + what this handle and the open ones may
+        // revoke without credits.
         let handles = u64::from(self.pipeline.transaction().open_handles()) + 1;
         if log.has_free(bound, handles) {
             return true;
@@ -103,14 +106,16 @@ impl Engine {
         self.has_memory(credits.0, made)
     }
 
-    /// Beyond half of the cache pinned images go home early. Beyond three quarters nobody may make more of them,
-    /// where `needed` credits and those of the open handles count as one image each. A handle that is alone may,
-    /// whatever it needs. `made_at_most`: blocks made for the log, with what the handle will add.
+    /// Beyond half of the cache pinned images go home early. Beyond three quarters nobody may make
+    /// more of them, where `needed` credits and those of the open handles count as one image each.
+    /// A handle that is alone may, whatever it needs. `made_at_most`: blocks made for the log, with
+    /// what the handle will add.
     fn has_memory(&self, needed: u32, made_at_most: usize) -> bool {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);
         let fits = |pinned: usize| pinned + coming <= limit / 4 * 3;
-        // `made_at_most` includes what is still to come, so this is no less than what is pinned now.
+        // `made_at_most` includes what is still to come, so this is no less than what is pinned
+        // now.
         let at_most = self.images_until_home() + made_at_most;
         if at_most <= limit / 2 && fits(at_most) {
             return true;

@@ -1,4 +1,5 @@
-//! What recovery believes of a log, as it stands there: for whoever knows what was written, and holds the two together.
+//! What recovery believes of a log, as it stands there: for whoever knows what was written, and
+//! holds the two together.
 
 use crate::error::EngineError;
 use crate::options::EngineParts;
@@ -23,7 +24,8 @@ pub struct BelievedBlock {
     pub bytes: Vec<u8>,
 }
 
-/// The transactions that recovery would replay. Nothing is written. The log is held in memory as a whole.
+/// The transactions that recovery would replay. Nothing is written. The log is held in memory as a
+/// whole.
 pub async fn believed(parts: &EngineParts) -> Result<Vec<BelievedTransaction>, EngineError> {
     match Recovery::begin(parts, true).await? {
         Begun::Clean(_) => Ok(Vec::new()),

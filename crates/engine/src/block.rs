@@ -1,9 +1,11 @@
 //! A block in memory: its images, what its current one waits for, and which of them may go home.
 //!
 //! Invariants
-//! 1. Of a block that the log holds, only the image of the latest committed transaction may go home.
-//! 2. The current image may go home only if no commit waits for it, or if the running transaction sends it home in any
-//!    case. It may not while an older image is on its way with a transaction in flight, which would overwrite it.
+//! 1. Of a block that the log holds, only the image of the latest committed transaction may go
+//!    home.
+//! 2. The current image may go home only if no commit waits for it, or if the running transaction
+//!    sends it home in any case. It may not while an older image is on its way with a transaction
+//!    in flight, which would overwrite it.
 
 use crate::images::{Images, Usage};
 use crate::state::BlockState;
@@ -23,12 +25,13 @@ impl Block {
     pub fn number(&self) -> HomeBlock {
         self.0.number
     }
-    /// The content now. A later [`crate::Handle::change`] does not alter what was returned; drop it before
-    /// changing the block, or the change has to copy the block first.
+    /// The content now. A later [`crate::Handle::change`] does not alter what was returned; drop it
+    /// before changing the block, or the change has to copy the block first.
     pub fn bytes(&self) -> Rc<Buffer> {
         self.0.bytes()
     }
-    /// Whether the floor above has checked this content (checksum, magic, bounds) since it was read.
+    /// Whether the floor above has checked this content (checksum, magic, bounds) since it was
+    /// read.
     pub fn is_verified(&self) -> bool {
         self.0.verified.get()
     }
@@ -136,7 +139,8 @@ impl CachedBlock {
     pub fn is_whole(&self) -> bool {
         self.images.is_whole()
     }
-    /// Whether all images are known as a whole. A write may have filled in the current one what older ones lack.
+    /// Whether all images are known as a whole. A write may have filled in the current one what
+    /// older ones lack.
     pub fn is_whole_in_all_images(&self) -> bool {
         self.images.are_whole()
     }
@@ -213,8 +217,8 @@ impl CachedBlock {
     pub fn set_stays(&self, stays: bool) {
         self.stays.set(stays);
     }
-    /// The running transaction frees it: its current content is worthless. Images of committed transactions stay: until
-    /// this one commits, the block is not free. Says to whom it was loose.
+    /// The running transaction frees it: its current content is worthless. Images of committed
+    /// transactions stay: until this one commits, the block is not free. Says to whom it was loose.
     pub fn free(&self) -> Option<Owner> {
         self.state.replace(BlockState::Settled).loose()
     }
@@ -228,7 +232,8 @@ impl CachedBlock {
     pub fn frozen(&self, by: TransactionId) -> Option<Rc<Buffer>> {
         self.images.frozen(by)
     }
-    /// `by` is committed in the log: its image may go home, in place of any older one. `place`: where the log holds it whole.
+    /// `by` is committed in the log: its image may go home, in place of any older one. `place`:
+    /// where the log holds it whole.
     pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
         self.images.commit(by, place);
         self.images.note_release();
@@ -250,8 +255,8 @@ impl CachedBlock {
     pub fn moved(&self, run: &SwappedRun) {
         self.images.moved(run);
     }
-    /// What the log holds of it by `by`, if that is its latest committed image and not home. Where, if it is whole, and its
-    /// bytes.
+    /// What the log holds of it by `by`, if that is its latest committed image and not home. Where,
+    /// if it is whole, and its bytes.
     pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
         self.images.committed_by(by)
     }
@@ -263,8 +268,8 @@ impl CachedBlock {
     pub fn is_whole_in_log(&self) -> bool {
         self.images.is_whole_in_log()
     }
-    /// Nothing in memory waits to go home as of the latest committed transaction any more, because the log holds that
-    /// image whole. This says whose it is, where it lies, and its bytes.
+    /// Nothing in memory waits to go home as of the latest committed transaction any more, because
+    /// the log holds that image whole. This says whose it is, where it lies, and its bytes.
     pub fn let_go(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
         self.images.let_go()
     }
@@ -303,21 +308,24 @@ impl CachedBlock {
             }
             None if !self.current_may_go_home() => None,
             None => {
-                let as_of = if self.state.get().loose().is_some() { AsOf::Loose } else { AsOf::Running };
+                let as_of =
+                    if self.state.get().loose().is_some() { AsOf::Loose } else { AsOf::Running };
                 Some((self.images.current(), as_of))
             }
         }
     }
-    /// `sent`, of a committed transaction, is home. A newer image may have been committed meanwhile.
+    /// `sent`, of a committed transaction, is home. A newer image may have been committed
+    /// meanwhile.
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
         self.images.committed_arrived(sent);
     }
-    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the transaction locked, meanwhile. In
-    /// that case it goes home once more.
+    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the
+    /// transaction locked, meanwhile. In that case it goes home once more.
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
         self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
-    /// The running transaction no longer waits for it to go home. `logs`: it logs the block all the same.
+    /// The running transaction no longer waits for it to go home. `logs`: it logs the block all the
+    /// same.
     pub fn leave_order(&self, logs: bool) {
         self.state.set(self.state.get().without_order(logs));
     }

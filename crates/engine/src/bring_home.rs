@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use units::{HomeBlock, TransactionId};
 
 impl Engine {
-    /// When it returns, home durably holds what these blocks held at the call, or newer. No replay writes to
-    /// them what the log holds of them. `runs`: first block and count, in order and apart; nobody changes
-    /// them meanwhile.
+    /// When it returns, home durably holds what these blocks held at the call, or newer. No replay
+    /// writes to them what the log holds of them. `runs`: first block and count, in order and
+    /// apart; nobody changes them meanwhile.
     pub async fn bring_home(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         self.make_home_durable(runs).await?;
         match self.revoke_records(runs).await? {
@@ -43,14 +43,19 @@ impl Engine {
         self.runner.run(plan_home_durable()).await
     }
 
-    /// Others may write to these blocks from now on, and a replay would put older bytes over theirs. So what the log
-    /// holds of them is revoked. Returns the last transaction that revokes something, if there was anything.
-    async fn revoke_records(&self, runs: &[(HomeBlock, u64)]) -> Result<Option<TransactionId>, EngineError> {
+    /// Others may write to these blocks from now on, and a replay would put older bytes over
+    /// theirs. So what the log holds of them is revoked. Returns the last transaction that revokes
+    /// something, if there was anything.
+    async fn revoke_records(
+        &self,
+        runs: &[(HomeBlock, u64)],
+    ) -> Result<Option<TransactionId>, EngineError> {
         let Some(log) = &self.log else { return Ok(None) };
         let (credits, most) = (self.credits_revokes().0, self.revokes_of_handle() as usize);
         let (mut revoked, mut last) = (BTreeSet::new(), None);
         loop {
-            // There may be more of them by now: what was running when this began had its commit since.
+            // There may be more of them by now: what was running when this began had its commit
+            // since.
             let mut left = log.borrow().live().within(runs);
             left.retain(|block| !revoked.contains(block));
             if left.is_empty() {

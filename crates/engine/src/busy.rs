@@ -1,4 +1,5 @@
-//! A home that tells how much of the time it was at work: for a policy that learns what home writes cost those who wait.
+//! A home that tells how much of the time it was at work: for a policy that learns what home writes
+//! cost those who wait.
 
 use crate::whose::{Completed, Home};
 use device::{Buffer, DeviceError, Durability, LocalFuture, World};
@@ -18,12 +19,20 @@ pub(crate) struct BusyTime {
 
 impl BusyTime {
     pub fn new(world: Rc<dyn World>) -> BusyTime {
-        BusyTime { world, requests: Cell::default(), since: Cell::default(), before: Cell::default() }
+        BusyTime {
+            world,
+            requests: Cell::default(),
+            since: Cell::default(),
+            before: Cell::default(),
+        }
     }
     /// Until now.
     pub fn total(&self) -> Duration {
-        let now =
-            if self.requests.get() > 0 { self.world.now().since(self.since.get()) } else { Duration::ZERO };
+        let now = if self.requests.get() > 0 {
+            self.world.now().since(self.since.get())
+        } else {
+            Duration::ZERO
+        };
         self.before.get() + now
     }
     fn begin(self: &Rc<Self>) -> Request {

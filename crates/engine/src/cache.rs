@@ -1,11 +1,12 @@
 //! The block cache: bounded in memory, evicted in the order of a clock.
 //!
 //! Invariants
-//! 1. A block that is dirty, in a transaction, being read, or held by anyone stays. So "not in the cache" means
-//!    "home holds the latest version, or the log does where the mapping table says so".
-//! 2. What counts against the bound are images, not blocks. A block that changes while it is in a transaction
-//!    in flight has two. One whose last committed image is not home either has three. What a commit makes for
-//!    the log counts, too, and so does the mapping table.
+//! 1. A block that is dirty, in a transaction, being read, or held by anyone stays. So "not in the
+//!    cache" means "home holds the latest version, or the log does where the mapping table says
+//!    so".
+//! 2. What counts against the bound are images, not blocks. A block that changes while it is in a
+//!    transaction in flight has two. One whose last committed image is not home either has three.
+//!    What a commit makes for the log counts, too, and so does the mapping table.
 
 use crate::block::{CachedBlock, ClockState};
 use crate::images::Usage;
@@ -27,8 +28,8 @@ pub(crate) enum Temperature {
 
 pub(crate) struct Cache {
     blocks: BlockMap<Rc<CachedBlock>>,
-    /// Next to be looked at first. Entries of blocks that were removed hold no content; they go when met, or when they
-    /// are the most.
+    /// Next to be looked at first. Entries of blocks that were removed hold no content; they go
+    /// when met, or when they are the most.
     clock: VecDeque<Weak<CachedBlock>>,
     /// Most images to keep, as far as blocks can be evicted.
     limit: usize,
@@ -61,7 +62,9 @@ impl Cache {
         Cache {
             blocks: BlockMap::default(),
             clock: VecDeque::new(),
-            limit: usize::try_from(bytes / image_bytes as u64).unwrap_or(usize::MAX).max(LEAST_IMAGES),
+            limit: usize::try_from(bytes / image_bytes as u64)
+                .unwrap_or(usize::MAX)
+                .max(LEAST_IMAGES),
             nothing: Rc::new(Buffer::zeroed(size.bytes())),
             usage: Rc::default(),
             made: 0,
@@ -87,8 +90,8 @@ impl Cache {
     pub fn images(&self) -> usize {
         self.usage.blocks() + self.held()
     }
-    /// Those of them that are no block's current one: they stay until they are home, or in the log. The mapping table counts
-    /// as so many.
+    /// Those of them that are no block's current one: they stay until they are home, or in the log.
+    /// The mapping table counts as so many.
     pub fn held(&self) -> usize {
         self.usage.frozen()
             + self.made
@@ -114,13 +117,15 @@ impl Cache {
     /// Whether none of `blocks` is here that is not home, is being read, or is held by anyone.
     pub fn can_do_without(&self, blocks: &Range<HomeBlock>) -> bool {
         let is_free = |block: &Rc<CachedBlock>| Rc::strong_count(block) == 1 && !block.is_dirty();
-        (blocks.start.get()..blocks.end.get()).all(|at| self.blocks.get(&HomeBlock(at)).is_none_or(is_free))
+        (blocks.start.get()..blocks.end.get())
+            .all(|at| self.blocks.get(&HomeBlock(at)).is_none_or(is_free))
     }
-    /// `blocks`, without which it can do, get other content, which does not enter it. Reads of them that are under way past
-    /// the cache are told.
+    /// `blocks`, without which it can do, get other content, which does not enter it. Reads of them
+    /// that are under way past the cache are told.
     pub fn pass(&mut self, blocks: &Range<HomeBlock>) {
         (blocks.start.get()..blocks.end.get()).for_each(|at| drop(self.remove(HomeBlock(at))));
-        let overlaps = |read: &&Rc<Passing>| read.blocks.start < blocks.end && blocks.start < read.blocks.end;
+        let overlaps =
+            |read: &&Rc<Passing>| read.blocks.start < blocks.end && blocks.start < read.blocks.end;
         self.passing.iter().filter(overlaps).for_each(|read| read.met.set(true));
         self.passed += (blocks.end.get() - blocks.start.get()) as usize;
         self.shrink();
@@ -157,7 +162,10 @@ impl Cache {
         self.make_room();
         let block = Rc::new(CachedBlock::new(at, self.nothing.clone(), self.usage.clone()));
         self.blocks.insert(at, block.clone());
-        self.passing.iter().filter(|read| read.blocks.contains(&at)).for_each(|read| read.met.set(true));
+        self.passing
+            .iter()
+            .filter(|read| read.blocks.contains(&at))
+            .for_each(|read| read.met.set(true));
         match temperature {
             Temperature::Warm => self.clock.push_back(Rc::downgrade(&block)),
             Temperature::Cold => self.clock.push_front(Rc::downgrade(&block)),
@@ -165,12 +173,16 @@ impl Cache {
         block
     }
 
-    /// The first run of at least `least` blocks that are not in the cache; where there is none, what is behind the last block.
+    /// The first run of at least `least` blocks that are not in the cache; where there is none,
+    /// what is behind the last block.
     pub fn missing_run(&self, within: Range<HomeBlock>, least: u64) -> Range<HomeBlock> {
         let mut start = within.start;
         while start < within.end {
             let numbers = (start.get()..within.end.get()).map(HomeBlock);
-            let end = numbers.clone().find(|number| self.blocks.contains_key(number)).unwrap_or(within.end);
+            let end = numbers
+                .clone()
+                .find(|number| self.blocks.contains_key(number))
+                .unwrap_or(within.end);
             if end.get() - start.get() >= least {
                 return start..end;
             }
@@ -189,13 +201,14 @@ impl Cache {
         Some(block)
     }
 
-    /// Evicts so that one more fits. Looks at a bounded number of blocks, so that a cache full of dirty blocks
-    /// costs little; admission of new handles keeps their number down.
+    /// Evicts so that one more fits. Looks at a bounded number of blocks, so that a cache full of
+    /// dirty blocks costs little; admission of new handles keeps their number down.
     fn make_room(&mut self) {
         self.evict_to(self.limit - 1);
     }
 
-    /// Evicts what came beyond the limit while it could not be evicted. Call it when blocks have become clean.
+    /// Evicts what came beyond the limit while it could not be evicted. Call it when blocks have
+    /// become clean.
     pub fn shrink(&mut self) {
         self.evict_to(self.limit);
     }
@@ -309,8 +322,8 @@ mod tests {
         assert!(!cache.borrow().can_do_without(&blocks));
         cache.borrow().peek(HomeBlock(9)).unwrap().wash();
         assert!(cache.borrow().can_do_without(&blocks));
-        let [beside, overlapping] =
-            [0..8, 15..17].map(|read| PastCache::begin(&cache, HomeBlock(read.start)..HomeBlock(read.end)));
+        let [beside, overlapping] = [0..8, 15..17]
+            .map(|read| PastCache::begin(&cache, HomeBlock(read.start)..HomeBlock(read.end)));
         cache.borrow_mut().pass(&blocks);
         assert_eq!((beside.met(), overlapping.met()), (false, true));
         assert!(cache.borrow().peek(HomeBlock(9)).is_none());

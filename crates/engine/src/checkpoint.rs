@@ -1,4 +1,5 @@
-//! A checkpoint that someone asks for: everything goes home now, and the log is empty but for what comes meanwhile.
+//! A checkpoint that someone asks for: everything goes home now, and the log is empty but for what
+//! comes meanwhile.
 
 use crate::checkpoints::{CheckpointProgress, CheckpointReport};
 use crate::engine::Engine;
@@ -6,8 +7,8 @@ use crate::error::EngineError;
 use crate::tail::Occasion;
 
 impl Engine {
-    /// When it returns, all that was changed before the call is home, and the log needs nothing of it any more. Files
-    /// of which durability is enough are excepted.
+    /// When it returns, all that was changed before the call is home, and the log needs nothing of
+    /// it any more. Files of which durability is enough are excepted.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, EngineError> {
         if self.pipeline.is_resting() {
             return Ok(CheckpointReport::default());
@@ -22,8 +23,9 @@ impl Engine {
         Ok(self.checkpoints.last())
     }
 
-    /// When it returns, home has all that was committed at the call, if not durably, and the log keeps it, too. So a
-    /// checkpoint begins, and so Linux's sync(2) ends: it writes what its journal has committed.
+    /// When it returns, home has all that was committed at the call, if not durably, and the log
+    /// keeps it, too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its
+    /// journal has committed.
     pub async fn write_committed_home(&self) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         self.pipeline.check()?;

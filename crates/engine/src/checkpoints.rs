@@ -1,9 +1,11 @@
-//! When all that is committed goes home although neither the log nor memory is short (`checkpoint=`). Also what was
-//! saved by waiting: neighbours that went home together, and versions of blocks that never did.
+//! When all that is committed goes home although neither the log nor memory is short
+//! (`checkpoint=`). Also what was saved by waiting: neighbours that went home together, and
+//! versions of blocks that never did.
 //!
 //! Invariants
-//! 1. Between the ends of two checkpoints everything is counted that was logged, and everything that went home from the
-//!    log, whoever wrote it. Blocks of files of which durability is enough are not: no checkpoint brings them home.
+//! 1. Between the ends of two checkpoints everything is counted that was logged, and everything
+//!    that went home from the log, whoever wrote it. Blocks of files of which durability is enough
+//!    are not: no checkpoint brings them home.
 
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -66,11 +68,16 @@ impl FromStr for CheckpointTimes {
                 let hour = |text: &str| text.parse().ok().filter(|hour| (0..=23).contains(hour));
                 let hours = hours.split_once('-').and_then(|(from, to)| hour(from).zip(hour(to)));
                 match hours.filter(|(from, to)| from != to) {
-                    Some((from, to)) => Ok(CheckpointTimes::OffHours(OffHours { from, to, seconds_east: 0 })),
+                    Some((from, to)) => {
+                        Ok(CheckpointTimes::OffHours(OffHours { from, to, seconds_east: 0 }))
+                    }
                     None => Err("two hours of the day are needed, as in off-hours:22-6".to_owned()),
                 }
             }
-            _ => Err("periodic:SECONDS, idle:SECONDS, off-hours:HH-HH or manual is needed".to_owned()),
+            _ => {
+                Err("periodic:SECONDS, idle:SECONDS, off-hours:HH-HH or manual is needed"
+                    .to_owned())
+            }
         }
     }
 }
@@ -88,7 +95,8 @@ impl CheckpointTimes {
 /// What a checkpoint did, and what was spared since the one before.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckpointReport {
-    /// Blocks of transactions that are to go home, and the writes that they would have taken one by one: neighbours of one transaction are one.
+    /// Blocks of transactions that are to go home, and the writes that they would have taken one by
+    /// one: neighbours of one transaction are one.
     pub blocks_logged: u64,
     pub writes_logged: u64,
     /// What went home of them.
@@ -140,7 +148,8 @@ impl Checkpoints {
         let (mut counted, mut last) = (self.counted.get(), None);
         for block in blocks {
             counted.blocks_logged += 1;
-            counted.writes_logged += u64::from(last.is_none_or(|last: HomeBlock| last.plus(1) != block));
+            counted.writes_logged +=
+                u64::from(last.is_none_or(|last: HomeBlock| last.plus(1) != block));
             last = Some(block);
         }
         self.counted.set(counted);
@@ -162,7 +171,13 @@ impl Checkpoints {
         self.activity.set(None);
     }
     /// `activity`: counts whatever keeps the disk from being idle.
-    pub fn is_due(&self, times: CheckpointTimes, now: Instant, wall_clock: i64, activity: u64) -> bool {
+    pub fn is_due(
+        &self,
+        times: CheckpointTimes,
+        now: Instant,
+        wall_clock: i64,
+        activity: u64,
+    ) -> bool {
         match times {
             CheckpointTimes::ByAge | CheckpointTimes::Manual => false,
             CheckpointTimes::Periodic(time) => match self.waits_since.get() {
@@ -193,8 +208,10 @@ impl Checkpoints {
     }
     pub fn end(&self, began: Instant, now: Instant) {
         let (counted, before) = (self.counted.get(), self.before.replace(self.counted.get()));
-        let (blocks_logged, writes_logged) =
-            (counted.blocks_logged - before.blocks_logged, counted.writes_logged - before.writes_logged);
+        let (blocks_logged, writes_logged) = (
+            counted.blocks_logged - before.blocks_logged,
+            counted.writes_logged - before.writes_logged,
+        );
         let (blocks_written, writes) =
             (counted.blocks_written - before.blocks_written, counted.writes - before.writes);
         let spared = |of: u64, done: u64| of.saturating_sub(done) as f64 * 100.0 / of.max(1) as f64;
@@ -231,7 +248,9 @@ mod tests {
         assert_eq!(read("manual"), Ok(CheckpointTimes::Manual));
         assert_eq!(read("periodic:60"), Ok(CheckpointTimes::Periodic(Duration::from_secs(60))));
         assert_eq!(read("idle:5"), Ok(CheckpointTimes::Idle(Duration::from_secs(5))));
-        for text in ["", "idle", "idle:", "idle:0", "periodic:-1", "periodic:99999999999", "manual:1"] {
+        for text in
+            ["", "idle", "idle:", "idle:0", "periodic:-1", "periodic:99999999999", "manual:1"]
+        {
             assert!(read(text).is_err(), "{text}");
         }
         for hours in ["", "22", "22-", "-6", "24-6", "6-6", "2-3-4", "a-b"] {
@@ -241,9 +260,12 @@ mod tests {
 
     #[test]
     fn off_hours_may_pass_midnight_and_are_of_their_own_clock() {
-        let Ok(CheckpointTimes::OffHours(night)) = "off-hours:22-6".parse() else { panic!("hours") };
-        let holds =
-            |hours: OffHours| (0..24).filter(|hour| hours.holds(hour * 3600 + 1800)).collect::<Vec<_>>();
+        let Ok(CheckpointTimes::OffHours(night)) = "off-hours:22-6".parse() else {
+            panic!("hours")
+        };
+        let holds = |hours: OffHours| {
+            (0..24).filter(|hour| hours.holds(hour * 3600 + 1800)).collect::<Vec<_>>()
+        };
         assert_eq!(holds(night), [0, 1, 2, 3, 4, 5, 22, 23]);
         assert_eq!(holds(OffHours { seconds_east: 7200, ..night }), [0, 1, 2, 3, 20, 21, 22, 23]);
         assert!(night.holds(-3600), "before 1970 is no reason to panic");

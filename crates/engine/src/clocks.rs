@@ -22,8 +22,8 @@ impl CommitClock {
         self.home.nanoseconds = now.since(self.since).as_nanos() as u64;
         self.since = now;
     }
-    /// `before`: when the commit ahead of it was done. What passes until then is that one's: two were under way, and each
-    /// counts for the time in which it was the oldest.
+    /// `before`: when the commit ahead of it was done. What passes until then is that one's: two
+    /// were under way, and each counts for the time in which it was the oldest.
     pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTook {
         let idle = self.since.since(before.min(self.since));
         CommitTook { home: self.home, idle, log: now.since(self.since.max(before)) }
@@ -37,7 +37,8 @@ pub(crate) struct CommitTook {
     pub log: Duration,
 }
 
-/// Times home writes that no commit waits for: those of data alone, since their like is what a policy decides about.
+/// Times home writes that no commit waits for: those of data alone, since their like is what a
+/// policy decides about.
 pub(crate) struct HomeClock<'a> {
     auto: &'a AutoThreshold,
     world: &'a dyn World,
@@ -59,7 +60,11 @@ impl HomeClock<'_> {
         self.writes.set(self.writes.get() + 1);
         if contents == Contents::Data {
             let before = self.data.get();
-            self.data.set(Took { writes: before.writes + 1, bytes: before.bytes + bytes, ..before });
+            self.data.set(Took {
+                writes: before.writes + 1,
+                bytes: before.bytes + bytes,
+                ..before
+            });
         }
     }
     /// Each write took an equal part of the time.
@@ -81,7 +86,10 @@ mod tests {
         let at = |micros| Instant::default().plus(Duration::from_micros(micros));
         for (before, idle, counted) in [(100, 0, 900), (500, 0, 500), (40, 60, 900)] {
             let took = CommitClock::begin(at(100), (0, 0)).log_is_done(at(1000), at(before));
-            assert_eq!((took.idle, took.log), (Duration::from_micros(idle), Duration::from_micros(counted)));
+            assert_eq!(
+                (took.idle, took.log),
+                (Duration::from_micros(idle), Duration::from_micros(counted))
+            );
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Group commit: one transaction runs, one commits, or two ([`crate::overlap`]). All who ask while a commit is under way share the next.
+//! Group commit: one transaction runs, one commits, or two ([`crate::overlap`]). All who ask while
+//! a commit is under way share the next.
 //!
-//! The order: wait until open handles have stopped, take the images, plan, carry out. Then, and only then,
-//! the transaction counts as committed and its waiters are woken, in the order they came.
+//! The order: wait until open handles have stopped, take the images, plan, carry out. Then, and
+//! only then, the transaction counts as committed and its waiters are woken, in the order they
+//! came.
 
 use crate::block::CachedBlock;
 use crate::clocks::{CommitClock, CommitTook};
@@ -9,8 +11,8 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::running::{Freed, Taken};
 use journal::{
-    CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, Plan, TimedCommit, Took,
-    WholePlace, plan_commit_home,
+    CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, Plan,
+    TimedCommit, Took, WholePlace, plan_commit_home,
 };
 use runtime::race;
 use std::rc::Rc;
@@ -65,7 +67,8 @@ impl Engine {
         }
     }
 
-    /// Waits as long as whoever sets the pace says, and for the writers answered by the last commit.
+    /// Waits as long as whoever sets the pace says, and for the writers answered by the last
+    /// commit.
     async fn hold(&self) {
         let next = || self.pace.wait_until(self.world.now()).filter(|_| !self.pipeline.is_over());
         while let Some(at) = next() {
@@ -133,7 +136,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the running transaction. One stretch without waiting, so that the images are those of this moment.
+    /// Takes the running transaction. One stretch without waiting, so that the images are those of
+    /// this moment.
     fn lock(&self) -> Result<Commit, EngineError> {
         let Taken { transaction, freed, completion } = self.pipeline.lock(self.world.now());
         let made = self.made_for_log(&transaction.holdings());
@@ -159,7 +163,8 @@ impl Engine {
         })
     }
 
-    /// On a volume whose structures share a block, freeing one takes it from the other's transaction.
+    /// On a volume whose structures share a block, freeing one takes it from the other's
+    /// transaction.
     fn take_images(&self, locked: &LockedTransaction) -> Result<Images, EngineError> {
         let cache = self.cache.borrow();
         let take = |at: HomeBlock| {
@@ -188,7 +193,8 @@ impl Engine {
         let Some(log) = &self.log else {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
-        let moment = CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
+        let moment =
+            CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
         let idle = self.world.now().since(self.pipeline.committed_at());
         let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment, idle)?;
         if self.pace.separates_barriers() {
@@ -207,7 +213,9 @@ impl Engine {
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
         let mut last = commit.plan.plan.split_off_last_phase();
         let id = commit.plan.transaction;
-        self.long_writes.until_arrived(|write| write.before.is_some_and(|with| !with.is_after(id))).await;
+        self.long_writes
+            .until_arrived(|write| write.before.is_some_and(|with| !with.is_after(id)))
+            .await;
         self.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
         let mut clock = self.begin_clock(&first);
@@ -234,7 +242,8 @@ impl Engine {
     fn log_is_written(&self, commit: &Commit, clock: CommitClock) {
         let Some(log) = &self.log else { return };
         let (now, written) = (self.world.now(), commit.plan.log_bytes());
-        let CommitTook { home, idle, log: took } = clock.log_is_done(now, self.pipeline.committed_at());
+        let CommitTook { home, idle, log: took } =
+            clock.log_is_done(now, self.pipeline.committed_at());
         let (gap, writes) = (commit.plan.gap_bytes(), self.runner.sent());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
         if let Some(auto) = self.policy.learns() {
@@ -283,9 +292,12 @@ impl Engine {
         let mut cache = self.cache.borrow_mut();
         for (at, count) in freed {
             for number in (0..*count).map(|index| at.plus(index)) {
-                // On a damaged volume another owner of the block may use it again before this commit, or in the next
-                // that is under way.
-                if cache.peek(number).is_some_and(|block| block.is_running() || block.is_in_flight()) {
+                // On a damaged volume another owner of the block may use it again before this
+                // commit, or in the next that is under way.
+                if cache
+                    .peek(number)
+                    .is_some_and(|block| block.is_running() || block.is_in_flight())
+                {
                     continue;
                 }
                 let Some(block) = cache.remove(number) else { continue };

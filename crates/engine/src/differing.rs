@@ -7,7 +7,11 @@ use units::BlockRange;
 const FEW: usize = 8;
 
 /// Where in `range` the bytes of a block differ from `before`, the bytes that the range had.
-pub(crate) fn differing(range: BlockRange, before: &[u8], bytes: &[u8]) -> SmallVec<[BlockRange; FEW]> {
+pub(crate) fn differing(
+    range: BlockRange,
+    before: &[u8],
+    bytes: &[u8],
+) -> SmallVec<[BlockRange; FEW]> {
     // Words are compared faster than bytes, and few of them differ.
     const WORD: usize = size_of::<u64>();
     let mut parts = SmallVec::new();
@@ -59,6 +63,9 @@ mod tests {
         }
         let mut after = before;
         after[10..20].fill(1);
-        assert_eq!(differing(range, &before[range.as_usize()], &after)[..], [BlockRange::new(10, 20)]);
+        assert_eq!(
+            differing(range, &before[range.as_usize()], &after)[..],
+            [BlockRange::new(10, 20)]
+        );
     }
 }

@@ -1,12 +1,16 @@
-//! What the disks were told, what they completed, and what is durable. Everybody who wants to know asks here.
+//! What the disks were told, what they completed, and what is durable. Everybody who wants to know
+//! asks here.
 //!
 //! Invariants
-//! 1. A home write has a number, in the order of completion: a [`HomeWrites`] says "the first so many".
-//! 2. A flush covers the writes that had completed before it began, and no others, whatever else is under way.
-//! 3. After the first failure nothing becomes durable any more, and nothing is to be written: a later flush proves nothing.
-//! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own barriers, in the phase that
-//!    has them ([`Durability::end_phase`]). Copies of runs are the exception: each piece has a plan, and their barrier
-//!    always flushes.
+//! 1. A home write has a number, in the order of completion: a [`HomeWrites`] says "the first so
+//!    many".
+//! 2. A flush covers the writes that had completed before it began, and no others, whatever else is
+//!    under way.
+//! 3. After the first failure nothing becomes durable any more, and nothing is to be written: a
+//!    later flush proves nothing.
+//! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own
+//!    barriers, in the phase that has them ([`Durability::end_phase`]). Copies of runs are the
+//!    exception: each piece has a plan, and their barrier always flushes.
 
 use crate::error::EngineError;
 use crate::options::{BarrierKind, EngineParts, LogArea, LogPlace};
@@ -17,9 +21,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use units::{HomeBlock, Owner};
 
-/// Most home writes that no flush has covered whose addresses are kept. With more, a flush is one of everything.
+/// Most home writes that no flush has covered whose addresses are kept. With more, a flush is one
+/// of everything.
 const ADDRESSES_MAX: usize = 256;
-/// Most owners whose loose data no flush has covered that are kept apart. With more, it counts as everybody's.
+/// Most owners whose loose data no flush has covered that are kept apart. With more, it counts as
+/// everybody's.
 const OWNERS_MAX: usize = 4096;
 
 /// The first so many of the home writes of write-back, in the order in which they completed.
@@ -82,10 +88,12 @@ pub(crate) struct Durability {
     begun: Cell<u64>,
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
-    /// Where those lie that no flush has covered, oldest first. Where the first `unknown` ones lie is not kept.
+    /// Where those lie that no flush has covered, oldest first. Where the first `unknown` ones lie
+    /// is not kept.
     volatile: RefCell<Vec<(HomeWrites, Range<HomeBlock>)>>,
     unknown: Cell<HomeWrites>,
-    /// The last that held data of no transaction: for each owner, for all who are not kept apart, for all.
+    /// The last that held data of no transaction: for each owner, for all who are not kept apart,
+    /// for all.
     loose: RefCell<BTreeMap<Owner, HomeWrites>>,
     loose_of_others: Cell<HomeWrites>,
     loose_of_anybody: Cell<HomeWrites>,
@@ -130,8 +138,8 @@ impl Durability {
         self
     }
 
-    /// Sets whether barriers are kept from now on. The first of each disk flushes what was written while they were not. True
-    /// if they begin to be kept.
+    /// Sets whether barriers are kept from now on. The first of each disk flushes what was written
+    /// while they were not. True if they begin to be kept.
     pub fn keep_barriers(&self, ordered: bool) -> bool {
         let begins = ordered && !self.ordered.get();
         self.ordered.set(ordered);
@@ -172,8 +180,8 @@ impl Durability {
         }
         this
     }
-    /// Whether the one home write that a sync waits for is durable by itself. That saves the flush that the plan would make
-    /// behind it, if nothing else needs one.
+    /// Whether the one home write that a sync waits for is durable by itself. That saves the flush
+    /// that the plan would make behind it, if nothing else needs one.
     pub fn is_home_write_durable(&self) -> bool {
         self.end_phase([1, 0], plan_home_durable().last_barrier()).durable[Place::Home as usize]
     }
@@ -203,9 +211,13 @@ impl Durability {
     /// Whether loose data of `owner`, or of anybody, may still be in a disk's cache.
     pub fn wants_flush_of_loose(&self, owner: Option<Owner>) -> bool {
         let last = match owner {
-            Some(owner) => {
-                self.loose.borrow().get(&owner).copied().unwrap_or_default().max(self.loose_of_others.get())
-            }
+            Some(owner) => self
+                .loose
+                .borrow()
+                .get(&owner)
+                .copied()
+                .unwrap_or_default()
+                .max(self.loose_of_others.get()),
             None => self.loose_of_anybody.get(),
         };
         !self.is_durable(last)
@@ -235,9 +247,11 @@ impl Durability {
         }
     }
 
-    /// Whether the flush of a commit makes what is home durable, too: there is one disk, and no cheaper way to make a commit durable.
+    /// Whether the flush of a commit makes what is home durable, too: there is one disk, and no
+    /// cheaper way to make a commit durable.
     pub fn commits_cover_home(&self) -> bool {
-        let at_no_cost = !self.ordered.get() || !self.disks.forced_unit_access[Place::Home as usize];
+        let at_no_cost =
+            !self.ordered.get() || !self.disks.forced_unit_access[Place::Home as usize];
         !self.disks.separate && at_no_cost
     }
 
@@ -246,8 +260,8 @@ impl Durability {
         if self.disks.separate { place as usize } else { Place::Home as usize }
     }
 
-    /// What is done for `barrier`, behind a phase with so many writes of each place. A single write is made durable by
-    /// itself, if that saves the flush.
+    /// What is done for `barrier`, behind a phase with so many writes of each place. A single write
+    /// is made durable by itself, if that saves the flush.
     pub fn end_phase(&self, writes: [usize; 2], barrier: Option<Barrier>) -> Phase {
         let Some(barrier) = barrier.filter(|_| self.ordered.get()) else {
             return Phase { flush: [false; 2], durable: [false; 2] };
@@ -256,8 +270,9 @@ impl Durability {
         for place in [Place::Home, Place::Log] {
             of_disk[self.disk_of(place)] += writes[place as usize];
         }
-        let mut flush: [bool; 2] =
-            std::array::from_fn(|disk| of_disk[disk] > usize::from(self.disks.forced_unit_access[disk]));
+        let mut flush: [bool; 2] = std::array::from_fn(|disk| {
+            of_disk[disk] > usize::from(self.disks.forced_unit_access[disk])
+        });
         let before = match barrier {
             Barrier::HomeBeforeLogTail
             | Barrier::HomeBeforeReply
@@ -318,7 +333,8 @@ mod tests {
         for disks in [ONE, TWO] {
             let durability = Durability::new(disks, true).after_unknown();
             let phase = durability.end_phase([0; 2], Some(Barrier::FoundBeforeWrite));
-            let flushed = [Place::Home, Place::Log].map(|place| phase.flush[durability.disk_of(place)]);
+            let flushed =
+                [Place::Home, Place::Log].map(|place| phase.flush[durability.disk_of(place)]);
             assert_eq!((flushed, phase.durable), ([true; 2], [false; 2]));
         }
     }
@@ -360,7 +376,9 @@ mod tests {
         assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![]));
         let lax = Durability::new(TWO, false);
         lax.keep_barriers(true);
-        for everything in [lax, Durability::new(TWO, true).after_unknown(), Durability::new(ONE, true)] {
+        for everything in
+            [lax, Durability::new(TWO, true).after_unknown(), Durability::new(ONE, true)]
+        {
             assert_eq!(everything.volatile_home(vec![]), Completed::Everything);
         }
     }
@@ -401,7 +419,10 @@ mod tests {
         assert_eq!(two, Phase { flush: [true, false], durable: [false; 2] });
         let without = Durability::new(Disks { forced_unit_access: [false; 2], ..ONE }, true);
         assert!(without.end_phase([0, 1], Some(Barrier::CommitBeforeReply)).flush[0]);
-        assert_eq!(durability.end_phase([2, 2], None), Phase { flush: [false; 2], durable: [false; 2] });
+        assert_eq!(
+            durability.end_phase([2, 2], None),
+            Phase { flush: [false; 2], durable: [false; 2] }
+        );
         let unordered = Durability::new(ONE, false);
         assert_eq!(unordered.end_phase([2, 2], Some(Barrier::DataBeforeCommit)).flush, [false; 2]);
     }

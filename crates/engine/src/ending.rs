@@ -38,7 +38,8 @@ impl Ending {
             self.was_shut_down.set(matches!(cause, EngineError::ShutDown));
         }
     }
-    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it was shut down on purpose.
+    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it
+    /// was shut down on purpose.
     pub fn refusal_of_changes(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::Aborted { cause } if !self.was_shut_down.get() => {

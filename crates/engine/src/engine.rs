@@ -1,9 +1,10 @@
 //! The engine: its owners, and how it gives up.
 //!
-//! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`], [`HomeQueue`] with
-//! [`HomeClaims`], [`Durability`], [`Checkpoints`], [`Loose`], [`LongWrites`], [`Sequences`], and [`LogState`] with its
-//! tail. The [`Runner`] gives plans to the disks. What needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`, `read`
-//! and `sync`, the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
+//! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`],
+//! [`HomeQueue`] with [`HomeClaims`], [`Durability`], [`Checkpoints`], [`Loose`], [`LongWrites`],
+//! [`Sequences`], and [`LogState`] with its tail. The [`Runner`] gives plans to the disks. What
+//! needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`,
+//! `read` and `sync`, the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
 
 use crate::busy::BusyTime;
 use crate::cache::Cache;
@@ -70,15 +71,18 @@ impl Engine {
     pub fn options(&self) -> &EngineOptions {
         &self.options
     }
-    /// The latest transaction that is durable. Blocks freed by later ones must not be allocated again.
+    /// The latest transaction that is durable. Blocks freed by later ones must not be allocated
+    /// again.
     pub fn committed(&self) -> TransactionId {
         self.pipeline.committed()
     }
-    /// The transaction that changes join now. Those between the last durable one and this one are on their way to the disk.
+    /// The transaction that changes join now. Those between the last durable one and this one are
+    /// on their way to the disk.
     pub fn running(&self) -> TransactionId {
         self.pipeline.running_id()
     }
-    /// Whether the running transaction is being locked: whoever begins a change now waits, and is in the next one.
+    /// Whether the running transaction is being locked: whoever begins a change now waits, and is
+    /// in the next one.
     pub fn is_locking(&self) -> bool {
         self.pipeline.is_locking()
     }
@@ -100,7 +104,10 @@ impl Engine {
             ..log.borrow().usage()
         });
         let last_checkpoint = self.checkpoints.last();
-        Statistics { last_checkpoint, ..self.counters.borrow().snapshot(cache, log.unwrap_or_default()) }
+        Statistics {
+            last_checkpoint,
+            ..self.counters.borrow().snapshot(cache, log.unwrap_or_default())
+        }
     }
 
     /// The error that every sync gets after an abort.
@@ -113,9 +120,9 @@ impl Engine {
         self.log.as_ref().is_some_and(|log| log.borrow().live().contains(block))
     }
 
-    /// A write or flush failed: what is durable is unknown, so nothing is written any more, and everyone who
-    /// waits or ever will is told. Also for whoever has changed blocks and cannot end what he began: nothing of the
-    /// running transaction will ever be committed.
+    /// A write or flush failed: what is durable is unknown, so nothing is written any more, and
+    /// everyone who waits or ever will is told. Also for whoever has changed blocks and cannot end
+    /// what he began: nothing of the running transaction will ever be committed.
     pub fn abort(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.stop_writing(cause);
@@ -123,7 +130,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::abort`], of a journal that is well: what it holds is replayed by the next mount, and e2fsck need not look.
+    /// As [`Engine::abort`], of a journal that is well: what it holds is replayed by the next
+    /// mount, and e2fsck need not look.
     pub fn stop_writing(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.pipeline.fail(cause);
@@ -142,7 +150,8 @@ impl Engine {
         }
     }
 
-    /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks closely.
+    /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks
+    /// closely.
     fn record_failure(&self) {
         let Some(log) = &self.log else { return };
         let note = log.borrow().superblock().with_failure(self.options.journal_checksum);

@@ -1,4 +1,5 @@
-//! An update of one block of file data: what the policy decides of it, and what that does to the block.
+//! An update of one block of file data: what the policy decides of it, and what that does to the
+//! block.
 
 use crate::block::CachedBlock;
 use crate::cache::Temperature;
@@ -11,8 +12,9 @@ use std::rc::Rc;
 use units::{BlockRange, HomeBlock};
 
 impl Engine {
-    /// Reads what a coming update of part of a block will need of its home, so that no handle is held open for it. A
-    /// commit waits for open handles, and everyone else for the commit. The update is right without it, too.
+    /// Reads what a coming update of part of a block will need of its home, so that no handle is
+    /// held open for it. A commit waits for open handles, and everyone else for the commit. The
+    /// update is right without it, too.
     pub async fn prepare_data(
         &self,
         home: HomeBlock,
@@ -47,13 +49,20 @@ impl Engine {
         self.sequences.of(at, is_clean, log.borrow().tail_on_disk())
     }
 
-    /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants to know.
+    /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants
+    /// to know.
     pub(crate) fn is_in_log(&self, block: HomeBlock) -> bool {
         let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
-        log.is_some_and(|log| log.borrow().live().contains(block) || self.pipeline.transaction().logs(block))
+        log.is_some_and(|log| {
+            log.borrow().live().contains(block) || self.pipeline.transaction().logs(block)
+        })
     }
 
-    pub(crate) fn decide(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> (Decision, UpdateSequence) {
+    pub(crate) fn decide(
+        &self,
+        block: &CachedBlock,
+        update: &FileUpdate<'_>,
+    ) -> (Decision, UpdateSequence) {
         if self.log.is_none() {
             return (Decision::HomeBeforeCommit, UpdateSequence::None);
         }
@@ -71,7 +80,12 @@ impl Engine {
     }
 
     /// What becomes of the block with an update.
-    pub(crate) fn note_data(&self, block: &Rc<CachedBlock>, update: &FileUpdate<'_>, decision: Decision) {
+    pub(crate) fn note_data(
+        &self,
+        block: &Rc<CachedBlock>,
+        update: &FileUpdate<'_>,
+        decision: Decision,
+    ) {
         let (at, bytes) = (update.home, update.range.len() as u64);
         self.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
         self.queue.soil(block, || self.world.now(), &self.cache);
@@ -79,7 +93,8 @@ impl Engine {
         let stays = update.durable_only && decision.is_logged();
         block.set_stays(stays);
         // A restart asks for it, and that keeps scattered logs alone.
-        transaction.set_stays(at, stays && self.log.as_ref().is_some_and(|log| log.borrow().redirects()));
+        transaction
+            .set_stays(at, stays && self.log.as_ref().is_some_and(|log| log.borrow().redirects()));
         // From now on the commit makes the block durable as a whole, in the log or at home.
         let takes_along = matches!(decision, Decision::LogBlock | Decision::HomeBeforeCommit);
         if takes_along && self.loose.remove(update.owner, at) {
@@ -105,7 +120,12 @@ impl Engine {
         }
     }
 
-    pub(crate) fn write_data(&self, block: &CachedBlock, update: &FileUpdate<'_>, overwrites: bool) {
+    pub(crate) fn write_data(
+        &self,
+        block: &CachedBlock,
+        update: &FileUpdate<'_>,
+        overwrites: bool,
+    ) {
         let size = self.block_size;
         if overwrites {
             let buffer = if update.range == size.whole() {

@@ -1,4 +1,5 @@
-//! Those who wait to start a handle, first come first served: a large change is not starved by small ones.
+//! Those who wait to start a handle, first come first served: a large change is not starved by
+//! small ones.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,7 +30,9 @@ impl Gate {
         poll_fn(|context| {
             let first = match queued.ticket {
                 None => self.is_free(),
-                Some(ticket) => self.queue.borrow().front().is_some_and(|(front, _)| *front == ticket),
+                Some(ticket) => {
+                    self.queue.borrow().front().is_some_and(|(front, _)| *front == ticket)
+                }
             };
             if first && let Some(value) = ready() {
                 return Poll::Ready(value);

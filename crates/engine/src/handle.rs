@@ -18,7 +18,8 @@ use units::{BlockRange, HomeBlock, Owner, TransactionId};
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
 const DATA_BLOCKS_ALWAYS: u32 = 2;
 
-/// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or stopped.
+/// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or
+/// stopped.
 pub struct Handle {
     engine: Rc<Engine>,
     transaction: TransactionId,
@@ -67,7 +68,8 @@ impl Engine {
         })
     }
 
-    /// What each line that changes metadata blocks declared, and what it changed. Empty in release builds.
+    /// What each line that changes metadata blocks declared, and what it changed. Empty in release
+    /// builds.
     pub fn declared(&self) -> BTreeMap<&'static Location<'static>, Declared> {
         self.promises.declared()
     }
@@ -103,10 +105,16 @@ impl Handle {
         self.changes
     }
 
-    /// Changes a metadata block: `change` gets the whole block and writes only within `range`, which debug builds check.
-    /// (get_write_access, change and dirty_metadata of JBD2 in one, so that no order can be wrong.)
+    /// Changes a metadata block: `change` gets the whole block and writes only within `range`,
+    /// which debug builds check. (get_write_access, change and dirty_metadata of JBD2 in one, so
+    /// that no order can be wrong.)
     #[track_caller]
-    pub fn change<T>(&mut self, block: &Block, range: BlockRange, change: impl FnOnce(&mut [u8]) -> T) -> T {
+    pub fn change<T>(
+        &mut self,
+        block: &Block,
+        range: BlockRange,
+        change: impl FnOnce(&mut [u8]) -> T,
+    ) -> T {
         self.change_ranges(block, &[range], change)
     }
 
@@ -126,9 +134,10 @@ impl Handle {
         result
     }
 
-    /// [`Handle::change`] of a structure that is written anew as a whole: where ranges are logged, only the bytes that differ
-    /// afterwards count as changed. If none does, the first one counts, so that the block is in the transaction in any case. Not
-    /// for what is written home past the log, and may there be another than in memory.
+    /// [`Handle::change`] of a structure that is written anew as a whole: where ranges are logged,
+    /// only the bytes that differ afterwards count as changed. If none does, the first one counts,
+    /// so that the block is in the transaction in any case. Not for what is written home past the
+    /// log, and may there be another than in memory.
     #[track_caller]
     pub fn change_within<T>(
         &mut self,
@@ -165,7 +174,11 @@ impl Handle {
         assert!(ranges.iter().all(|range| !range.is_empty() && whole.covers(*range)));
         let mut transaction = engine.pipeline.transaction();
         if transaction.add_metadata(block.number(), ranges) {
-            debug_assert!(self.credits > 0, "{} is one more than the handle's credits", block.number());
+            debug_assert!(
+                self.credits > 0,
+                "{} is one more than the handle's credits",
+                block.number()
+            );
             if self.credits > 0 {
                 self.credits -= 1;
                 transaction.use_credits(1);
@@ -185,8 +198,9 @@ impl Handle {
         block
     }
 
-    /// Writes within one block of file data. The policy of the mount decides what is logged; it may have to
-    /// read the rest of the block first. Whether the log will hold it: then only a commit makes it durable.
+    /// Writes within one block of file data. The policy of the mount decides what is logged; it may
+    /// have to read the rest of the block first. Whether the log will hold it: then only a commit
+    /// makes it durable.
     pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<bool, EngineError> {
         loop {
             if let Some(is_logged) = self.file_data_now(&update)? {
@@ -198,7 +212,8 @@ impl Handle {
         }
     }
 
-    /// The same without waiting: `None`, and nothing is done, if the rest of the block must be read first.
+    /// The same without waiting: `None`, and nothing is done, if the rest of the block must be read
+    /// first.
     pub fn file_data_now(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
         let engine = self.engine.clone();
         assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
@@ -219,7 +234,11 @@ impl Handle {
             engine.sequences.set(update.home, sequence.after(decision, self.transaction));
         }
         if let Some(auto) = engine.policy.learns().filter(|_| !update.sequential) {
-            auto.updated(update.request, update.range.len() as u64, sequence == UpdateSequence::None);
+            auto.updated(
+                update.request,
+                update.range.len() as u64,
+                sequence == UpdateSequence::None,
+            );
         }
         self.changes += 1;
         engine.note_data(&block, update, decision);
@@ -227,8 +246,8 @@ impl Handle {
         Ok(Some(decision.is_logged()))
     }
 
-    /// Has data of this handle that would go home at any time go home before the commit, whatever the mode. It
-    /// serves what was durable elsewhere, and is not any more with this handle.
+    /// Has data of this handle that would go home at any time go home before the commit, whatever
+    /// the mode. It serves what was durable elsewhere, and is not any more with this handle.
     pub fn order_data(&mut self, owner: Owner, at: HomeBlock) {
         let engine = &self.engine;
         if engine.loose.remove(owner, at)
@@ -257,8 +276,9 @@ impl Handle {
         Ok(())
     }
 
-    /// The blocks `at .. at + count` are free from this transaction on. Their content is worthless and must
-    /// not be written home any more, and old log records of them must not be replayed (`revokes`).
+    /// The blocks `at .. at + count` are free from this transaction on. Their content is worthless
+    /// and must not be written home any more, and old log records of them must not be replayed
+    /// (`revokes`).
     pub fn forget(&mut self, at: HomeBlock, count: u64, _contents: Contents) {
         self.changes += 1;
         let engine = &self.engine;
@@ -283,11 +303,13 @@ impl Handle {
         );
     }
 
-    /// Makes room for `credits` more in the same transaction; false when it or memory is too full. The caller
-    /// must then bring the volume into a consistent state, stop, and start anew (truncate of a large file).
+    /// Makes room for `credits` more in the same transaction; false when it or memory is too full.
+    /// The caller must then bring the volume into a consistent state, stop, and start anew
+    /// (truncate of a large file).
     #[must_use]
     pub fn extend(&mut self, credits: Credits) -> bool {
-        // As for a start; but who holds a handle waits for no memory, which its own commit may have to free.
+        // As for a start; but who holds a handle waits for no memory, which its own commit may have
+        // to free.
         if !self.engine.has_memory_for(credits) {
             return false;
         }
@@ -305,7 +327,8 @@ impl Handle {
         true
     }
 
-    /// Ends the change. What it did is durable once [`Engine::commit`] of the returned transaction is done.
+    /// Ends the change. What it did is durable once [`Engine::commit`] of the returned transaction
+    /// is done.
     pub fn stop(self) -> TransactionId {
         self.transaction
     }

@@ -1,5 +1,5 @@
-//! Blocks go home only as of the latest committed transaction, and always whole. Data that the running transaction
-//! sends home in any case goes before it commits.
+//! Blocks go home only as of the latest committed transaction, and always whole. Data that the
+//! running transaction sends home in any case goes before it commits.
 
 use crate::block::{AsOf, CachedBlock};
 use crate::clocks::HomeClock;
@@ -33,8 +33,8 @@ struct Sent {
 }
 
 impl Engine {
-    /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be read, and what may
-    /// go along. No barrier yet.
+    /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be
+    /// read, and what may go along. No barrier yet.
     pub(crate) async fn write_home(
         &self,
         numbers: Vec<HomeBlock>,
@@ -43,7 +43,8 @@ impl Engine {
         self.write_runs(numbers, neighbours, Asked::ByWriteBack).await
     }
 
-    /// The same, where a sync waits for all of them: if that is one request it is durable by itself, if that saves a flush.
+    /// The same, where a sync waits for all of them: if that is one request it is durable by
+    /// itself, if that saves a flush.
     pub(crate) async fn sync_home(&self, numbers: Vec<HomeBlock>) -> Result<WentHome, EngineError> {
         self.write_runs(numbers, Neighbours::Stay, Asked::BySync).await
     }
@@ -56,8 +57,10 @@ impl Engine {
     ) -> Result<WentHome, EngineError> {
         let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
         let asked = if runs.len() == 1 { asked } else { Asked::ByWriteBack };
-        let clock =
-            self.policy.learns().map(|auto| HomeClock::begin(auto, &*self.world, asked == Asked::BySync));
+        let clock = self
+            .policy
+            .learns()
+            .map(|auto| HomeClock::begin(auto, &*self.world, asked == Asked::BySync));
         let clock_of_runs = clock.as_ref();
         let writes = runs
             .into_iter()
@@ -89,7 +92,8 @@ impl Engine {
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
         let mut written = 0;
-        let neighbours = |left: &Sent, right: &Sent| left.block.number().plus(1) == right.block.number();
+        let neighbours =
+            |left: &Sent, right: &Sent| left.block.number().plus(1) == right.block.number();
         let is_one = sent.chunk_by(neighbours).count() == 1;
         for sent in sent.chunk_by(neighbours) {
             let kinds: Vec<_> = sent.iter().map(|sent| sent.block.contents().at_home()).collect();
@@ -100,7 +104,8 @@ impl Engine {
                 _ => Some(self.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
-            let is_logged = |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
+            let is_logged =
+                |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
             self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
             if let Some(clock) = clock {
@@ -112,8 +117,8 @@ impl Engine {
         Ok(WentHome { written, unreadable })
     }
 
-    /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only. Whether it is the first there
-    /// that is to be flushed.
+    /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
+    /// Whether it is the first there that is to be flushed.
     pub(crate) fn note_loose_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
         let is_first = !self.durability.wants_flush_of_loose(None);
         if is_first {
@@ -123,7 +128,8 @@ impl Engine {
         is_first
     }
 
-    /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache only.
+    /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache
+    /// only.
     fn arrived(&self, sent: &Sent, volatile: Option<HomeWrites>) {
         let Sent { block, bytes, as_of } = sent;
         match as_of {
@@ -143,7 +149,8 @@ impl Engine {
                     block.leave_order(transaction.logs(block.number()));
                 }
             }
-            // Also for one that was changed meanwhile and is still loose: what was sent is in a disk's cache.
+            // Also for one that was changed meanwhile and is still loose: what was sent is in a
+            // disk's cache.
             AsOf::Loose => {
                 if let Some(owner) = block.loose_owner() {
                     if let Some(writes) = volatile {

@@ -1,5 +1,6 @@
-//! Home blocks to which a write is under way. Two writes of one block wait for each other, because a disk may
-//! carry out in any order what it was given at once. They go out in the order in which they were asked for.
+//! Home blocks to which a write is under way. Two writes of one block wait for each other, because
+//! a disk may carry out in any order what it was given at once. They go out in the order in which
+//! they were asked for.
 
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
@@ -17,8 +18,8 @@ struct State {
     released: Event,
 }
 
-/// Who claims a block: the one whose turn it is, and those behind it. A claim enters the queues of all its blocks at once,
-/// so no two wait for each other.
+/// Who claims a block: the one whose turn it is, and those behind it. A claim enters the queues of
+/// all its blocks at once, so no two wait for each other.
 struct Queue {
     first: u64,
     behind: VecDeque<u64>,
@@ -40,7 +41,8 @@ impl HomeClaims {
         claim
     }
 
-    /// Takes the next place in the queues of the blocks. They may be written when it is [`Claim::turn`].
+    /// Takes the next place in the queues of the blocks. They may be written when it is
+    /// [`Claim::turn`].
     pub fn enqueue(&self, start: HomeBlock, count: u64) -> Claim {
         let ticket = self.0.tickets.replace(self.0.tickets.get() + 1);
         let claim = Claim { claims: self.clone(), ticket, start, count };
@@ -66,7 +68,8 @@ impl Claim {
     }
     fn is_first(&self) -> bool {
         let claimed = self.claims.0.claimed.borrow();
-        self.blocks().all(|block| claimed.get(&block).is_some_and(|queue| queue.first == self.ticket))
+        self.blocks()
+            .all(|block| claimed.get(&block).is_some_and(|queue| queue.first == self.ticket))
     }
 }
 

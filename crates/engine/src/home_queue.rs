@@ -1,10 +1,12 @@
 //! The blocks that are newer than home, oldest first; and which of them go home next.
 //!
 //! Invariants
-//! 1. A block is dirty from when it becomes newer than home until home has its latest version. Each dirty block has an entry,
-//!    and says in [`CachedBlock::dirty_since`] which one: others of it are stale, and skipped when met.
+//! 1. A block is dirty from when it becomes newer than home until home has its latest version. Each
+//!    dirty block has an entry, and says in [`CachedBlock::dirty_since`] which one: others of it
+//!    are stale, and skipped when met.
 //! 2. Stale entries are never the most by far, so the queue is bounded by the dirty blocks.
-//! 3. None of the entries that [`Stuck`] counts is of a block that may go home, until one is released.
+//! 3. None of the entries that [`Stuck`] counts is of a block that may go home, until one is
+//!    released.
 //! 4. Whoever writes home outside of a commit, and whoever moves the log's tail, holds the turn.
 
 use crate::block::CachedBlock;
@@ -28,8 +30,8 @@ pub(crate) struct HomeQueue {
     turn: Rc<RwLock>,
 }
 
-/// The first entries, none of which could go home when they were last met. Thousands may wait for a commit, and whoever waits
-/// with them asks again and again.
+/// The first entries, none of which could go home when they were last met. Thousands may wait for a
+/// commit, and whoever waits with them asks again and again.
 #[derive(Clone, Copy)]
 struct Stuck {
     entries: usize,
@@ -53,7 +55,8 @@ impl HomeQueue {
         self.kicks.set(self.kicks.get() + 1);
         self.work.notify();
     }
-    /// Waits until [`HomeQueue::kick`] was called more often than `seen`, or `is_over` when [`HomeQueue::wake`] was called.
+    /// Waits until [`HomeQueue::kick`] was called more often than `seen`, or `is_over` when
+    /// [`HomeQueue::wake`] was called.
     pub async fn until_kicked(&self, seen: u64, is_over: impl Fn() -> bool) {
         self.work.until(|| (is_over() || self.kicks() != seen).then_some(())).await
     }
@@ -73,7 +76,8 @@ impl HomeQueue {
         let now = now();
         block.soil(now);
         let mut entries = self.entries.borrow_mut();
-        // Most are of blocks that have been home since: some block is changed and goes home again and again.
+        // Most are of blocks that have been home since: some block is changed and goes home again
+        // and again.
         if entries.len() > 2 * self.dirty.get() + STALE_MAX {
             let cache = cache.borrow();
             self.write_down(&mut entries, &cache);
@@ -110,9 +114,9 @@ impl HomeQueue {
         }
     }
 
-    /// The oldest blocks that may go home, sorted, `max` at most, as long as `is_due` says so of the time when they became
-    /// dirty. All that are met, also those that may not go home because the log has to have them first, count as dirty from
-    /// now on.
+    /// The oldest blocks that may go home, sorted, `max` at most, as long as `is_due` says so of
+    /// the time when they became dirty. All that are met, also those that may not go home because
+    /// the log has to have them first, count as dirty from now on.
     pub fn due(
         &self,
         cache: &Cache,
@@ -129,7 +133,9 @@ impl HomeQueue {
         self.write_down(&mut entries, cache);
         let (mut found, all, mut met) = (Vec::new(), entries.len(), 0);
         while met < all {
-            let Some(entry) = entries.front().copied().filter(|(since, _)| is_due(*since)) else { break };
+            let Some(entry) = entries.front().copied().filter(|(since, _)| is_due(*since)) else {
+                break;
+            };
             entries.pop_front();
             met += 1;
             let Some(block) = find(cache, entry) else { continue };
@@ -157,11 +163,13 @@ impl HomeQueue {
         cache: &Cache,
         is_due: impl Fn(Instant) -> bool,
     ) -> bool {
-        let Some(stuck) = self.stuck.get().filter(|stuck| stuck.released == cache.released()) else {
+        let Some(stuck) = self.stuck.get().filter(|stuck| stuck.released == cache.released())
+        else {
             return false;
         };
-        let may_go_home =
-            |entry: &(Instant, HomeBlock)| find(cache, *entry).is_some_and(|block| block.may_go_home());
+        let may_go_home = |entry: &(Instant, HomeBlock)| {
+            find(cache, *entry).is_some_and(|block| block.may_go_home())
+        };
         debug_assert!(
             !entries.range(..stuck.entries).any(may_go_home),
             "one was released, and nobody noted it"
@@ -302,7 +310,8 @@ mod tests {
         let rig = Rig::new();
         (0..20).for_each(|at| drop(rig.soil(at, at)));
         rig.wash(&rig.cache.borrow().peek(HomeBlock(4)).unwrap().clone());
-        let within = rig.queue.dirty_within(&rig.cache.borrow(), &[(HomeBlock(3), 3), (HomeBlock(15), 1)]);
+        let within =
+            rig.queue.dirty_within(&rig.cache.borrow(), &[(HomeBlock(3), 3), (HomeBlock(15), 1)]);
         assert_eq!(within, [3, 5, 15].map(HomeBlock));
     }
 

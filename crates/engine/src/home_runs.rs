@@ -21,13 +21,15 @@ pub(crate) enum Neighbours {
 /// Blocks to go home, one beside the other.
 pub(crate) type Run = Vec<Rc<CachedBlock>>;
 
-/// The blocks of `numbers` (sorted) in runs of neighbours. Those that go along need no read and are not being changed.
+/// The blocks of `numbers` (sorted) in runs of neighbours. Those that go along need no read and are
+/// not being changed.
 pub(crate) fn runs_of(cache: &Cache, numbers: &[HomeBlock], neighbours: Neighbours) -> Vec<Run> {
     let along = neighbours == Neighbours::GoAlong;
     let goes = |at: HomeBlock| {
         let block = cache.peek(at)?;
         let is_due = || numbers.binary_search(&at).is_ok();
-        (block.may_go_home() && (is_due() || along && block.rests() && !block.stays())).then(|| block.clone())
+        (block.may_go_home() && (is_due() || along && block.rests() && !block.stays()))
+            .then(|| block.clone())
     };
     let mut runs: Vec<Run> = Vec::new();
     // Behind the last run.

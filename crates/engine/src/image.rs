@@ -1,9 +1,10 @@
 //! The content of a block at one moment, perhaps known in part only.
 //!
 //! Invariants
-//! 1. Bytes are shared and copied on write ([`Rc::make_mut`]): whoever took an image keeps what he took.
-//! 2. Bytes outside the known ranges were never changed since the block came into the cache. They are what home holds,
-//!    and are filled in when someone needs them.
+//! 1. Bytes are shared and copied on write ([`Rc::make_mut`]): whoever took an image keeps what he
+//!    took.
+//! 2. Bytes outside the known ranges were never changed since the block came into the cache. They
+//!    are what home holds, and are filled in when someone needs them.
 
 use device::Buffer;
 use journal::RangeSet;

@@ -1,9 +1,12 @@
-//! All images of a block: the current one, those of transactions in flight, and the latest committed one.
+//! All images of a block: the current one, those of transactions in flight, and the latest
+//! committed one.
 //!
 //! Invariants
-//! 1. Images are in order, each as old as or older than the one before. The current one comes first, then one of each
-//!    transaction in flight (as of its lock), then that of the latest committed transaction.
-//! 2. What counts against the cache's bound are images, not blocks. They are counted with every change of them.
+//! 1. Images are in order, each as old as or older than the one before. The current one comes
+//!    first, then one of each transaction in flight (as of its lock), then that of the latest
+//!    committed transaction.
+//! 2. What counts against the cache's bound are images, not blocks. They are counted with every
+//!    change of them.
 
 use crate::image::Image;
 use crate::limits::IN_FLIGHT_MAX;
@@ -91,7 +94,8 @@ impl Images {
     pub fn is_whole(&self) -> bool {
         self.kept.borrow().current.is_whole()
     }
-    /// Whether all images are known as a whole. A write may have filled in the current one what older ones lack.
+    /// Whether all images are known as a whole. A write may have filled in the current one what
+    /// older ones lack.
     pub fn are_whole(&self) -> bool {
         let kept = self.kept.borrow();
         kept.current.is_whole() && kept.older().all(Image::is_whole)
@@ -113,11 +117,15 @@ impl Images {
     }
     /// Whose the latest committed image is, if home does not have it.
     pub fn committed(&self) -> Option<(TransactionId, Image)> {
-        self.kept.borrow().committed.as_ref().map(|committed| (committed.by, committed.image.clone()))
+        self.kept
+            .borrow()
+            .committed
+            .as_ref()
+            .map(|committed| (committed.by, committed.image.clone()))
     }
 
-    /// Where the log holds the latest committed image, and its bytes, if it is of `by` and not home. `None` for the place: the
-    /// log does not hold it whole.
+    /// Where the log holds the latest committed image, and its bytes, if it is of `by` and not
+    /// home. `None` for the place: the log does not hold it whole.
     pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
         let kept = self.kept.borrow();
         let committed = kept.committed.as_ref().filter(|committed| committed.by == by)?;
@@ -169,7 +177,8 @@ impl Images {
     pub fn freeze(&self, by: TransactionId) {
         self.alter(|kept| kept.freeze(by))
     }
-    /// `by` is committed in the log: its image may go home, in place of any older one. `in_log`: where the log holds it whole.
+    /// `by` is committed in the log: its image may go home, in place of any older one. `in_log`:
+    /// where the log holds it whole.
     pub fn commit(&self, by: TransactionId, in_log: Option<WholePlace>) {
         self.alter(|kept| {
             let image = kept.thaw(by).expect("one image of each, since the lock");
@@ -199,7 +208,8 @@ impl Images {
             place.at = run.moved(place.at);
         }
     }
-    /// Drops the latest committed image if the log holds it whole: whose it is, where it lies, and its bytes.
+    /// Drops the latest committed image if the log holds it whole: whose it is, where it lies, and
+    /// its bytes.
     pub fn let_go(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
         self.alter(|kept| {
             let place = kept.committed.as_ref()?.in_log?;
@@ -231,20 +241,27 @@ impl Kept {
     /// `by` is locked: its image is the current one.
     fn freeze(&mut self, by: TransactionId) {
         let image = self.current.clone();
-        let is_for = |slot: &Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
-        let at = self.frozen.iter().position(is_for).expect("no more transactions in flight than may be");
+        let is_for =
+            |slot: &Option<(TransactionId, Image)>| slot.as_ref().is_none_or(|(of, _)| *of == by);
+        let at = self
+            .frozen
+            .iter()
+            .position(is_for)
+            .expect("no more transactions in flight than may be");
         self.frozen[..=at].rotate_right(1);
         self.frozen[0] = Some((by, image));
     }
     /// The image that `by` froze is no longer its own.
     fn thaw(&mut self, by: TransactionId) -> Option<Image> {
-        let slot = self.frozen.iter_mut().find(|slot| slot.as_ref().is_some_and(|(of, _)| *of == by))?;
+        let slot =
+            self.frozen.iter_mut().find(|slot| slot.as_ref().is_some_and(|(of, _)| *of == by))?;
         slot.take().map(|(_, image)| image)
     }
     /// Older images that are neither the current one nor one another.
     fn count_apart(&self) -> usize {
         let differs = |(index, image): (usize, &Image)| {
-            !self.current.is(image.bytes()) && !self.older().take(index).any(|newer| newer.is(image.bytes()))
+            !self.current.is(image.bytes())
+                && !self.older().take(index).any(|newer| newer.is(image.bytes()))
         };
         self.older().enumerate().filter(|(index, image)| differs((*index, image))).count()
     }

@@ -5,13 +5,14 @@ use crate::engine::Engine;
 use units::HomeBlock;
 
 impl Engine {
-    /// The first of the blocks `at .. at + count` that is in memory, or in the log alone. A freed block leaves both with the
-    /// commit that frees it, so a block that is free to be allocated is never found here.
+    /// The first of the blocks `at .. at + count` that is in memory, or in the log alone. A freed
+    /// block leaves both with the commit that frees it, so a block that is free to be allocated is
+    /// never found here.
     pub fn first_in_memory(&self, at: HomeBlock, count: u64) -> Option<HomeBlock> {
         let (cache, has_copies) = (self.cache.borrow(), self.has_copies());
-        (0..count)
-            .map(|index| at.plus(index))
-            .find(|number| cache.peek(*number).is_some() || has_copies && self.copy_of(*number).is_some())
+        (0..count).map(|index| at.plus(index)).find(|number| {
+            cache.peek(*number).is_some() || has_copies && self.copy_of(*number).is_some()
+        })
     }
 
     /// A metadata block if it needs no read.

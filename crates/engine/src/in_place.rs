@@ -1,24 +1,27 @@
-//! Data made durable where it lies, without a commit: what a file's last commit leads to already, and no log holds.
+//! Data made durable where it lies, without a commit: what a file's last commit leads to already,
+//! and no log holds.
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use journal::plan_home_durable;
 use units::{HomeBlock, Owner};
 
-/// With more blocks than this on their way home with the running transaction, a commit takes an owner's along.
+/// With more blocks than this on their way home with the running transaction, a commit takes an
+/// owner's along.
 const LOOKED_THROUGH_MAX: usize = 4096;
 
 impl Engine {
-    /// A sync comes for data of which [`Engine::sync_in_place`] could be asked, were none of it logged.
+    /// A sync comes for data of which [`Engine::sync_in_place`] could be asked, were none of it
+    /// logged.
     pub fn note_sync_of_data(&self) {
         if let Some(auto) = self.policy.learns() {
             auto.asked_for_data_alone(self.world.now());
         }
     }
 
-    /// Makes data of `owner` durable that goes home before the running transaction commits, or whenever: by home writes
-    /// and one flush, or one durable write. The caller knows that
-    /// whatever leads to it is committed already. False if it takes a commit all the same.
+    /// Makes data of `owner` durable that goes home before the running transaction commits, or
+    /// whenever: by home writes and one flush, or one durable write. The caller knows that whatever
+    /// leads to it is committed already. False if it takes a commit all the same.
     pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
         let asked = self.world.now();
         self.pipeline.check()?;
@@ -51,8 +54,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// The owner's blocks that may go home as they are now; `None` if a commit is the better way. An older image that is
-    /// not home yet is a reason: moving it is a matter of the log's tail.
+    /// The owner's blocks that may go home as they are now; `None` if a commit is the better way.
+    /// An older image that is not home yet is a reason: moving it is a matter of the log's tail.
     fn data_in_place(&self, owner: Owner) -> Option<Vec<HomeBlock>> {
         if self.pace.commits_every_sync() {
             return None;

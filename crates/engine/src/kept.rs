@@ -1,11 +1,13 @@
-//! What a restart leaves in the log, and what the engine then knows of it. It is as if memory had let go of every block that the log holds.
+//! What a restart leaves in the log, and what the engine then knows of it. It is as if memory had
+//! let go of every block that the log holds.
 //!
 //! Invariants
-//! 1. Of each block that any record is replayed of, one of three holds. A copy names its newest record, which is whole. Or memory
-//!    holds what the records give of it. Or it is home.
-//! 2. Records that a revoke hides are left out: no replay carries them out, and their revoke leaves the log no sooner.
-//! 3. Where a snapshot tells of the oldest transactions, only the newest record of a block is known of them. Parts are put over
-//!    what it tells to be whole.
+//! 1. Of each block that any record is replayed of, one of three holds. A copy names its newest
+//!    record, which is whole. Or memory holds what the records give of it. Or it is home.
+//! 2. Records that a revoke hides are left out: no replay carries them out, and their revoke leaves
+//!    the log no sooner.
+//! 3. Where a snapshot tells of the oldest transactions, only the newest record of a block is known
+//!    of them. Parts are put over what it tells to be whole.
 
 use crate::mapping::{LogCopy, sum};
 use crate::update::Contents;
@@ -25,7 +27,8 @@ pub struct KeptLog {
     pub(crate) runs: Vec<LogRun>,
     pub(crate) transactions: Vec<CommittedTransaction>,
     pub(crate) copies: Vec<(HomeBlock, LogCopy)>,
-    /// What the log does not hold whole: home has it, or memory is to hold it, as of the transaction of its newest record.
+    /// What the log does not hold whole: home has it, or memory is to hold it, as of the
+    /// transaction of its newest record.
     pub(crate) at_home: Vec<HomeBlock>,
     pub(crate) parts: Vec<(TransactionId, ReplayImage)>,
     /// The pieces of the snapshot that tells of the first of them.
@@ -68,7 +71,8 @@ impl Gathered {
         }
     }
 
-    /// What a snapshot tells of a block, of which `run` holds the newest record. Log blocks have `unit` bytes.
+    /// What a snapshot tells of a block, of which `run` holds the newest record. Log blocks have
+    /// `unit` bytes.
     pub fn tell(
         &mut self,
         home: HomeBlock,
@@ -83,8 +87,10 @@ impl Gathered {
             self.at_home.insert(home);
             return;
         };
-        let place =
-            WholePlace { at: run.start.plus(whole.offset / unit), offset: (whole.offset % unit) as u16 };
+        let place = WholePlace {
+            at: run.start.plus(whole.offset / unit),
+            offset: (whole.offset % unit) as u16,
+        };
         let copy = LogCopy::new(told.by, place, whole.sum, Contents::Data, whole.stays && stays);
         if is_early {
             self.bases.insert(home, copy);
@@ -92,15 +98,16 @@ impl Gathered {
         self.newest.insert(home, Newest { by: told.by, copy: (!is_early).then_some(copy) });
     }
 
-    /// Records come in log order. `read_early`: blocks that are read at home before there is an engine. Whether a copy stays in the
-    /// log.
+    /// Records come in log order. `read_early`: blocks that are read at home before there is an
+    /// engine. Whether a copy stays in the log.
     pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) -> bool {
         let ReplayedRecord { by, place, stays, action } = record;
         let home = action.home();
         let (coverage, copy) = match action {
             ReplayAction::WriteWhole { bytes, .. } => {
                 // Whose it is no record says.
-                let copy = place.map(|place| LogCopy::new(*by, place, sum(bytes), Contents::Data, *stays));
+                let copy =
+                    place.map(|place| LogCopy::new(*by, place, sum(bytes), Contents::Data, *stays));
                 (Coverage::Whole, copy)
             }
             ReplayAction::Merge { base_zero: true, .. } => (Coverage::Whole, None),
@@ -138,8 +145,8 @@ impl Gathered {
         self.bases.iter().map(|(home, copy)| (*home, *copy))
     }
 
-    /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`: of what was read from the log.
-    /// `told`: the pieces of the snapshot.
+    /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`:
+    /// of what was read from the log. `told`: the pieces of the snapshot.
     pub fn keep(
         self,
         superblock: JournalSuperblock,
@@ -155,17 +162,20 @@ impl Gathered {
             }
         }
         let mut id = self.first;
-        let transactions = runs.iter().zip(self.records).zip(revoked).map(|((run, records), revoked)| {
-            let records = records.into_iter().collect();
-            let this = CommittedTransaction { id, log_blocks: run.count, records, revoked };
-            id = id.next();
-            this
-        });
+        let transactions =
+            runs.iter().zip(self.records).zip(revoked).map(|((run, records), revoked)| {
+                let records = records.into_iter().collect();
+                let this = CommittedTransaction { id, log_blocks: run.count, records, revoked };
+                id = id.next();
+                this
+            });
         let transactions = transactions.collect();
         let stays = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
-        let gone = self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !stays(**home));
+        let gone =
+            self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !stays(**home));
         let at_home = self.at_home.iter().copied().chain(gone.map(|(home, _)| *home)).collect();
-        let copies = self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();
+        let copies =
+            self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();
         let parts = parts.into_iter().map(|part| (self.newest[&part.home].by, part)).collect();
         KeptLog { superblock, runs, transactions, copies, at_home, parts, told }
     }

@@ -1,7 +1,8 @@
-//! Carries plans out: block cache, handles, commit, write-back, checkpoint, recovery. One thread, no locks.
+//! Carries plans out: block cache, handles, commit, write-back, checkpoint, recovery. One thread,
+//! no locks.
 //!
-//! What the floor above sees: [`Engine`], [`Block`], [`Handle`], [`FileUpdate`], [`Credits`]; how it is opened:
-//! [`EngineParts`], [`recover`].
+//! What the floor above sees: [`Engine`], [`Block`], [`Handle`], [`FileUpdate`], [`Credits`]; how
+//! it is opened: [`EngineParts`], [`recover`].
 #![forbid(unsafe_code)]
 
 mod admit;
@@ -81,12 +82,16 @@ pub use handle::Handle;
 pub use journal::records::RecordFormat;
 pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
 pub use kept::KeptLog;
-pub use options::{BarrierKind, DurableMemory, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace};
+pub use options::{
+    BarrierKind, DurableMemory, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace,
+};
 pub use pace::{CommitPace, NoPace};
 pub use promise::Declared;
 pub use recovery::recover;
 pub use recovery_report::{PassReport, RecoveryReport, RestartForecast};
 pub use restart::{foretell_restart, restart};
-pub use stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, WrittenCount};
+pub use stats::{
+    CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, WrittenCount,
+};
 pub use update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use whose::{Completed, DiskHome, Home};

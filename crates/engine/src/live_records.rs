@@ -1,7 +1,8 @@
 //! Which home blocks have records in the log on disk that a replay would carry out.
 //!
 //! Invariants
-//! 1. Of a block the newest transaction that has a record counts, until the tail has passed it or a later one revokes it.
+//! 1. Of a block the newest transaction that has a record counts, until the tail has passed it or a
+//!    later one revokes it.
 //! 2. The transactions follow each other without gaps, oldest first.
 
 use std::collections::VecDeque;
@@ -32,14 +33,17 @@ impl LiveRecords {
     pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
         let count: u64 = runs.iter().map(|(_, count)| count).sum();
         if count < self.latest.len() as u64 {
-            let blocks = runs.iter().flat_map(|(start, count)| (0..*count).map(|index| start.plus(index)));
+            let blocks =
+                runs.iter().flat_map(|(start, count)| (0..*count).map(|index| start.plus(index)));
             return blocks.filter(|block| self.contains(*block)).collect();
         }
-        let mut found: Vec<_> = self.latest.keys().copied().filter(|at| is_within(runs, *at)).collect();
+        let mut found: Vec<_> =
+            self.latest.keys().copied().filter(|at| is_within(runs, *at)).collect();
         found.sort_unstable();
         found
     }
-    /// `by` is committed, and revokes these: no replay carries out what older transactions hold of them.
+    /// `by` is committed, and revokes these: no replay carries out what older transactions hold of
+    /// them.
     pub fn revoked(&mut self, by: TransactionId, blocks: &[HomeBlock]) {
         for block in blocks {
             if self.latest.get(block).is_some_and(|transaction| by.is_after(*transaction)) {
@@ -80,7 +84,10 @@ mod tests {
         live.add(first, vec![HomeBlock(1), HomeBlock(2)]);
         live.add(second, vec![HomeBlock(2)]);
         live.release_before(second);
-        assert_eq!((live.contains(HomeBlock(1)), live.contains(HomeBlock(2)), live.len()), (false, true, 1));
+        assert_eq!(
+            (live.contains(HomeBlock(1)), live.contains(HomeBlock(2)), live.len()),
+            (false, true, 1)
+        );
         live.release_before(second.next());
         assert_eq!(live.len(), 0);
     }
@@ -92,9 +99,12 @@ mod tests {
         /// Of the table: a pair and a byte for each place, of which an eighth stays empty.
         fn bytes(&self) -> usize {
             let places = self.latest.capacity().div_ceil(7) * 8;
-            let lists =
-                self.transactions.iter().map(|(_, blocks)| blocks.capacity() * size_of::<HomeBlock>());
-            let entries = self.transactions.capacity() * size_of::<(TransactionId, Vec<HomeBlock>)>();
+            let lists = self
+                .transactions
+                .iter()
+                .map(|(_, blocks)| blocks.capacity() * size_of::<HomeBlock>());
+            let entries =
+                self.transactions.capacity() * size_of::<(TransactionId, Vec<HomeBlock>)>();
             places * (size_of::<(HomeBlock, TransactionId)>() + 1) + lists.sum::<usize>() + entries
         }
     }
@@ -107,14 +117,20 @@ mod tests {
         for (transaction, count) in
             (1..).zip([7, 1, 57, 1000, 15_000, 40_000, 58_000].into_iter().cycle().take(40))
         {
-            live.add(TransactionId(transaction), (records..records + count).map(HomeBlock).collect());
+            live.add(
+                TransactionId(transaction),
+                (records..records + count).map(HomeBlock).collect(),
+            );
             records += count;
             if records > 100 {
                 let (bytes, most) = (live.bytes(), records as usize * BYTES_A_RECORD);
                 assert!(bytes <= most, "{records} records: {bytes} bytes");
             }
         }
-        assert!(live.bytes() > records as usize * BYTES_A_RECORD / 4, "the count misses most of it");
+        assert!(
+            live.bytes() > records as usize * BYTES_A_RECORD / 4,
+            "the count misses most of it"
+        );
         live.release_before(TransactionId(41));
         assert_eq!(live.len(), 0);
     }

@@ -1,11 +1,13 @@
-//! What the engine knows of the log: its superblock, its free space, and which home blocks have records in it.
+//! What the engine knows of the log: its superblock, its free space, and which home blocks have
+//! records in it.
 //!
-//! It puts parts together that keep their own state: [`LogSpace`], [`Checkpoint`], [`Tail`], [`LiveRecords`] and
-//! [`Mapping`]. Others may look at the last two; what changes several parts at once is a method here.
+//! It puts parts together that keep their own state: [`LogSpace`], [`Checkpoint`], [`Tail`],
+//! [`LiveRecords`] and [`Mapping`]. Others may look at the last two; what changes several parts at
+//! once is a method here.
 //!
 //! Invariants
-//! 1. Records are live from when their transaction is planned until the tail on disk has passed it, or they are
-//!    revoked durably.
+//! 1. Records are live from when their transaction is planned until the tail on disk has passed it,
+//!    or they are revoked durably.
 //! 2. The space of a transaction is taken back only when the tail on disk has passed it.
 
 use crate::durability::Durability;
@@ -25,9 +27,10 @@ use format::scattered::NamedSnapshot;
 use format::snapshot::SnapshotItem;
 use journal::records::{self, Images, Records};
 use journal::{
-    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Gaps, Holdings,
-    LockedTransaction, LogGap, LogKind, LogRun, LogSpace, LogSwap, NewPiece, Plan, ScatteredLog,
-    SnapshotRing, SuperblockImage, SwappedRun, TablePage, TimedCommit, WholePlace, begin_log, plan_commit,
+    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Gaps,
+    Holdings, LockedTransaction, LogGap, LogKind, LogRun, LogSpace, LogSwap, NewPiece, Plan,
+    ScatteredLog, SnapshotRing, SuperblockImage, SwappedRun, TablePage, TimedCommit, WholePlace,
+    begin_log, plan_commit,
 };
 use runtime::sync::Event;
 use std::ops::Range;
@@ -85,7 +88,11 @@ impl LogState {
     }
 
     /// A log that goes on where a restart found it.
-    pub fn keeping(kept: KeptLog, parts: &EngineParts, area: &LogArea) -> Result<LogState, EngineError> {
+    pub fn keeping(
+        kept: KeptLog,
+        parts: &EngineParts,
+        area: &LogArea,
+    ) -> Result<LogState, EngineError> {
         let (first, last) = (kept.superblock.sequence, kept.next().previous());
         let each = kept.superblock.log_blocks_per_block();
         let KeptLog { superblock, runs, transactions, copies, at_home, told, .. } = kept;
@@ -185,9 +192,13 @@ impl LogState {
     pub fn choose_place(&mut self, transaction: TransactionId, head: HomeBlock) {
         self.space.choose(transaction, head);
     }
-    /// The last moment before the plan is carried out: its log blocks get their addresses. Returns where the log will hold
-    /// blocks of `bytes` bytes whole, sorted, if memory may let go of them.
-    pub fn issue(&mut self, planned: &mut CommitPlan, bytes: usize) -> Vec<(HomeBlock, WholePlace)> {
+    /// The last moment before the plan is carried out: its log blocks get their addresses. Returns
+    /// where the log will hold blocks of `bytes` bytes whole, sorted, if memory may let go of them.
+    pub fn issue(
+        &mut self,
+        planned: &mut CommitPlan,
+        bytes: usize,
+    ) -> Vec<(HomeBlock, WholePlace)> {
         let runs = planned.issue(&mut *self.space);
         let places = match self.redirects {
             true => planned.places_of_wholes(&runs, &*self.records, bytes),
@@ -198,7 +209,8 @@ impl LogState {
         }
         places
     }
-    /// Begins the log before there is a transaction in it: `first` will be the first one. `None`: it has begun.
+    /// Begins the log before there is a transaction in it: `first` will be the first one. `None`:
+    /// it has begun.
     pub fn plan_start(&mut self, first: TransactionId) -> Option<Plan> {
         if self.superblock.has_begun() {
             return None;
@@ -207,8 +219,8 @@ impl LogState {
         begin_log(&mut plan, self.start(first, self.superblock.on_disk().scattered.is_none()));
         Some(plan)
     }
-    /// From now on the superblock on disk says where the log begins: with `first`, which is still to come. `announces`: and
-    /// where that will lie.
+    /// From now on the superblock on disk says where the log begins: with `first`, which is still
+    /// to come. `announces`: and where that will lie.
     fn start(&mut self, first: TransactionId, announces: bool) -> SuperblockImage {
         let at = self.space.start_of(first).expect("the transaction that comes next");
         self.superblock.begin(|superblock| {
@@ -226,7 +238,8 @@ impl LogState {
     pub fn emptied(&mut self, last: TransactionId) {
         let next = last.next();
         self.snapshot.iter_mut().for_each(Snapshot::emptied);
-        // On a damaged volume, where a block has two owners, it may still wait for one that is gone.
+        // On a damaged volume, where a block has two owners, it may still wait for one that is
+        // gone.
         self.checkpoint = Checkpoint::new(next);
         self.superblock.end(last);
         self.tail = Tail::new(next);
@@ -238,11 +251,13 @@ impl LogState {
     pub fn committed(&mut self, transaction: &CommittedTransaction) {
         self.checkpoint.committed(transaction);
         self.live.revoked(transaction.id, &transaction.revoked);
-        if let (Some(snapshot), Some(run)) = (&mut self.snapshot, self.space.run_of(transaction.id)) {
+        if let (Some(snapshot), Some(run)) = (&mut self.snapshot, self.space.run_of(transaction.id))
+        {
             snapshot.committed(transaction, run);
         }
         if !self.mapping.is_empty() {
-            let whole = transaction.records.iter().filter(|(_, coverage)| *coverage == Coverage::Whole);
+            let whole =
+                transaction.records.iter().filter(|(_, coverage)| *coverage == Coverage::Whole);
             let superseded = whole.map(|(block, _)| block).chain(&transaction.revoked);
             superseded.for_each(|block| self.mapping.forget(*block, transaction.id));
         }
@@ -267,13 +282,15 @@ impl LogState {
     pub fn bound(&self, holdings: &Holdings) -> u32 {
         self.records.log_blocks_bound(holdings)
     }
-    /// The memory that is made for the log in the `bound` log blocks of a transaction that holds so much, in blocks of home.
+    /// The memory that is made for the log in the `bound` log blocks of a transaction that holds so
+    /// much, in blocks of home.
     pub fn made_of(&self, bound: u32, holdings: &Holdings) -> usize {
         let shared = if self.records.logs_images() { holdings.blocks } else { 0 };
         let made = u64::from(bound).saturating_sub(shared) * self.records.block_memory() as u64;
         made.div_ceil(self.superblock.on_disk().block_size.bytes() as u64) as usize
     }
-    /// Whether a transaction of `bound` log blocks could commit now, whatever its `handles` open handles revoke.
+    /// Whether a transaction of `bound` log blocks could commit now, whatever its `handles` open
+    /// handles revoke.
     pub fn has_room(&self, bound: u32, handles: u64) -> bool {
         bound <= self.largest_now(handles)
     }
@@ -285,12 +302,14 @@ impl LogState {
     pub fn largest_now(&self, handles: u64) -> u32 {
         self.transaction_limit().min(self.space.room().saturating_sub(self.revoke_reserve(handles)))
     }
-    /// Time to write the oldest transactions home: less than three eighths are free, or less than the largest
-    /// transaction takes with its revokes. It ends when half is free, or more behind gaps.
+    /// Time to write the oldest transactions home: less than three eighths are free, or less than
+    /// the largest transaction takes with its revokes. It ends when half is free, or more behind
+    /// gaps.
     pub fn is_short(&self) -> bool {
         self.is_full() || self.space.free() < self.space.capacity() / 8 * 3
     }
-    /// No log has room for the largest transaction. Files of which durability is enough go home only then.
+    /// No log has room for the largest transaction. Files of which durability is enough go home
+    /// only then.
     pub fn is_full(&self) -> bool {
         self.space.room() < self.largest()
     }
@@ -298,9 +317,11 @@ impl LogState {
     fn largest(&self) -> u32 {
         self.transaction_limit() + self.usual_revoke_reserve()
     }
-    /// The next blocks to write home so that half of the log becomes free or more, `max` at most; `None` when no more need be.
+    /// The next blocks to write home so that half of the log becomes free or more, `max` at most;
+    /// `None` when no more need be.
     pub fn checkpoint_batch(&self, max: usize) -> Option<Vec<HomeBlock>> {
-        // Blocks of transactions that replay needs no longer are as good as free: the tail moves past them.
+        // Blocks of transactions that replay needs no longer are as good as free: the tail moves
+        // past them.
         let needed = self.checkpoint.blocks_needed();
         // What is left holds the largest transaction with its revokes.
         let excess = self.space.to_free(needed, self.largest());
@@ -318,11 +339,13 @@ impl LogState {
     pub fn forget_notes(&mut self) {
         self.tail.forget_notes();
     }
-    /// Write-back asks for the tail to move as far as it may. The move begins, or is left to a commit.
+    /// Write-back asks for the tail to move as far as it may. The move begins, or is left to a
+    /// commit.
     pub fn ask_tail(&mut self, occasion: Occasion, covered: bool) -> Option<TailMove> {
         let tail = self.checkpoint.tail();
         let possible = self.superblock.has_begun().then_some(tail);
-        (self.tail.ask(occasion, covered, possible) == TailDecision::Move).then(|| self.begin_move(tail))
+        (self.tail.ask(occasion, covered, possible) == TailDecision::Move)
+            .then(|| self.begin_move(tail))
     }
     /// A commit begins, which will flush: what is home now is durable afterwards.
     pub fn commit_begins(&mut self, durability: &Durability) {
@@ -334,7 +357,8 @@ impl LogState {
         self.tail.promote(|writes| durability.is_durable(writes));
         self.tail.ask_by_commit().is_some()
     }
-    /// A commit asks, before it writes what comes before its last barrier. If the tail may go along, its move begins.
+    /// A commit asks, before it writes what comes before its last barrier. If the tail may go
+    /// along, its move begins.
     pub fn take_tail_along(&mut self, durability: &Durability) -> Option<TailMove> {
         self.tail.promote(|writes| durability.is_durable(writes));
         let tail = self.tail.ask_by_commit()?;
@@ -343,7 +367,8 @@ impl LogState {
     fn begin_move(&mut self, tail: TransactionId) -> TailMove {
         self.tail.move_begins();
         let mut superblock = self.superblock.on_disk().clone();
-        let at = self.space.start_of(tail).expect("the tail is in the log, or the next transaction");
+        let at =
+            self.space.start_of(tail).expect("the tail is in the log, or the next transaction");
         superblock.set_tail(tail, at);
         self.space.announce(&mut superblock, Some(tail));
         self.leave_out_foreign(&mut superblock);
@@ -362,14 +387,15 @@ impl LogState {
 
     // What the superblock says besides.
 
-    /// What recovery must learn of where transactions lie before more of them are written. An announcement begins.
+    /// What recovery must learn of where transactions lie before more of them are written. An
+    /// announcement begins.
     pub fn announce(&mut self) -> Announcement {
         if !self.superblock.has_begun() {
             return Announcement::Needless;
         }
         let is_free = !self.tail.is_moving();
-        // One on its way with a new tail may leave out which scattered logs were announced before; it never leaves
-        // out a length.
+        // One on its way with a new tail may leave out which scattered logs were announced before;
+        // it never leaves out a length.
         let may_shrink = self.superblock.on_disk().scattered.is_some();
         let mut superblock = self.superblock.on_disk().clone();
         let is_more = self.space.announce(&mut superblock, None);
@@ -411,7 +437,8 @@ impl LogState {
     /// A restart would have to read more than it should.
     pub fn snapshot_is_due(&self) -> bool {
         let tail = self.tail.on_disk();
-        self.superblock.has_begun() && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_due(tail))
+        self.superblock.has_begun()
+            && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_due(tail))
     }
     /// Whether a snapshot tells where runs lie.
     pub fn tells_of_runs(&self) -> bool {
@@ -447,12 +474,20 @@ impl LogState {
         self.snapshot.as_ref().is_some_and(|snapshot| snapshot.ring().has_passed_pieces(tail))
     }
     /// [`SnapshotRing::begin_piece`].
-    pub fn begin_piece(&self, told: Range<TransactionId>, items: &[SnapshotItem]) -> Option<NewPiece> {
+    pub fn begin_piece(
+        &self,
+        told: Range<TransactionId>,
+        items: &[SnapshotItem],
+    ) -> Option<NewPiece> {
         self.snapshot.as_ref()?.ring().begin_piece(told, items)
     }
-    /// The superblock is to name `piece`, or none that tells of nothing. `read_from`: from which transaction on a restart reads
-    /// the log; `None`: no snapshot is to count.
-    pub fn begin_naming(&mut self, piece: Option<&NewPiece>, read_from: Option<TransactionId>) -> Naming {
+    /// The superblock is to name `piece`, or none that tells of nothing. `read_from`: from which
+    /// transaction on a restart reads the log; `None`: no snapshot is to count.
+    pub fn begin_naming(
+        &mut self,
+        piece: Option<&NewPiece>,
+        read_from: Option<TransactionId>,
+    ) -> Naming {
         if self.tail.is_moving() {
             return Naming::Waits(self.superblock.arrival());
         }
@@ -463,16 +498,25 @@ impl LogState {
             let said = said.snapshot.as_ref().map_or(&said.active, |named| &named.since);
             let named = ring.name(tail, piece, read_from)?;
             let since = self.space.since(named.end, said);
-            // As long as those that are told now: later ones, which are not longer, need not be announced.
+            // As long as those that are told now: later ones, which are not longer, need not be
+            // announced.
             let longest = self.space.longest_from(ring.end(tail));
             Some(NamedSnapshot { since, longest, ..named })
         });
         superblock.name_snapshot(named.clone());
         self.tail.move_begins();
-        Naming::Begins(Box::new(SnapshotChange { named, change: self.superblock.change(superblock) }))
+        Naming::Begins(Box::new(SnapshotChange {
+            named,
+            change: self.superblock.change(superblock),
+        }))
     }
     /// The superblock is on disk. All up to `committed` was committed when it set out.
-    pub fn named(&mut self, done: SnapshotChange, piece: Option<NewPiece>, committed: TransactionId) {
+    pub fn named(
+        &mut self,
+        done: SnapshotChange,
+        piece: Option<NewPiece>,
+        committed: TransactionId,
+    ) {
         let SnapshotChange { named, change } = done;
         self.tail.move_ends();
         self.superblock.arrived(change);
@@ -507,7 +551,8 @@ impl LogState {
     pub fn forget_table(&mut self) -> Vec<TablePage> {
         self.space.forget_table()
     }
-    /// A log is above so many `percent`, and another may take its runs, while the largest transaction finds room elsewhere.
+    /// A log is above so many `percent`, and another may take its runs, while the largest
+    /// transaction finds room elsewhere.
     pub fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         let largest = self.largest();
         let swap = self.space.begin_swap(percent, head)?;
@@ -525,7 +570,11 @@ impl LogState {
         self.space.give_up_swap(swap, again);
     }
     /// [`LogSpace::headers_of_swap`].
-    pub fn headers_of_swap(&self, swap: &LogSwap, durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+    pub fn headers_of_swap(
+        &self,
+        swap: &LogSwap,
+        durable: TransactionId,
+    ) -> Vec<(LogBlock, Rc<Buffer>)> {
         self.space.headers_of_swap(swap, durable)
     }
     /// The runs lie elsewhere now. `tell` is told of each block that one of them has.
@@ -621,7 +670,8 @@ mod tests {
         let world: Rc<dyn World> = Rc::new(VirtualWorld::new(1));
         let disk = Rc::new(MemoryDisk::new(world.clone(), 1 << 20));
         let extents = vec![LogExtent { first: LogBlock(0), count: BLOCKS, disk_block: 500 }];
-        let area = LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs: None };
+        let area =
+            LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs: None };
         let parts = EngineParts {
             world,
             home: Rc::new(DiskHome::whole(disk, size())),
@@ -639,9 +689,11 @@ mod tests {
         running.add_metadata(CHANGED, &[BlockRange::new(0, 4)]);
         running.close_handle(1);
         let mut locked = running.lock();
-        let moment = CommitMoment { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
+        let moment =
+            CommitMoment { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
         let image = Rc::new(Buffer::zeroed(1024));
-        let mut planned = log.plan_commit(&mut locked, &|_| image.clone(), &moment, Duration::ZERO).unwrap();
+        let mut planned =
+            log.plan_commit(&mut locked, &|_| image.clone(), &moment, Duration::ZERO).unwrap();
         log.issue(&mut planned, 1024);
         log.committed(&planned.carried_out(locked.start_commit()));
     }

@@ -23,6 +23,11 @@ pub(crate) fn records_wanted(parts: &EngineParts, area: &LogArea) -> RecordsWant
 }
 
 /// Whether a mount would write scattered logs in the format of those that `superblock` tells of.
-pub(crate) fn is_written_so(superblock: &JournalSuperblock, parts: &EngineParts, area: &LogArea) -> bool {
-    superblock.scattered.is_some() && records::is_written_so(superblock, records_wanted(parts, area))
+pub(crate) fn is_written_so(
+    superblock: &JournalSuperblock,
+    parts: &EngineParts,
+    area: &LogArea,
+) -> bool {
+    superblock.scattered.is_some()
+        && records::is_written_so(superblock, records_wanted(parts, area))
 }

@@ -1,7 +1,8 @@
-//! Gives log blocks one by one, and reads what a walk over the log gives next with few requests: by address, several at once.
+//! Gives log blocks one by one, and reads what a walk over the log gives next with few requests: by
+//! address, several at once.
 //!
-//! 1. Nobody sees an error of what was read ahead: whoever wants such a block reads it again. So far nothing more is read
-//!    ahead: a disk takes seconds for what it cannot read.
+//! 1. Nobody sees an error of what was read ahead: whoever wants such a block reads it again. So
+//!    far nothing more is read ahead: a disk takes seconds for what it cannot read.
 //! 2. Of a block that cannot be read whole its log blocks are read one by one.
 //! 3. What was read last stays until something else is read, so a later pass may find it.
 
@@ -21,8 +22,8 @@ use units::LogBlock;
 
 /// Most bytes of one request.
 pub const READ_BYTES: usize = 1 << 20;
-/// So many bytes that nobody wants are read rather than gone past: an arm takes longer for that. All together are no more than
-/// what is wanted.
+/// So many bytes that nobody wants are read rather than gone past: an arm takes longer for that.
+/// All together are no more than what is wanted.
 const HOLE_BYTES: usize = 64 << 10;
 
 pub(crate) struct LogReader<'a> {
@@ -42,7 +43,11 @@ pub(crate) struct LogReader<'a> {
 }
 
 impl<'a> LogReader<'a> {
-    pub fn new(parts: &'a EngineParts, area: &'a LogArea, superblock: &JournalSuperblock) -> LogReader<'a> {
+    pub fn new(
+        parts: &'a EngineParts,
+        area: &'a LogArea,
+        superblock: &JournalSuperblock,
+    ) -> LogReader<'a> {
         let (walk, unit) = (Rc::new(LogRing::of(superblock)), superblock.log_block_bytes());
         LogReader {
             parts,

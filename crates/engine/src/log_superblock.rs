@@ -1,8 +1,9 @@
 //! The journal superblock: what the disk has of it, and what is on its way there.
 //!
 //! Invariants
-//! 1. What is held is what the disk has. A change is put here when it has been written, because an abort writes this once more.
-//!    The first that says where the log begins is the exception: the plan that it goes with fails with it.
+//! 1. What is held is what the disk has. A change is put here when it has been written, because an
+//!    abort writes this once more. The first that says where the log begins is the exception: the
+//!    plan that it goes with fails with it.
 //! 2. Before the log has begun the superblock on disk says that it is empty.
 
 use crate::error::EngineError;
@@ -80,7 +81,8 @@ impl LogSuperblock {
         self.arrival.notify();
     }
 
-    /// That of an empty log, with or without `checksums`, where it does not say so already. All up to `last` is home.
+    /// That of an empty log, with or without `checksums`, where it does not say so already. All up
+    /// to `last` is home.
     pub fn emptied(&self, last: TransactionId, checksums: bool) -> Option<SuperblockImage> {
         let mut superblock = self.on_disk.clone();
         superblock.set_clean(last);

@@ -1,10 +1,12 @@
 //! Long writes of file data, on their way home past the cache.
 //!
 //! Invariants
-//! 1. When one sets out, the cache has none of its blocks, and the log has no record of them that replay would need.
-//! 2. A block that comes into the cache meanwhile is read only when they have arrived. Its own way home is behind theirs
-//!    ([`crate::home_claims`]).
-//! 3. A commit waits for those of new blocks that set out with its transaction or an earlier one. A sync waits for its owner's.
+//! 1. When one sets out, the cache has none of its blocks, and the log has no record of them that
+//!    replay would need.
+//! 2. A block that comes into the cache meanwhile is read only when they have arrived. Its own way
+//!    home is behind theirs ([`crate::home_claims`]).
+//! 3. A commit waits for those of new blocks that set out with its transaction or an earlier one. A
+//!    sync waits for its owner's.
 
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
@@ -22,7 +24,8 @@ const AHEAD_OWNERS_MAX: usize = 1024;
 #[derive(Default)]
 pub(crate) struct LongWrites {
     under_way: RefCell<Vec<LongWrite>>,
-    /// Owners that wrote while so many were under way, and how many bytes of theirs the cache is to take yet.
+    /// Owners that wrote while so many were under way, and how many bytes of theirs the cache is to
+    /// take yet.
     ahead: RefCell<BTreeMap<Owner, u64>>,
     begun: Cell<u64>,
     arrived: Event,
@@ -32,14 +35,16 @@ pub(crate) struct LongWrites {
 pub(crate) struct LongWrite {
     pub owner: Owner,
     pub blocks: Range<HomeBlock>,
-    /// The transaction that makes new blocks reachable; `None`: an overwrite that no commit waits for.
+    /// The transaction that makes new blocks reachable; `None`: an overwrite that no commit waits
+    /// for.
     pub before: Option<TransactionId>,
     number: u64,
 }
 
 impl LongWrites {
-    /// Whether one more of `owner`, of `bytes`, may set out. If too many are under way, the cache takes it and what follows.
-    /// A few long pieces cost a disk's arm less than many short ones in turns.
+    /// Whether one more of `owner`, of `bytes`, may set out. If too many are under way, the cache
+    /// takes it and what follows. A few long pieces cost a disk's arm less than many short ones in
+    /// turns.
     pub fn may_set_out(&self, owner: Owner, bytes: u64) -> bool {
         let mut ahead = self.ahead.borrow_mut();
         if self.under_way.borrow().len() >= UNDER_WAY_MAX {
@@ -75,7 +80,10 @@ impl LongWrites {
 
     /// Whether a later one of this block is under way.
     pub fn is_followed(&self, write: &LongWrite, at: HomeBlock) -> bool {
-        self.under_way.borrow().iter().any(|other| other.number > write.number && other.blocks.contains(&at))
+        self.under_way
+            .borrow()
+            .iter()
+            .any(|other| other.number > write.number && other.blocks.contains(&at))
     }
 
     /// Waits for those under way of which `concerns` is true; not for those that set out later.
@@ -86,7 +94,10 @@ impl LongWrites {
     }
 
     pub async fn until_home_holds(&self, blocks: &Range<HomeBlock>) {
-        self.until_arrived(|write| write.blocks.start < blocks.end && blocks.start < write.blocks.end).await;
+        self.until_arrived(|write| {
+            write.blocks.start < blocks.end && blocks.start < write.blocks.end
+        })
+        .await;
     }
 }
 
@@ -127,7 +138,8 @@ mod tests {
         world.run(async move {
             let writes = LongWrites::default();
             let first = writes.set_out(Owner(1), blocks(0), Some(TransactionId(7)));
-            let with_its_commit = writes.until_arrived(|write| write.before == Some(TransactionId(7)));
+            let with_its_commit =
+                writes.until_arrived(|write| write.before == Some(TransactionId(7)));
             let for_its_end = writes.until_home_holds(&(HomeBlock(15)..HomeBlock(17)));
             let beside = writes.until_home_holds(&(HomeBlock(16)..HomeBlock(17)));
             beside.await;

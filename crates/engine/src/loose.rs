@@ -1,7 +1,8 @@
-//! Data that no commit waits for, by owner: all in `writeback`, overwrites in place elsewhere. And with which transaction a
-//! sync last had such data go home.
+//! Data that no commit waits for, by owner: all in `writeback`, overwrites in place elsewhere. And
+//! with which transaction a sync last had such data go home.
 //!
-//! Invariant: a block that is loose in the cache is in the set of its owner. One in the set need not be loose any more.
+//! Invariant: a block that is loose in the cache is in the set of its owner. One in the set need
+//! not be loose any more.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,14 +54,17 @@ impl Loose {
     pub fn committed(&self, transaction: TransactionId) {
         self.ordered_with.borrow_mut().retain(|_, with| with.is_after(transaction));
     }
-    /// What a sync of `owner`, or of everybody, must wait for if it finds no loose data. Another sync may have taken it
-    /// along, and then it is durable with that commit.
+    /// What a sync of `owner`, or of everybody, must wait for if it finds no loose data. Another
+    /// sync may have taken it along, and then it is durable with that commit.
     pub fn durable_with(&self, owner: Option<Owner>, transaction: TransactionId) -> TransactionId {
         let ordered_with = self.ordered_with.borrow();
-        let later =
-            |one: TransactionId, other: &TransactionId| if other.is_after(one) { *other } else { one };
+        let later = |one: TransactionId, other: &TransactionId| {
+            if other.is_after(one) { *other } else { one }
+        };
         match owner {
-            Some(owner) => ordered_with.get(&owner).map_or(transaction, |with| later(transaction, with)),
+            Some(owner) => {
+                ordered_with.get(&owner).map_or(transaction, |with| later(transaction, with))
+            }
             None => ordered_with.values().fold(transaction, later),
         }
     }
@@ -89,7 +93,10 @@ mod tests {
         let (own, stranger) = (Some(Owner(1)), Some(Owner(2)));
         assert_eq!(loose.durable_with(own, earlier), earlier);
         loose.note_ordered(Owner(1), with);
-        assert_eq!([loose.durable_with(own, earlier), loose.durable_with(own, later)], [with, later]);
+        assert_eq!(
+            [loose.durable_with(own, earlier), loose.durable_with(own, later)],
+            [with, later]
+        );
         assert_eq!(
             [loose.durable_with(stranger, earlier), loose.durable_with(None, earlier)],
             [earlier, with]

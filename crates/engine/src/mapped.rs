@@ -1,8 +1,8 @@
-//! What uses the mapping table. Memory lets go of blocks that the log holds whole, reads of them are redirected to the
-//! log, and they go home from there.
+//! What uses the mapping table. Memory lets go of blocks that the log holds whole, reads of them
+//! are redirected to the log, and they go home from there.
 //!
-//! A block that was let go is as clean as any other: it may leave the cache, be read and changed again. Only
-//! the place differs from which unknown content is read: the log, and not home.
+//! A block that was let go is as clean as any other: it may leave the cache, be read and changed
+//! again. Only the place differs from which unknown content is read: the log, and not home.
 
 use crate::block::CachedBlock;
 use crate::cache::Cache;
@@ -62,10 +62,12 @@ impl Engine {
         self.queue.dirty() + mapped
     }
 
-    /// Memory lets go of some blocks that the log holds whole, those first that have not been home for longest, until
-    /// `is_enough`. Whether there may be more.
+    /// Memory lets go of some blocks that the log holds whole, those first that have not been home
+    /// for longest, until `is_enough`. Whether there may be more.
     pub(crate) fn let_go(&self, is_enough: impl Fn() -> bool) -> bool {
-        let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects()) else { return false };
+        let Some(log) = self.log.as_ref().filter(|log| log.borrow().redirects()) else {
+            return false;
+        };
         let cache = self.cache.borrow();
         let table_max = table_max(&cache);
         let table = log.borrow().mapping().memory();
@@ -92,8 +94,9 @@ impl Engine {
 
     /// Reads blocks from the log, all of which were there when this was called.
     pub(crate) async fn read_copies(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
-        let copy =
-            |block: &Rc<CachedBlock>| (block.number(), self.copy_of(block.number()).expect("as promised"));
+        let copy = |block: &Rc<CachedBlock>| {
+            (block.number(), self.copy_of(block.number()).expect("as promised"))
+        };
         let copies: Vec<Copy> = blocks.iter().map(copy).collect();
         self.counters.borrow_mut().redirected_reads(copies.len() as u64);
         let found = self.fetch(&copies).await?;
@@ -103,7 +106,9 @@ impl Engine {
                     (Some(bytes), _) => break bytes,
                     // It has gone home meanwhile, or is overwritten in memory.
                     (None, None) => break Rc::new(self.home.read(at, 1).await?),
-                    (None, Some(now)) if now == copy => return Err(EngineError::LogCopyDamaged { at }),
+                    (None, Some(now)) if now == copy => {
+                        return Err(EngineError::LogCopyDamaged { at });
+                    }
                     // Its log was swapped.
                     (None, Some(now)) => now,
                 };
@@ -118,7 +123,8 @@ impl Engine {
     async fn fetch(&self, copies: &[Copy]) -> Result<Vec<Option<Rc<Buffer>>>, EngineError> {
         let reads = self.log_reads(copies);
         let reads = reads.into_iter().map(|read| -> Pin<Box<dyn Future<Output = _> + '_>> {
-            // What was read is dropped before others are: the bytes of the log and their copies are not held at the same time.
+            // What was read is dropped before others are: the bytes of the log and their copies are
+            // not held at the same time.
             Box::pin(async move { self.take_copies(read, copies).await })
         });
         let mut found = vec![None; copies.len()];
@@ -141,7 +147,8 @@ impl Engine {
             let copy = copies[index].1;
             let place = copy.place();
             let begin = (place.at.get() - read.at.get()) as usize * unit;
-            let count = records.blocks_of_whole(place.offset.into(), self.block_size.bytes()) as usize;
+            let count =
+                records.blocks_of_whole(place.offset.into(), self.block_size.bytes()) as usize;
             let log = &bytes[begin..begin + count * unit];
             (index, copy.read_from(&*records, log, self.block_size.bytes()).map(Rc::new))
         };
@@ -162,7 +169,8 @@ impl Engine {
             match reads.last_mut() {
                 Some(last)
                     if place.at <= last.end.plus(GAP_MAX)
-                        && (end.get() - last.at.get()) as usize * self.runner.log_unit() <= READ_MAX
+                        && (end.get() - last.at.get()) as usize * self.runner.log_unit()
+                            <= READ_MAX
                         && self.runner.lie_together(last.at, end) =>
                 {
                     last.end = last.end.max(end);
@@ -174,13 +182,15 @@ impl Engine {
         reads
     }
 
-    /// Writes those of `numbers` (sorted) home that the table names. No barrier yet. Whoever asks holds the turn.
+    /// Writes those of `numbers` (sorted) home that the table names. No barrier yet. Whoever asks
+    /// holds the turn.
     pub(crate) async fn copies_home(&self, numbers: &[HomeBlock]) -> Result<WentHome, EngineError> {
         let mut all = WentHome::default();
         if !self.has_copies() {
             return Ok(all);
         }
-        let mapped: Vec<_> = numbers.iter().copied().filter(|at| self.copy_of(*at).is_some()).collect();
+        let mapped: Vec<_> =
+            numbers.iter().copied().filter(|at| self.copy_of(*at).is_some()).collect();
         let batch = (self.cache.borrow().limit() / BATCH_PART).clamp(1, HOME_BATCH_MAX);
         for numbers in mapped.chunks(batch) {
             self.cache.borrow_mut().note_fetched(numbers.len());
@@ -195,7 +205,8 @@ impl Engine {
     }
 
     async fn copy_home(&self, numbers: &[HomeBlock]) -> Result<WentHome, EngineError> {
-        let copies: Vec<Copy> = numbers.iter().filter_map(|at| Some((*at, self.copy_of(*at)?))).collect();
+        let copies: Vec<Copy> =
+            numbers.iter().filter_map(|at| Some((*at, self.copy_of(*at)?))).collect();
         let (found, mut unreadable) =
             read_those_that_can(copies, async |copies| self.fetch(copies).await).await;
         let mut known = Vec::with_capacity(found.len());
@@ -218,11 +229,15 @@ impl Engine {
     }
 
     /// Writes neighbours home that were read from the log.
-    async fn write_copies(&self, run: &[(HomeBlock, LogCopy, Rc<Buffer>)]) -> Result<usize, EngineError> {
+    async fn write_copies(
+        &self,
+        run: &[(HomeBlock, LogCopy, Rc<Buffer>)],
+    ) -> Result<usize, EngineError> {
         let Some(log) = &self.log else { return Ok(0) };
         let _claim = self.claims.claim(run[0].0, run.len() as u64).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
-        let is_newest = |(at, copy, _): &&(HomeBlock, LogCopy, Rc<Buffer>)| self.copy_of(*at) == Some(*copy);
+        let is_newest =
+            |(at, copy, _): &&(HomeBlock, LogCopy, Rc<Buffer>)| self.copy_of(*at) == Some(*copy);
         let run: Vec<_> = run.iter().filter(is_newest).collect();
         for part in run.chunk_by(|left, right| left.0.plus(1) == right.0) {
             let kinds: Vec<_> = part.iter().map(|(_, copy, _)| copy.contents.at_home()).collect();

@@ -1,9 +1,10 @@
-//! The mapping table: blocks that the log holds whole and home does not hold yet, of which memory may hold nothing.
+//! The mapping table: blocks that the log holds whole and home does not hold yet, of which memory
+//! may hold nothing.
 //!
 //! Invariants
-//! 1. An entry names the newest record of its block that is whole. It leaves when home has that content, a later
-//!    transaction logs the block whole, or one revokes it. That is just when the checkpoint needs its transaction no
-//!    more. So the log keeps what an entry names.
+//! 1. An entry names the newest record of its block that is whole. It leaves when home has that
+//!    content, a later transaction logs the block whole, or one revokes it. That is just when the
+//!    checkpoint needs its transaction no more. So the log keeps what an entry names.
 //! 2. What is read there is that record: the entry knows its checksum.
 //! 3. Whoever counts memory sees what the table takes, after every change of it.
 
@@ -38,14 +39,26 @@ pub(crate) struct LogCopy {
 }
 
 impl LogCopy {
-    pub fn new(by: TransactionId, place: WholePlace, sum: u32, contents: Contents, stays: bool) -> LogCopy {
+    pub fn new(
+        by: TransactionId,
+        place: WholePlace,
+        sum: u32,
+        contents: Contents,
+        stays: bool,
+    ) -> LogCopy {
         LogCopy { by, sum, at: place.at, offset: place.offset, contents, stays }
     }
     pub fn place(&self) -> WholePlace {
         WholePlace { at: self.at, offset: self.offset }
     }
-    /// The block, whose log blocks begin `log`; `None` where they are not, or no longer, what was logged.
-    pub fn read_from(&self, records: &dyn Records, log: &[u8], block_bytes: usize) -> Option<Buffer> {
+    /// The block, whose log blocks begin `log`; `None` where they are not, or no longer, what was
+    /// logged.
+    pub fn read_from(
+        &self,
+        records: &dyn Records,
+        log: &[u8],
+        block_bytes: usize,
+    ) -> Option<Buffer> {
         let mut block = Buffer::zeroed(block_bytes);
         records.read_whole(log, self.offset.into(), &mut block);
         (sum(&block) == self.sum).then_some(block)
@@ -110,7 +123,9 @@ impl Mapping {
     }
     /// Those within `runs` (first block and count, in order and apart), sorted.
     pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
-        let (Some((first, _)), Some((last, count))) = (runs.first(), runs.last()) else { return Vec::new() };
+        let (Some((first, _)), Some((last, count))) = (runs.first(), runs.last()) else {
+            return Vec::new();
+        };
         let found = self.copies.range(first.get(), last.plus(*count).get());
         found.map(|(block, _)| HomeBlock(block)).filter(|block| is_within(runs, *block)).collect()
     }
@@ -145,7 +160,9 @@ mod tests {
                 false,
             )
         };
-        [3, 4, 8].into_iter().for_each(|block| mapping.insert(HomeBlock(block), copy(u32::MAX), Instant(1)));
+        [3, 4, 8]
+            .into_iter()
+            .for_each(|block| mapping.insert(HomeBlock(block), copy(u32::MAX), Instant(1)));
         mapping.forget(HomeBlock(3), TransactionId(u32::MAX - 1));
         mapping.forget(HomeBlock(4), TransactionId(0));
         assert_eq!(mapping.blocks(true), [3, 8].map(HomeBlock));

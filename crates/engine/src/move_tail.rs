@@ -13,7 +13,8 @@ impl Engine {
         !self.pace.separates_barriers() && self.durability.commits_cover_home()
     }
 
-    /// Moves the tail as far as it may, or leaves it to a commit. Whoever does so holds the turn of the home writer.
+    /// Moves the tail as far as it may, or leaves it to a commit. Whoever does so holds the turn of
+    /// the home writer.
     pub(crate) async fn advance_tail(&self, occasion: Occasion) -> Result<(), EngineError> {
         let Some(log) = &self.log else { return Ok(()) };
         let moved = log.borrow_mut().ask_tail(occasion, self.commits_cover_home());
@@ -36,16 +37,17 @@ impl Engine {
         self.log.as_ref().is_some_and(|log| log.borrow_mut().tail_goes_along(&self.durability))
     }
 
-    /// Has the superblock go out with `last`, what a commit writes before its last barrier, if the tail is to move and may.
+    /// Has the superblock go out with `last`, what a commit writes before its last barrier, if the
+    /// tail is to move and may.
     pub(crate) fn take_tail_along(&self, last: &mut Plan) -> Option<TailMove> {
         let moved = self.log.as_ref()?.borrow_mut().take_tail_along(&self.durability)?;
         take_tail_along(last, moved.image());
         Some(moved)
     }
 
-    /// The log chooses where a transaction will lie. Recovery learns of that place if it would not look
-    /// there, and of a transaction that is longer than those before. The superblock must not be on its way
-    /// already: whichever of two came last would be believed.
+    /// The log chooses where a transaction will lie. Recovery learns of that place if it would not
+    /// look there, and of a transaction that is longer than those before. The superblock must not
+    /// be on its way already: whichever of two came last would be believed.
     pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
         if planned.log_blocks == 0 {
             return Ok(());
@@ -54,11 +56,16 @@ impl Engine {
     }
 
     /// Recovery learns of all places that the log has chosen, that of `coming` too.
-    pub(crate) async fn announce_places(&self, coming: Option<TransactionId>) -> Result<(), EngineError> {
+    pub(crate) async fn announce_places(
+        &self,
+        coming: Option<TransactionId>,
+    ) -> Result<(), EngineError> {
         let Some(log) = &self.log else { return Ok(()) };
         let announce = || {
             let mut log = log.borrow_mut();
-            coming.into_iter().for_each(|transaction| log.choose_place(transaction, self.home.head()));
+            coming
+                .into_iter()
+                .for_each(|transaction| log.choose_place(transaction, self.home.head()));
             log.announce()
         };
         loop {

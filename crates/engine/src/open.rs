@@ -29,21 +29,28 @@ use units::{BlockSize, TransactionId};
 
 impl Engine {
     /// An engine that journals nothing: for volumes without a journal, and for tests.
-    pub fn without_journal(world: Rc<dyn World>, home: Rc<dyn Disk>, block_size: BlockSize) -> Rc<Engine> {
+    pub fn without_journal(
+        world: Rc<dyn World>,
+        home: Rc<dyn Disk>,
+        block_size: BlockSize,
+    ) -> Rc<Engine> {
         let home = Rc::new(DiskHome::whole(home, block_size));
         let (options, pace) = (EngineOptions::default(), Rc::new(NoPace));
         let parts = EngineParts { world, home, block_size, log: None, options, pace };
         Engine::assemble(parts, None, TransactionId(1))
     }
 
-    /// Opens a volume whose journal is clean ([`crate::recover`] it first). The log is empty, and is written in
-    /// the format that the options ask for from the first commit on.
+    /// Opens a volume whose journal is clean ([`crate::recover`] it first). The log is empty, and
+    /// is written in the format that the options ask for from the first commit on.
     pub async fn open(parts: EngineParts) -> Result<Rc<Engine>, EngineError> {
         Engine::open_with(parts, None).await
     }
 
     /// The same, or with the log that [`crate::restart`] has `kept`.
-    pub async fn open_with(parts: EngineParts, kept: Option<KeptLog>) -> Result<Rc<Engine>, EngineError> {
+    pub async fn open_with(
+        parts: EngineParts,
+        kept: Option<KeptLog>,
+    ) -> Result<Rc<Engine>, EngineError> {
         let Some(area) = parts.log.clone() else {
             return Ok(Engine::assemble(parts, None, TransactionId(1)));
         };
@@ -80,16 +87,19 @@ impl Engine {
         }
     }
 
-    /// Whether the superblock on disk says that the log may hold something. It does from the first commit on, or from the
-    /// beginning where a restart has kept a log.
+    /// Whether the superblock on disk says that the log may hold something. It does from the first
+    /// commit on, or from the beginning where a restart has kept a log.
     pub fn has_begun_log(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.borrow().is_started())
     }
 
-    /// Says in the journal superblock that the log has begun, although nothing is in it yet, where that is to keep others
-    /// off ([`EngineOptions::keep_others_out`]). The volume must say before that its journal is to be replayed.
+    /// Says in the journal superblock that the log has begun, although nothing is in it yet, where
+    /// that is to keep others off ([`EngineOptions::keep_others_out`]). The volume must say before
+    /// that its journal is to be replayed.
     pub async fn keep_others_out(&self) -> Result<(), EngineError> {
-        let Some(log) = self.log.as_ref().filter(|_| self.options.keep_others_out) else { return Ok(()) };
+        let Some(log) = self.log.as_ref().filter(|_| self.options.keep_others_out) else {
+            return Ok(());
+        };
         let plan = log.borrow_mut().plan_start(self.running());
         match plan {
             Some(plan) => self.runner.run(plan).await,
@@ -175,8 +185,10 @@ impl Engine {
         self.pipeline.check()?;
         self.write_everything_home().await?;
         let checksums = self.options.journal_checksum;
-        let clean =
-            self.log.as_ref().and_then(|log| log.borrow().superblock().emptied(self.committed(), checksums));
+        let clean = self
+            .log
+            .as_ref()
+            .and_then(|log| log.borrow().superblock().emptied(self.committed(), checksums));
         self.runner.run(plan_empty_log(clean)).await?;
         self.pipeline.check()?;
         if let Some(log) = &self.log {

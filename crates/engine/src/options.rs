@@ -8,7 +8,8 @@ use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{
-    DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, LogPlaces, Logs, Policy, Variations, WriteThreshold, varied,
+    DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, LogPlaces, Logs, Policy, Variations,
+    WriteThreshold, varied,
 };
 use std::fmt;
 use std::rc::Rc;
@@ -45,10 +46,11 @@ pub enum LogPlace {
 #[derive(Clone)]
 pub struct LogArea {
     pub place: LogPlace,
-    /// Sorted by `first`, without overlap; together they hold every block that the journal superblock names.
+    /// Sorted by `first`, without overlap; together they hold every block that the journal
+    /// superblock names.
     pub extents: Vec<LogExtent>,
-    /// The block that holds the journal superblock: 0 in a hidden inode. A journal device counts log blocks
-    /// from its start, and has it in block 1 (2 with 1 KiB blocks).
+    /// The block that holds the journal superblock: 0 in a hidden inode. A journal device counts
+    /// log blocks from its start, and has it in block 1 (2 with 1 KiB blocks).
     pub superblock: LogBlock,
     /// The volume's scattered logs: blocks of home behind those of the journal.
     pub logs: Option<LogPlaces>,
@@ -56,11 +58,17 @@ pub struct LogArea {
 
 impl LogArea {
     /// Every block that the superblock names is there: on its disk, or within home.
-    pub(crate) fn check(&self, superblock: &JournalSuperblock, home: &dyn Home) -> Result<(), EngineError> {
+    pub(crate) fn check(
+        &self,
+        superblock: &JournalSuperblock,
+        home: &dyn Home,
+    ) -> Result<(), EngineError> {
         self.locate(self.superblock)?;
         for at in self.logs.iter().flat_map(|logs| &logs.homes) {
             if !home.contains(*at, self.logs.as_ref().map_or(0, |logs| logs.blocks.into())) {
-                return Err(EngineError::BadJournal { why: format!("the log at {at} lies beyond the end") });
+                return Err(EngineError::BadJournal {
+                    why: format!("the log at {at} lies beyond the end"),
+                });
             }
         }
         self.check_apart()?;
@@ -76,7 +84,9 @@ impl LogArea {
             let (place, together) = self.locate(at)?;
             let count = together.min(superblock.log_end().get() - at.get());
             if !is_there(place, count) {
-                return Err(EngineError::BadJournal { why: format!("{at} lies beyond the end of its disk") });
+                return Err(EngineError::BadJournal {
+                    why: format!("{at} lies beyond the end of its disk"),
+                });
             }
             at = at.plus(count);
         }
@@ -87,12 +97,14 @@ impl LogArea {
     pub(crate) fn check_apart(&self) -> Result<(), EngineError> {
         let mut extents: Vec<_> = self.extents.iter().collect();
         extents.sort_by_key(|extent| extent.disk_block);
-        let overlap =
-            |pair: &&[&LogExtent]| pair[0].disk_block + u64::from(pair[0].count) > pair[1].disk_block;
+        let overlap = |pair: &&[&LogExtent]| {
+            pair[0].disk_block + u64::from(pair[0].count) > pair[1].disk_block
+        };
         match extents.windows(2).find(overlap) {
             Some(pair) => {
                 let (at, other) = (pair[1].disk_block, pair[0].disk_block);
-                let why = format!("the parts of the log at blocks {other} and {at} overlap; run e2fsck");
+                let why =
+                    format!("the parts of the log at blocks {other} and {at} overlap; run e2fsck");
                 Err(EngineError::BadJournal { why })
             }
             None => Ok(()),
@@ -113,7 +125,9 @@ impl LogArea {
             None => "the volume has no scattered logs (okeanos mkfs --scattered-logs)",
             Some(logs) => match logs.in_units(each) {
                 Some(logs) => return Ok(logs),
-                None => "the scattered logs are too long for their log blocks; mount with a larger log_unit=",
+                None => {
+                    "the scattered logs are too long for their log blocks; mount with a larger log_unit="
+                }
             },
         };
         Err(EngineError::BadJournal { why: why.to_owned() })
@@ -166,8 +180,13 @@ impl LogArea {
         }
     }
 
-    /// Where byte `at` of the journal lies on its disk, and how many bytes follow it there, itself included.
-    pub(crate) fn locate_byte(&self, at: u64, block_size: BlockSize) -> Result<(u64, u64), EngineError> {
+    /// Where byte `at` of the journal lies on its disk, and how many bytes follow it there, itself
+    /// included.
+    pub(crate) fn locate_byte(
+        &self,
+        at: u64,
+        block_size: BlockSize,
+    ) -> Result<(u64, u64), EngineError> {
         let within = at & (block_size.bytes() as u64 - 1);
         let block = u32::try_from(at >> block_size.shift()).unwrap_or(u32::MAX);
         let (place, together) = self.locate(LogBlock(block))?;
@@ -184,7 +203,9 @@ impl LogArea {
                 let offset = at.get() - extent.first.get();
                 Ok((extent.disk_block + u64::from(offset), extent.count - offset))
             }
-            _ => Err(EngineError::BadJournal { why: format!("{at} lies outside the journal's blocks") }),
+            _ => Err(EngineError::BadJournal {
+                why: format!("{at} lies outside the journal's blocks"),
+            }),
         }
     }
 }
@@ -211,8 +232,8 @@ pub struct EngineOptions {
     pub logged_write_size: u64,
     /// [`Variations::ordered_overwrites`].
     pub order_overwrites: bool,
-    /// After so many bytes of requests that continue each other, the next ones go home past the cache. Requests shorter than
-    /// a sixteenth of it do not. `None`: none goes past it.
+    /// After so many bytes of requests that continue each other, the next ones go home past the
+    /// cache. Requests shorter than a sixteenth of it do not. `None`: none goes past it.
     pub past_cache_from: Option<u64>,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
@@ -226,33 +247,38 @@ pub struct EngineOptions {
     pub swap_above: Option<u32>,
     /// Scattered logs: where the table of their runs lies (`mtl=`).
     pub run_table: Option<DurableMemory>,
-    /// Scattered logs: a snapshot of the mapping table is written when a restart would have to read so many bytes of them besides.
-    /// A seek counts as what could be read in its time. `None`: never.
+    /// Scattered logs: a snapshot of the mapping table is written when a restart would have to read
+    /// so many bytes of them besides. A seek counts as what could be read in its time. `None`:
+    /// never.
     pub snapshot_after: Option<u64>,
-    /// Most bytes of memory for blocks: the current image, those of transactions under way, and what goes with them.
+    /// Most bytes of memory for blocks: the current image, those of transactions under way, and
+    /// what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
-    /// A checksum over each transaction in every mode, not in the extended ones alone. A commit needs one barrier
-    /// less, and nobody else can read the log. Only with `journal_checksum`.
+    /// A checksum over each transaction in every mode, not in the extended ones alone. A commit
+    /// needs one barrier less, and nobody else can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
     /// [`Variations::durable_only`]: [`crate::FileUpdate::durable_only`] tells of which.
     pub durable_only: bool,
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
     pub log: LogKind,
-    /// Most transactions on their way to the log at once: 1 or 2. Two only where [`EngineOptions::overlaps`] says so.
+    /// Most transactions on their way to the log at once: 1 or 2. Two only where
+    /// [`EngineOptions::overlaps`] says so.
     pub commits_in_flight: usize,
-    /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk writes as one.
+    /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk
+    /// writes as one.
     pub log_unit: Option<u32>,
     /// What lies free between a transaction and the one before it, for disks that turn.
     pub log_gap: LogGap,
     pub read_only: bool,
-    /// The log is begun at once, in the extended format, and not at the first commit: the kernel and e2fsck refuse such a
-    /// journal. For disks that no exclusive claim protects from them.
+    /// The log is begun at once, in the extended format, and not at the first commit: the kernel
+    /// and e2fsck refuse such a journal. For disks that no exclusive claim protects from them.
     pub keep_others_out: bool,
     /// Recovery of a damaged log: replay what lies before the damage instead of refusing.
     pub until_damage: bool,
-    /// Recovery of a live log that another program has marked as empty: replay it instead of refusing.
+    /// Recovery of a live log that another program has marked as empty: replay it instead of
+    /// refusing.
     pub find_log: bool,
 }
 
@@ -291,7 +317,8 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// `holds_records`: the log is not empty. What an earlier mount logged in its mode must not be bypassed in this one.
+    /// `holds_records`: the log is not empty. What an earlier mount logged in its mode must not be
+    /// bypassed in this one.
     pub(crate) fn policy(&self, holds_records: bool) -> Box<dyn Policy> {
         let mut policy = self.data.policy(self.threshold);
         policy.set_logged_write_size(self.logged_write_size);
@@ -317,7 +344,9 @@ impl EngineOptions {
 
     /// Whether a transaction may set out while another is on its way.
     pub(crate) fn overlaps(&self) -> bool {
-        self.commits_in_flight > 1 && self.record_format().may_overlap() && self.log == LogKind::Circular
+        self.commits_in_flight > 1
+            && self.record_format().may_overlap()
+            && self.log == LogKind::Circular
     }
 }
 
@@ -384,7 +413,12 @@ impl EngineParts {
     }
 
     /// `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].
-    pub async fn read_log(&self, area: &LogArea, at: u64, count: usize) -> Result<Buffer, EngineError> {
+    pub async fn read_log(
+        &self,
+        area: &LogArea,
+        at: u64,
+        count: usize,
+    ) -> Result<Buffer, EngineError> {
         let shift = self.block_size.shift();
         Ok(match &area.place {
             LogPlace::Inside => self.home.read(HomeBlock(at), count).await?,

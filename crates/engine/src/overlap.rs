@@ -8,8 +8,9 @@
 //! | nothing happened in it | waits: whoever waits for it waits for all before it |
 //! | none of these: it writes its log, and one barrier behind it | sets out |
 //!
-//! Those that wait set out alone, and nothing passes them: the commit task itself carries them out. Addresses are bound and
-//! announced in order, by that task. Answers, checkpoints and frees are in order, too: each waits until it is the oldest.
+//! Those that wait set out alone, and nothing passes them: the commit task itself carries them out.
+//! Addresses are bound and announced in order, by that task. Answers, checkpoints and frees are in
+//! order, too: each waits until it is the oldest.
 
 use crate::engine::Engine;
 use crate::limits::IN_FLIGHT_MAX;
@@ -20,7 +21,8 @@ impl Engine {
         if self.options.overlaps() { self.options.commits_in_flight.min(IN_FLIGHT_MAX) } else { 1 }
     }
 
-    /// Waits until the running transaction may be locked, as far as its open handles are known. Others may join meanwhile.
+    /// Waits until the running transaction may be locked, as far as its open handles are known.
+    /// Others may join meanwhile.
     pub(crate) async fn until_it_may_begin(&self) {
         self.pipeline.until(|| self.may_overlap(self.pipeline.transaction().is_all_logged())).await;
     }

@@ -2,7 +2,8 @@
 
 use units::{Instant, Owner};
 
-/// Told what goes on, and asked how long a commit that someone wants is to wait. Whoever implements nothing has the pace of a mount.
+/// Told what goes on, and asked how long a commit that someone wants is to wait. Whoever implements
+/// nothing has the pace of a mount.
 pub trait CommitPace {
     /// A sync of this owner's data has been asked for.
     fn synced(&self, _owner: Owner, _now: Instant) {}
@@ -18,8 +19,9 @@ pub trait CommitPace {
     fn commits_every_sync(&self) -> bool {
         false
     }
-    /// Whether each point of a commit behind which something must be durable has a barrier of its own. They are data,
-    /// log, commit block, and what a checkpoint sends home. Slower, and no safer.
+    /// Whether each point of a commit behind which something must be durable has a barrier of its
+    /// own. They are data, log, commit block, and what a checkpoint sends home. Slower, and no
+    /// safer.
     fn separates_barriers(&self) -> bool {
         false
     }

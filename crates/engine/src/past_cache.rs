@@ -1,4 +1,5 @@
-//! Long rows of requests go home past the cache: a run of blocks at a time, from the request's memory or a copy of it.
+//! Long rows of requests go home past the cache: a run of blocks at a time, from the request's
+//! memory or a copy of it.
 //!
 //! What would be logged does not. Nor do blocks of which the cache holds something newer than home.
 
@@ -22,7 +23,8 @@ fn copy(bytes: &[u8]) -> Buffer {
 }
 
 impl FileRun<'_> {
-    /// The memory that came with it. What is much longer than the run is not kept: the cache counts the run's blocks.
+    /// The memory that came with it. What is much longer than the run is not kept: the cache counts
+    /// the run's blocks.
     fn kept_memory(&self) -> Option<Rc<Buffer>> {
         let memory = self.memory?;
         debug_assert_eq!(memory.len(), self.bytes.len());
@@ -31,8 +33,8 @@ impl FileRun<'_> {
 }
 
 impl Handle {
-    /// Sends a run of blocks home past the cache, if it would bypass the log. False, and nothing is done, if the cache is to
-    /// take it ([`Handle::file_data_now`]).
+    /// Sends a run of blocks home past the cache, if it would bypass the log. False, and nothing is
+    /// done, if the cache is to take it ([`Handle::file_data_now`]).
     pub fn file_run_past_cache(&mut self, run: &FileRun<'_>) -> Result<bool, EngineError> {
         let engine = self.engine().clone();
         let count = run.bytes.len() >> engine.block_size.shift();
@@ -59,7 +61,8 @@ impl Handle {
 }
 
 impl Engine {
-    /// What the policy says of all `blocks`; `None` if the cache has one of them that it needs, or if one is to be logged.
+    /// What the policy says of all `blocks`; `None` if the cache has one of them that it needs, or
+    /// if one is to be logged.
     fn decide_past_cache(&self, blocks: &Range<HomeBlock>, run: &FileRun<'_>) -> Option<Decision> {
         if !self.cache.borrow().can_do_without(blocks) || self.first_copy_within(blocks).is_some() {
             return None;
@@ -100,7 +103,8 @@ impl Engine {
         self.pipeline.wake_joiners();
     }
 
-    /// What could not be written home stays in memory: readers go on seeing it, and never what the disk held before.
+    /// What could not be written home stays in memory: readers go on seeing it, and never what the
+    /// disk held before.
     fn keep(&self, write: &LongWrite, memory: &Buffer) {
         for (index, part) in memory.chunks_exact(self.block_size.bytes()).enumerate() {
             let at = write.blocks.start.plus(index as u64);

@@ -1,10 +1,13 @@
-//! The commit pipeline: the running transaction, those in flight, the last committed; who may join, who waits for which.
+//! The commit pipeline: the running transaction, those in flight, the last committed; who may join,
+//! who waits for which.
 //!
 //! Invariants
 //! 1. Ids have no gaps: last committed, those in flight in order, running.
-//! 2. While the running transaction is being locked nobody joins; it is locked when its open handles have stopped.
+//! 2. While the running transaction is being locked nobody joins; it is locked when its open
+//!    handles have stopped.
 //! 3. Transactions become committed in order. Whoever waits for one waits for all before it.
-//! 4. What fails, fails everything after it: all that is not committed ends with the first error, and so does whatever is wished later.
+//! 4. What fails, fails everything after it: all that is not committed ends with the first error,
+//!    and so does whatever is wished later.
 //! 5. Those who wait to join do so first come, first served.
 //!
 //! Nothing here writes: the engine's commit task does, and tells.
@@ -51,7 +54,12 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     /// `next`: the first transaction. `resting`: nobody joins yet.
-    pub fn new(next: TransactionId, now: Instant, block_size: BlockSize, resting: bool) -> Pipeline {
+    pub fn new(
+        next: TransactionId,
+        now: Instant,
+        block_size: BlockSize,
+        resting: bool,
+    ) -> Pipeline {
         Pipeline {
             block_size,
             running: RefCell::new(Running::new(next, now, block_size)),
@@ -126,7 +134,8 @@ impl Pipeline {
         let completion = self.running.borrow().completion().clone();
         completion.complete(error);
     }
-    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it was shut down on purpose.
+    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it
+    /// was shut down on purpose.
     pub fn refusal_of_changes(&self, error: EngineError) -> EngineError {
         self.ending.refusal_of_changes(error)
     }
@@ -183,7 +192,8 @@ impl Pipeline {
             self.work.notify();
         }
     }
-    /// What to wait for, after asking for it; `None` if `transaction` and all before it are durable.
+    /// What to wait for, after asking for it; `None` if `transaction` and all before it are
+    /// durable.
     pub fn completion_of(&self, transaction: TransactionId) -> Option<Rc<Completion>> {
         if self.committed.get().is_at_or_after(transaction) {
             return None;
@@ -203,7 +213,8 @@ impl Pipeline {
     pub fn last_in_flight(&self) -> Option<Rc<Completion>> {
         self.in_flight.borrow().back().map(|last| last.completion.clone())
     }
-    /// One of the writers answered by the last commit is back; a held commit waits for the last of them.
+    /// One of the writers answered by the last commit is back; a held commit waits for the last of
+    /// them.
     pub fn note_return(&self) {
         if self.writers.came_back() {
             self.work.notify();
@@ -217,7 +228,8 @@ impl Pipeline {
         let is_wanted = || self.is_over() || self.wanted.get().is_at_or_after(self.running_id());
         self.work.until(|| is_wanted().then_some(())).await
     }
-    /// The writers answered by the last commit are worth a short wait: if they come back, they share this one.
+    /// The writers answered by the last commit are worth a short wait: if they come back, they
+    /// share this one.
     pub fn hold(&self) -> Option<Hold> {
         hold(&self.writers, self.running.borrow().completion().waiters())
     }
@@ -235,7 +247,8 @@ impl Pipeline {
         let have_stopped = || self.is_over() || !self.running.borrow().has_handles();
         self.work.until(|| have_stopped().then_some(())).await
     }
-    /// A transaction in which nothing happened is not written: it goes on, and those who waited for it are done.
+    /// A transaction in which nothing happened is not written: it goes on, and those who waited for
+    /// it are done.
     pub fn skip_empty(&self) -> bool {
         let mut running = self.running.borrow_mut();
         if !running.is_empty() {
@@ -255,7 +268,10 @@ impl Pipeline {
         let taken = self.running.borrow_mut().take(now, self.block_size);
         let mut in_flight = self.in_flight.borrow_mut();
         assert!(in_flight.len() < IN_FLIGHT_MAX, "more transactions in flight than there may be");
-        in_flight.push_back(InFlight { id: taken.transaction.id(), completion: taken.completion.clone() });
+        in_flight.push_back(InFlight {
+            id: taken.transaction.id(),
+            completion: taken.completion.clone(),
+        });
         taken
     }
     /// Its images are taken: others may join the new one.
@@ -289,7 +305,8 @@ impl Pipeline {
     }
     /// Waits until all before `transaction` are committed: it is the oldest in flight.
     pub async fn until_oldest(&self, transaction: TransactionId) -> Result<(), EngineError> {
-        let is_oldest = || self.in_flight.borrow().front().is_some_and(|oldest| oldest.id == transaction);
+        let is_oldest =
+            || self.in_flight.borrow().front().is_some_and(|oldest| oldest.id == transaction);
         self.work.until(|| (self.has_failed() || is_oldest()).then_some(())).await;
         self.check()
     }
@@ -346,7 +363,8 @@ mod tests {
         assert_eq!(pipeline.wanted.get(), first);
         let taken = lock(&pipeline);
         assert!(
-            is_same(&asked, &taken.completion) && is_same(&pipeline.completion_of(first), &taken.completion)
+            is_same(&asked, &taken.completion)
+                && is_same(&pipeline.completion_of(first), &taken.completion)
         );
         // Nothing has happened since: the one in flight will do.
         assert!(is_same(&pipeline.completion_of(first.next()), &taken.completion));
@@ -354,7 +372,9 @@ mod tests {
         assert!(!is_same(&pipeline.completion_of(second), &taken.completion));
         pipeline.finish(first, Instant(9));
         assert_eq!((second, pipeline.committed()), (first.next(), first));
-        assert!(pipeline.completion_of(first).is_none() && pipeline.completion_of(second).is_some());
+        assert!(
+            pipeline.completion_of(first).is_none() && pipeline.completion_of(second).is_some()
+        );
     }
 
     #[test]
@@ -393,8 +413,14 @@ mod tests {
         assert_eq!(pipeline.images_to_come(), None);
         assert!(pipeline.skip_empty());
         assert!(matches!(waited.result(), Some(Ok(()))));
-        assert_eq!((pipeline.running_id(), pipeline.committed()), (TransactionId(1), TransactionId(0)));
-        assert!(pipeline.wanted.get() != TransactionId(1) && pipeline.running.borrow().begun().is_none());
+        assert_eq!(
+            (pipeline.running_id(), pipeline.committed()),
+            (TransactionId(1), TransactionId(0))
+        );
+        assert!(
+            pipeline.wanted.get() != TransactionId(1)
+                && pipeline.running.borrow().begun().is_none()
+        );
         change(&pipeline, 5);
         assert!(!pipeline.skip_empty());
     }

@@ -1,8 +1,9 @@
-//! What a change of a block promises: it changes nothing outside of the ranges that it declares. Debug builds look, and count
-//! for each caller how much of what it declared it changed. Release builds keep nothing.
+//! What a change of a block promises: it changes nothing outside of the ranges that it declares.
+//! Debug builds look, and count for each caller how much of what it declared it changed. Release
+//! builds keep nothing.
 //!
-//! Invariant: of the bytes of a block, what lies outside of the declared ranges is as it was. Whoever logs only what was
-//! declared would lose the rest.
+//! Invariant: of the bytes of a block, what lies outside of the declared ranges is as it was.
+//! Whoever logs only what was declared would lose the rest.
 
 use journal::RangeSet;
 use std::cell::RefCell;
@@ -77,7 +78,8 @@ fn check(at: HomeBlock, ranges: &[BlockRange], before: &[u8], after: &[u8]) {
     ranges.iter().for_each(|range| others.remove(*range));
     for gap in others.as_slice().iter().map(|gap| gap.as_usize()) {
         if before[gap.clone()] != after[gap.clone()] {
-            let first = gap.clone().find(|offset| before[*offset] != after[*offset]).expect("they differ");
+            let first =
+                gap.clone().find(|offset| before[*offset] != after[*offset]).expect("they differ");
             panic!("{at}: byte {first} changed outside of the declared {ranges:?}");
         }
     }
@@ -87,7 +89,8 @@ fn check(at: HomeBlock, ranges: &[BlockRange], before: &[u8], after: &[u8]) {
 mod tests {
     use super::*;
 
-    const RANGES: [BlockRange; 2] = [BlockRange { start: 0, end: 4 }, BlockRange { start: 8, end: 12 }];
+    const RANGES: [BlockRange; 2] =
+        [BlockRange { start: 0, end: 4 }, BlockRange { start: 8, end: 12 }];
 
     #[track_caller]
     fn change(promises: &Promises, after: &[u8; 16]) {
@@ -104,7 +107,8 @@ mod tests {
         }
         change(&promises, &[0; 16]);
         let declared: Vec<_> = promises.declared().into_values().collect();
-        let of = |calls, changed_bytes| Declared { calls, declared_bytes: 8 * calls, changed_bytes };
+        let of =
+            |calls, changed_bytes| Declared { calls, declared_bytes: 8 * calls, changed_bytes };
         assert_eq!(declared, [of(2, 6), of(1, 0)]);
     }
 

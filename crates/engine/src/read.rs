@@ -1,4 +1,5 @@
-//! Reads from home, or from the log, into the cache. At most one read of a block is under way; others wait for it.
+//! Reads from home, or from the log, into the cache. At most one read of a block is under way;
+//! others wait for it.
 
 use crate::block::{Block, CachedBlock};
 use crate::cache::{PastCache, Temperature};
@@ -10,11 +11,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// Reads of file data from this many bytes on are taken for one long stream: they enter the cache cold, or not at all.
+/// Reads of file data from this many bytes on are taken for one long stream: they enter the cache
+/// cold, or not at all.
 const STREAM_BYTES: usize = 64 << 10;
 
-/// Whether a block needs no read: [`CachedBlock::is_whole`] for those who look at its current content,
-/// [`CachedBlock::is_whole_in_all_images`] for those who send it home.
+/// Whether a block needs no read: [`CachedBlock::is_whole`] for those who look at its current
+/// content, [`CachedBlock::is_whole_in_all_images`] for those who send it home.
 type Known = fn(&CachedBlock) -> bool;
 
 impl Engine {
@@ -32,15 +34,21 @@ impl Engine {
         Ok(blocks.into_iter().map(Block).collect())
     }
 
-    /// `count` file-data blocks from `at` on, one buffer a block, as last written by anyone (committed or not).
-    pub async fn read_data(&self, at: HomeBlock, count: u32) -> Result<Vec<Rc<Buffer>>, EngineError> {
+    /// `count` file-data blocks from `at` on, one buffer a block, as last written by anyone
+    /// (committed or not).
+    pub async fn read_data(
+        &self,
+        at: HomeBlock,
+        count: u32,
+    ) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let stream = (count as usize) << self.block_size.shift() >= STREAM_BYTES;
         let temperature = if stream { Temperature::Cold } else { Temperature::Warm };
         let blocks = self.whole_blocks(at, count, temperature).await?;
         Ok(blocks.iter().map(|block| block.bytes()).collect())
     }
 
-    /// `count` blocks from `at` on, from the cache or home; those that are missing side by side come with one read.
+    /// `count` blocks from `at` on, from the cache or home; those that are missing side by side
+    /// come with one read.
     async fn whole_blocks(
         &self,
         at: HomeBlock,
@@ -54,8 +62,8 @@ impl Engine {
         Ok(blocks)
     }
 
-    /// The same for whoever keeps what he read: long runs of blocks that are not in the cache do not enter it. One buffer may
-    /// hold several blocks.
+    /// The same for whoever keeps what he read: long runs of blocks that are not in the cache do
+    /// not enter it. One buffer may hold several blocks.
     pub async fn read_data_past_cache(
         &self,
         at: HomeBlock,
@@ -87,9 +95,10 @@ impl Engine {
         Ok(buffers)
     }
 
-    /// Blocks that are neither in the cache nor in the mapping table: home has their latest version. Whoever changes one has it in the cache first, and
-    /// nothing of it goes home before. So if none came into the cache while the read was under way, none was changed, and what
-    /// was read is neither old nor torn. Otherwise the cache is asked.
+    /// Blocks that are neither in the cache nor in the mapping table: home has their latest
+    /// version. Whoever changes one has it in the cache first, and nothing of it goes home before.
+    /// So if none came into the cache while the read was under way, none was changed, and what was
+    /// read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
         let read = PastCache::begin(&self.cache, run.clone());
@@ -122,7 +131,11 @@ impl Engine {
     }
 
     /// Makes all `blocks` known; neighbours that are missing come with one read. Sorted by number.
-    pub(crate) async fn load_all(&self, blocks: &[Rc<CachedBlock>], known: Known) -> Result<(), EngineError> {
+    pub(crate) async fn load_all(
+        &self,
+        blocks: &[Rc<CachedBlock>],
+        known: Known,
+    ) -> Result<(), EngineError> {
         let missing = |block: &Rc<CachedBlock>| !known(block) && block.reading().is_none();
         let mut from = 0;
         while from < blocks.len() {
@@ -143,12 +156,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and whoever may have to read would be as long as one.
-    pub(crate) async fn load(&self, block: &Rc<CachedBlock>, known: Known) -> Result<(), EngineError> {
+    /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and whoever may have to
+    /// read would be as long as one.
+    pub(crate) async fn load(
+        &self,
+        block: &Rc<CachedBlock>,
+        known: Known,
+    ) -> Result<(), EngineError> {
         while !known(block) {
             match block.reading() {
-                // If that read fails, its reader has the error, and this one tries for itself; another who waited for it may
-                // have begun to already.
+                // If that read fails, its reader has the error, and this one tries for itself;
+                // another who waited for it may have begun to already.
                 Some(event) => {
                     let is_over = || !block.reading().is_some_and(|now| Rc::ptr_eq(&now, &event));
                     event.until(|| is_over().then_some(())).await;
@@ -159,7 +177,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads consecutive blocks, none of which is being read, from home or from where the log holds them.
+    /// Reads consecutive blocks, none of which is being read, from home or from where the log holds
+    /// them.
     async fn read_run(&self, blocks: &[Rc<CachedBlock>]) -> Result<(), EngineError> {
         let _reading = Reading::start(blocks);
         if !self.has_copies() {

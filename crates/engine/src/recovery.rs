@@ -1,6 +1,6 @@
-//! Recovery: reads the log for `journal::recover`, and writes home what it says. Three passes, then the log is
-//! marked empty. A crash at any point is harmless: the log stays until everything is home, and replaying it
-//! again gives the same.
+//! Recovery: reads the log for `journal::recover`, and writes home what it says. Three passes, then
+//! the log is marked empty. A crash at any point is harmless: the log stays until everything is
+//! home, and replaying it again gives the same.
 
 use crate::durability::Durability;
 use crate::error::EngineError;
@@ -17,9 +17,10 @@ use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
 use journal::records;
 use journal::{
-    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, Logs, Pass, ReadSnapshot, ReadTable,
-    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, RevokeTable, ScanPass,
-    Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log, plan_found_log, plan_run_headers,
+    BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, Logs, Pass, ReadSnapshot,
+    ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass,
+    RevokeTable, ScanPass, Scanned, SnapshotRefused, SuperblockImage, ToldLog, plan_empty_log,
+    plan_found_log, plan_run_headers,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -32,8 +33,8 @@ const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
 const IMAGES_MAX: usize = 8192;
 
-/// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A clean log is
-/// left as it is.
+/// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A
+/// clean log is left as it is.
 pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryReport, EngineError> {
     match Recovery::begin(parts, dry_run).await? {
         Begun::Clean(report) => Ok(*report),
@@ -97,13 +98,24 @@ impl<'a> Recovery<'a> {
             return Ok(Begun::Clean(report.into()));
         } else if let Some(copy) = superblock.disputed() {
             if !parts.options.find_log {
-                return Err(EngineError::LogDisputed { said: superblock.sequence, copy: copy.sequence });
+                return Err(EngineError::LogDisputed {
+                    said: superblock.sequence,
+                    copy: copy.sequence,
+                });
             }
             superblock = copy;
         }
         let reader = LogReader::new(parts, area, &superblock);
         runner.count_log_in(superblock.log_block_bytes());
-        Ok(Begun::Live(Box::new(Recovery { parts, area, superblock, report, reader, runner, begun })))
+        Ok(Begun::Live(Box::new(Recovery {
+            parts,
+            area,
+            superblock,
+            report,
+            reader,
+            runner,
+            begun,
+        })))
     }
 
     pub fn end(self) -> RecoveryReport {
@@ -119,7 +131,9 @@ impl<'a> Recovery<'a> {
         if let Some(found) = self.ask_table().await? {
             match self.read_runs(Some(found)).await {
                 // Whatever is wrong with what it tells, the logs tell for themselves.
-                Err(EngineError::Recover(error)) => self.report.table_refused = Some(error.to_string()),
+                Err(EngineError::Recover(error)) => {
+                    self.report.table_refused = Some(error.to_string())
+                }
                 read => return read,
             }
         }
@@ -127,12 +141,14 @@ impl<'a> Recovery<'a> {
         self.read_runs(Some(found)).await
     }
 
-    /// What a snapshot tells of the log, of at most so many blocks, and where all runs lie. Whatever is wrong with it, the log
-    /// tells for itself.
+    /// What a snapshot tells of the log, of at most so many blocks, and where all runs lie.
+    /// Whatever is wrong with it, the log tells for itself.
     pub async fn read_told(&mut self, most: usize) -> Result<(ToldLog, FoundRuns), String> {
         let begun = self.parts.world.now();
-        let logs =
-            self.area.logs(self.superblock.log_blocks_per_block()).map_err(|error| error.to_string())?;
+        let logs = self
+            .area
+            .logs(self.superblock.log_blocks_per_block())
+            .map_err(|error| error.to_string())?;
         let logs = Rc::new(logs);
         let told = self.read_pieces(logs.clone(), most).await?;
         self.report.snapshot_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
@@ -157,7 +173,11 @@ impl<'a> Recovery<'a> {
     }
 
     /// Runs that no snapshot tells of lie in few logs.
-    async fn find_behind(&mut self, told: &ToldLog, logs: Rc<Logs>) -> Result<FoundRuns, EngineError> {
+    async fn find_behind(
+        &mut self,
+        told: &ToldLog,
+        logs: Rc<Logs>,
+    ) -> Result<FoundRuns, EngineError> {
         let find = FindRuns::behind(&self.superblock, logs.clone(), told);
         // Most have none: as far as is looked ahead is read with one request.
         let ahead = find.look_ahead() as usize * self.superblock.log_block_bytes();
@@ -184,7 +204,8 @@ impl<'a> Recovery<'a> {
 
         let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
-        let told = found.as_ref().and_then(|found| found.told_header(&self.superblock, scanned.end));
+        let told =
+            found.as_ref().and_then(|found| found.told_header(&self.superblock, scanned.end));
         if let Some(told) = told.filter(|_| !self.report.dry_run) {
             self.runner.run(plan_run_headers(vec![told])).await?;
         }
@@ -228,7 +249,11 @@ impl<'a> Recovery<'a> {
         }
         while let Some(at) = replay.wants() {
             replay.give(self.reader.read(at).await?)?;
-            replay.take_records().into_iter().filter_map(&mut take).for_each(|action| images.apply(action));
+            replay
+                .take_records()
+                .into_iter()
+                .filter_map(&mut take)
+                .for_each(|action| images.apply(action));
             if images.len() >= IMAGES_MAX {
                 self.write_images(images.take()).await?;
             }
@@ -272,7 +297,8 @@ impl<'a> Recovery<'a> {
         };
         let begun = self.parts.world.now();
         let logs = Rc::new(self.area.logs(self.superblock.log_blocks_per_block())?);
-        let told = read_table(&*memory.0, &self.superblock, logs, &mut self.report.table_pages_read).await;
+        let told =
+            read_table(&*memory.0, &self.superblock, logs, &mut self.report.table_pages_read).await;
         self.report.table_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
         match told {
             Ok(found) => Ok(Some(found)),
@@ -297,7 +323,8 @@ impl<'a> Recovery<'a> {
             }
         }
         let now = self.parts.world.now();
-        self.report.look_ahead_nanoseconds = seemed_over.map_or(0, |at| now.since(at).as_nanos() as u64);
+        self.report.look_ahead_nanoseconds =
+            seemed_over.map_or(0, |at| now.since(at).as_nanos() as u64);
         Ok(PassReport { nanoseconds: now.since(begun).as_nanos() as u64, counts: scan.counts() })
     }
 
@@ -319,15 +346,17 @@ impl<'a> Recovery<'a> {
 
     fn bounds(&self) -> InHome {
         let extents = self.area.extents.iter().filter(|_| !self.area.is_separate());
-        let mut forbidden: Vec<_> =
-            extents.map(|extent| extent.disk_block..extent.disk_block + u64::from(extent.count)).collect();
+        let mut forbidden: Vec<_> = extents
+            .map(|extent| extent.disk_block..extent.disk_block + u64::from(extent.count))
+            .collect();
         forbidden.sort_by_key(|range| range.start);
         let home = self.parts.home.clone();
         InHome { bounds: HomeBounds { blocks: home.end(), forbidden }, home }
     }
 
-    /// Writes images (sorted by address) home, neighbours together, several runs at once, after reading what no record gave. No
-    /// two hold one block, so their order does not matter; when this returns all are written.
+    /// Writes images (sorted by address) home, neighbours together, several runs at once, after
+    /// reading what no record gave. No two hold one block, so their order does not matter; when
+    /// this returns all are written.
     pub async fn write_images(&mut self, images: Vec<ReplayImage>) -> Result<(), EngineError> {
         let most = READ_BYTES >> self.parts.block_size.shift();
         let this = &*self;
@@ -362,7 +391,8 @@ impl<'a> Recovery<'a> {
         Ok((count, read))
     }
 
-    /// What home holds of a run of neighbours. Of those that need nothing of it perhaps zeros: home may be unreadable there.
+    /// What home holds of a run of neighbours. Of those that need nothing of it perhaps zeros: home
+    /// may be unreadable there.
     async fn read_bases(&self, run: &[ReplayImage]) -> Result<Buffer, EngineError> {
         let (home, size) = (&self.parts.home, self.parts.block_size.bytes());
         if let Ok(bases) = home.read(run[0].home, run.len()).await {
@@ -396,8 +426,10 @@ async fn read_table(
 ) -> Result<FoundRuns, String> {
     let mut table = ReadTable::new(superblock, logs).map_err(|refused| refused.to_string())?;
     while let Some(page) = table.wants() {
-        let bytes =
-            memory.read(page * TABLE_PAGE as u64, TABLE_PAGE).await.map_err(|error| error.to_string())?;
+        let bytes = memory
+            .read(page * TABLE_PAGE as u64, TABLE_PAGE)
+            .await
+            .map_err(|error| error.to_string())?;
         *pages_read += 1;
         table.give(&bytes).map_err(|refused| refused.to_string())?;
     }
@@ -426,7 +458,8 @@ impl Iterator for RunsOfNeighbours {
     }
 }
 
-/// No record may name what home does not have, nor overwrite the journal itself, where it lies inside home.
+/// No record may name what home does not have, nor overwrite the journal itself, where it lies
+/// inside home.
 struct InHome {
     bounds: HomeBounds,
     home: Rc<dyn Home>,

@@ -21,26 +21,31 @@ pub struct RecoveryReport {
     pub dry_run: bool,
     pub transactions: u64,
     pub first_transaction: u32,
-    /// Scattered logs that were looked at, the blocks of them that were, and how long that took, before the scan.
+    /// Scattered logs that were looked at, the blocks of them that were, and how long that took,
+    /// before the scan.
     pub logs_read: u32,
     pub run_headers_read: u64,
     pub find_nanoseconds: u64,
-    /// Of the table of runs (`mtl=`): its pages that were read, and how long that took. Why it was not believed, and the logs were searched.
+    /// Of the table of runs (`mtl=`): its pages that were read, and how long that took. Why it was
+    /// not believed, and the logs were searched.
     pub table_pages_read: u64,
     pub table_nanoseconds: u64,
     pub table_refused: Option<String>,
-    /// Of the snapshot of the mapping table: log blocks of it that were read, and how long that took. The transactions that were
-    /// not read because it tells of them. Why it was not believed, and all of the log was read.
+    /// Of the snapshot of the mapping table: log blocks of it that were read, and how long that
+    /// took. The transactions that were not read because it tells of them. Why it was not believed,
+    /// and all of the log was read.
     pub snapshot_blocks_read: u64,
     pub snapshot_nanoseconds: u64,
     pub snapshot_transactions: u64,
     pub snapshot_refused: Option<String>,
     pub scan: PassReport,
-    /// The last part of the scan: where the log seemed to end it looked ahead for what would prove damage.
+    /// The last part of the scan: where the log seemed to end it looked ahead for what would prove
+    /// damage.
     pub look_ahead_nanoseconds: u64,
     pub revoke: PassReport,
     pub replay: PassReport,
-    /// Blocks that stay in scattered logs, which the mount goes on with: nobody waits for them to go home.
+    /// Blocks that stay in scattered logs, which the mount goes on with: nobody waits for them to
+    /// go home.
     pub blocks_kept: u64,
     /// Of these, blocks of which the logs hold parts: memory holds them until they are home.
     pub blocks_in_part: u64,

@@ -15,8 +15,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Commits, sends everything home and empties the log, as [`Engine::shutdown`] does; then nothing may be changed until
-    /// [`Engine::begin_writing`]. No handle may be open, and nobody about to start one.
+    /// Commits, sends everything home and empties the log, as [`Engine::shutdown`] does; then
+    /// nothing may be changed until [`Engine::begin_writing`]. No handle may be open, and nobody
+    /// about to start one.
     pub async fn rest(&self) -> Result<(), EngineError> {
         self.sync().await?;
         self.pipeline.set_resting(true);
@@ -32,8 +33,9 @@ impl Engine {
     pub fn set_commit_age(&self, age: Duration) {
         self.commit_age.set(age);
     }
-    /// Between commits: no commit is ordered in a part of it alone. What was written without barriers is flushed by the
-    /// first that comes, on each disk, and the tail moves past nothing of it before.
+    /// Between commits: no commit is ordered in a part of it alone. What was written without
+    /// barriers is flushed by the first that comes, on each disk, and the tail moves past nothing
+    /// of it before.
     pub async fn set_barrier(&self, barrier: BarrierKind) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         while self.pipeline.in_flight() > 0 {

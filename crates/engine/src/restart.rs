@@ -1,11 +1,15 @@
-//! A restart with scattered logs: what they hold whole stays there, and the engine goes on with it. Else it is a recovery, and
-//! all goes home.
+//! A restart with scattered logs: what they hold whole stays there, and the engine goes on with it.
+//! Else it is a recovery, and all goes home.
 //!
-//! 1. Blocks of which the log holds parts stay in memory until they are home, as before the power cut. If they are too many for
-//!    that they go home. So do those that are read before there is an engine.
-//! 2. Nothing is kept unless the mount writes the log in the format that it has, and the mapping table has room for it.
-//! 3. What a snapshot tells of the log is not read, if all of it fits ([`Recovery::read_told`]). Else all is read.
-//! 4. Nothing of the log changes but headers of torn runs ([`journal::plan_kept_log`]). So a crash of a restart is one before it.
+//! 1. Blocks of which the log holds parts stay in memory until they are home, as before the power
+//!    cut. If they are too many for that they go home. So do those that are read before there is an
+//!    engine.
+//! 2. Nothing is kept unless the mount writes the log in the format that it has, and the mapping
+//!    table has room for it.
+//! 3. What a snapshot tells of the log is not read, if all of it fits ([`Recovery::read_told`]).
+//!    Else all is read.
+//! 4. Nothing of the log changes but headers of torn runs ([`journal::plan_kept_log`]). So a crash
+//!    of a restart is one before it.
 
 use crate::cache::Cache;
 use crate::error::EngineError;
@@ -19,15 +23,16 @@ use crate::recovery::{Begun, ReadLog, Recovery, recover};
 use crate::recovery_report::{RecoveryReport, RestartForecast};
 use device::Buffer;
 use journal::{
-    FoundRuns, LogKind, ReplayAction, ReplayImage, ReplayImages, ReplayedRecord, ToldPiece, plan_kept_log,
-    records,
+    FoundRuns, LogKind, ReplayAction, ReplayImage, ReplayImages, ReplayedRecord, ToldPiece,
+    plan_kept_log, records,
 };
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// As [`recover`], but for what stays in the log. `read_early`: blocks that are read at home before there is an engine.
+/// As [`recover`], but for what stays in the log. `read_early`: blocks that are read at home before
+/// there is an engine.
 pub async fn restart(
     parts: &EngineParts,
     read_early: &[HomeBlock],
@@ -58,7 +63,9 @@ pub async fn foretell_restart(parts: &EngineParts) -> Result<Option<RestartForec
     };
     let (told, found) = match recovery.read_told(blocks_max(parts)).await {
         Ok(told) => told,
-        Err(why) => return Ok(Some(RestartForecast { refused: Some(why), ..RestartForecast::default() })),
+        Err(why) => {
+            return Ok(Some(RestartForecast { refused: Some(why), ..RestartForecast::default() }));
+        }
     };
     let runs = found.from(told.read_from());
     let runs = runs.first_runs(runs.count());
@@ -88,7 +95,10 @@ fn parts_max(parts: &EngineParts) -> usize {
 
 fn may_keep(parts: &EngineParts) -> bool {
     let options = &parts.options;
-    options.log == LogKind::Scattered && !options.read_only && !options.find_log && !options.until_damage
+    options.log == LogKind::Scattered
+        && !options.read_only
+        && !options.find_log
+        && !options.until_damage
 }
 
 impl Recovery<'_> {
@@ -111,7 +121,8 @@ impl Recovery<'_> {
         self.end_kept(gathered, parts, read, found, Vec::new()).await.map(Some)
     }
 
-    /// Gathers what was read, and merges what there is of blocks in part. `None`: there is no memory for that.
+    /// Gathers what was read, and merges what there is of blocks in part. `None`: there is no
+    /// memory for that.
     async fn gather(
         &mut self,
         gathered: &mut Gathered,
@@ -137,7 +148,8 @@ impl Recovery<'_> {
         Ok(parts)
     }
 
-    /// What memory is to hold of blocks in part, sorted. What is read early, or is too much for memory, goes home.
+    /// What memory is to hold of blocks in part, sorted. What is read early, or is too much for
+    /// memory, goes home.
     async fn settle_parts(
         &mut self,
         gathered: &Gathered,
@@ -150,10 +162,14 @@ impl Recovery<'_> {
         }
         let Some(mut parts) = parts else {
             // What was read gives its own.
-            let told = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by)).collect();
+            let told =
+                gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by)).collect();
             let bases = self.read_copies(told).await?.into_iter();
-            let bases = bases.map(|(home, base)| ReplayAction::WriteWhole { home, bytes: base.to_vec() });
-            let take = |record: ReplayedRecord| gathered.is_in_part(&record.action).then_some(record.action);
+            let bases =
+                bases.map(|(home, base)| ReplayAction::WriteWhole { home, bytes: base.to_vec() });
+            let take = |record: ReplayedRecord| {
+                gathered.is_in_part(&record.action).then_some(record.action)
+            };
             self.replay_over(bases.collect(), read, take).await?;
             return Ok(Vec::new());
         };
@@ -161,7 +177,9 @@ impl Recovery<'_> {
         for (home, base) in self.read_copies(gathered.bases().collect()).await? {
             match parts.binary_search_by_key(&home, |part| part.home) {
                 Ok(at) => parts[at].fill_from(&base),
-                Err(at) => parts.insert(at, ReplayImage { home, content: base, missing: Vec::new() }),
+                Err(at) => {
+                    parts.insert(at, ReplayImage { home, content: base, missing: Vec::new() })
+                }
             }
         }
         let (early, parts) = parts.into_iter().partition(|part| read_early.contains(&part.home));
@@ -170,7 +188,10 @@ impl Recovery<'_> {
     }
 
     /// As a snapshot tells, if one counts and all fits. `None`: the log is to be read.
-    async fn keep_as_told(&mut self, read_early: &[HomeBlock]) -> Result<Option<KeptLog>, EngineError> {
+    async fn keep_as_told(
+        &mut self,
+        read_early: &[HomeBlock],
+    ) -> Result<Option<KeptLog>, EngineError> {
         if self.superblock.named_snapshot().is_none() || !self.is_sound() {
             return Ok(None);
         }
@@ -202,7 +223,10 @@ impl Recovery<'_> {
             return Ok(None);
         }
         if !end.is_at_or_after(snapshot.end()) {
-            return Err(format!("{} is told, and the log ends before {end}", snapshot.end().previous()));
+            return Err(format!(
+                "{} is told, and the log ends before {end}",
+                snapshot.end().previous()
+            ));
         }
         let count = end.0.wrapping_sub(first.0) as usize;
         let unit = self.superblock.log_block_bytes();
@@ -212,7 +236,14 @@ impl Recovery<'_> {
         for (home, block) in snapshot.blocks() {
             if !read.revokes.hides(*home, block.by) {
                 let run = runs[block.by.0.wrapping_sub(first.0) as usize];
-                gathered.tell(*home, block, run, unit as u32, leaves_them, read_early.contains(home));
+                gathered.tell(
+                    *home,
+                    block,
+                    run,
+                    unit as u32,
+                    leaves_them,
+                    read_early.contains(home),
+                );
             }
         }
         let parts = self.gather(&mut gathered, &read, read_early).await.map_err(told)?;
@@ -233,15 +264,16 @@ impl Recovery<'_> {
     ) -> Result<Vec<(HomeBlock, Buffer)>, EngineError> {
         let records = records::of(&self.superblock);
         let (records, bytes) = (&records, self.parts.block_size.bytes());
-        let reads = copies.into_iter().map(|(home, copy)| -> Pin<Box<dyn Future<Output = _> + '_>> {
-            Box::pin(async move {
-                let place = copy.place();
-                let count = records.blocks_of_whole(place.offset.into(), bytes);
-                let log = self.runner.read_log(place.at, count).await?;
-                let block = copy.read_from(&**records, &log, bytes);
-                Ok((home, block.ok_or(EngineError::LogCopyDamaged { at: home })?))
-            })
-        });
+        let reads =
+            copies.into_iter().map(|(home, copy)| -> Pin<Box<dyn Future<Output = _> + '_>> {
+                Box::pin(async move {
+                    let place = copy.place();
+                    let count = records.blocks_of_whole(place.offset.into(), bytes);
+                    let log = self.runner.read_log(place.at, count).await?;
+                    let block = copy.read_from(&**records, &log, bytes);
+                    Ok((home, block.ok_or(EngineError::LogCopyDamaged { at: home })?))
+                })
+            });
         join_window(reads, HOME_REQUESTS_MAX).await
     }
 

@@ -1,12 +1,16 @@
-//! Freed blocks that the log has records of: a replay must not bring these back, so each is revoked.
+//! Freed blocks that the log has records of: a replay must not bring these back, so each is
+//! revoked.
 //!
-//! A revoke takes a few bytes of the log. A transaction is one piece of it, while the log may have records of millions of
-//! blocks. So nobody revokes without a reservation:
+//! A revoke takes a few bytes of the log. A transaction is one piece of it, while the log may have
+//! records of millions of blocks. So nobody revokes without a reservation:
 //!
-//! 1. Who frees a run reserves [`Engine::credits_revokes`], and frees no more at once than [`Engine::freed_at_once`] says.
-//! 2. Beside it a handle frees at most [`FREED_BESIDE`] blocks: nodes of a tree, a block of attributes. Room for these is
-//!    kept for every open handle, as long as the log has so many records ([`LogState::revoke_reserve`]).
-//! 3. The log gets no records of a transaction before that is locked, and they count from then on. So what fits when a handle starts fits for good.
+//! 1. Who frees a run reserves [`Engine::credits_revokes`], and frees no more at once than
+//!    [`Engine::freed_at_once`] says.
+//! 2. Beside it a handle frees at most [`FREED_BESIDE`] blocks: nodes of a tree, a block of
+//!    attributes. Room for these is kept for every open handle, as long as the log has so many
+//!    records ([`LogState::revoke_reserve`]).
+//! 3. The log gets no records of a transaction before that is locked, and they count from then on.
+//!    So what fits when a handle starts fits for good.
 
 use crate::engine::Engine;
 use crate::log::LogState;
@@ -19,7 +23,8 @@ pub(crate) const FREED_BESIDE: u64 = 8;
 const CREDITS: u32 = 2;
 /// Most blocks of a run that are revoked at once, however long log blocks are.
 const AT_ONCE_MAX: u64 = 1024;
-/// So many open handles need not wait until one of them stops. Each may free [`FREED_BESIDE`] blocks.
+/// So many open handles need not wait until one of them stops. Each may free [`FREED_BESIDE`]
+/// blocks.
 const HANDLES_USUAL: u64 = 256;
 
 impl Engine {
@@ -33,7 +38,8 @@ impl Engine {
         self.log.as_ref().map_or(0, |log| log.borrow().revokes_at_once() + FREED_BESIDE)
     }
 
-    /// How many of the `count` blocks from `start` on may be freed with [`Engine::credits_revokes`]: as many from either end.
+    /// How many of the `count` blocks from `start` on may be freed with
+    /// [`Engine::credits_revokes`]: as many from either end.
     pub fn freed_at_once(&self, start: HomeBlock, count: u64) -> u64 {
         let Some(log) = &self.log else { return count };
         let log = log.borrow();
@@ -50,7 +56,8 @@ impl LogState {
     /// Log blocks to keep free for what `handles` open handles may free beside runs.
     pub fn revoke_reserve(&self, handles: u64) -> u32 {
         // Revokes take less than the records that they replace, but may begin a block.
-        self.records().revoke_blocks_bound((handles * FREED_BESIDE).min(self.live().len() as u64)) + 1
+        self.records().revoke_blocks_bound((handles * FREED_BESIDE).min(self.live().len() as u64))
+            + 1
     }
     /// The same, while as many handles are open as there usually are at most.
     pub fn usual_revoke_reserve(&self) -> u32 {
@@ -58,7 +65,8 @@ impl LogState {
     }
     /// Most revokes that fit into [`CREDITS`].
     pub fn revokes_at_once(&self) -> u64 {
-        let fits = |count: &u64| self.home_blocks(self.records().revoke_blocks_bound(*count)) <= CREDITS;
+        let fits =
+            |count: &u64| self.home_blocks(self.records().revoke_blocks_bound(*count)) <= CREDITS;
         let halves = std::iter::successors(Some(AT_ONCE_MAX), |count| Some(count / 2));
         halves.take_while(|count| *count > 0).find(fits).unwrap_or(1)
     }

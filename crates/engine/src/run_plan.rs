@@ -1,7 +1,8 @@
-//! Carries plans out: addresses become places on disks, barriers become what the barrier kind makes of them.
+//! Carries plans out: addresses become places on disks, barriers become what the barrier kind makes
+//! of them.
 //!
-//! Writes between two barriers go out together. At a barrier each disk that was written since the last one is
-//! flushed. A single write is made durable by itself if that saves the flush.
+//! Writes between two barriers go out together. At a barrier each disk that was written since the
+//! last one is flushed. A single write is made durable by itself if that saves the flush.
 
 use crate::durability::{Durability, HomeWrites, Place};
 use crate::error::EngineError;
@@ -98,18 +99,21 @@ impl Runner {
         for step in plan.steps {
             match step {
                 Step::Write(Write { at: Address::Table(page), blocks }) => {
-                    self.write_table(page, blocks.into_iter().map(|(_, bytes)| bytes).collect()).await?;
+                    self.write_table(page, blocks.into_iter().map(|(_, bytes)| bytes).collect())
+                        .await?;
                 }
                 Step::Barrier(Barrier::TableBeforeRun) => self.flush_table().await?,
                 Step::Write(write) => self.translate(write, &mut phase)?,
-                Step::Barrier(reason) => self.end_phase(std::mem::take(&mut phase), Some(reason)).await?,
+                Step::Barrier(reason) => {
+                    self.end_phase(std::mem::take(&mut phase), Some(reason)).await?
+                }
             }
         }
         self.end_phase(phase, None).await
     }
 
-    /// Writes of write-back and checkpoint: ordered by the next [`Barrier::HomeBeforeLogTail`] alone. `kinds`: of each block;
-    /// `parts`: their bytes, cut anyhow.
+    /// Writes of write-back and checkpoint: ordered by the next [`Barrier::HomeBeforeLogTail`]
+    /// alone. `kinds`: of each block; `parts`: their bytes, cut anyhow.
     pub async fn write_home(
         &self,
         at: HomeBlock,
@@ -152,11 +156,13 @@ impl Runner {
         self.durability.note(written.map_err(EngineError::from))
     }
 
-    /// Memory is not ordered with the disks: what is written there is durable before anything else is asked for.
+    /// Memory is not ordered with the disks: what is written there is durable before anything else
+    /// is asked for.
     async fn write_table(&self, page: u64, parts: Vec<Rc<Buffer>>) -> Result<(), EngineError> {
         let Some(table) = &self.table else { return Ok(()) };
         self.durability.check()?;
-        let written = table.write(page * TABLE_PAGE as u64, parts, device::Durability::Cached).await;
+        let written =
+            table.write(page * TABLE_PAGE as u64, parts, device::Durability::Cached).await;
         self.durability.note(written.map_err(EngineError::from))
     }
     async fn flush_table(&self) -> Result<(), EngineError> {
@@ -202,7 +208,11 @@ impl Runner {
         {
             let mut counters = self.counters.borrow_mut();
             for (kind, buffer) in &write.blocks {
-                counters.wrote(*kind, kind.blocks_in(buffer, self.log_unit.get()), buffer.len() as u64);
+                counters.wrote(
+                    *kind,
+                    kind.blocks_in(buffer, self.log_unit.get()),
+                    buffer.len() as u64,
+                );
             }
         }
         if let Address::Home(at) = write.at {
@@ -220,7 +230,9 @@ impl Runner {
                     let (at, room) = self.locate(self.byte_of(at) + done)?;
                     (Place::Log, at, None, room)
                 }
-                Address::Slot(slot) => unreachable!("{slot:?} was not bound before its plan was issued"),
+                Address::Slot(slot) => {
+                    unreachable!("{slot:?} was not bound before its plan was issued")
+                }
                 Address::Table(page) => unreachable!("page {page} of the table lies on no disk"),
             };
             let (mut taken, mut length) = (Vec::new(), 0);
@@ -295,7 +307,11 @@ impl Runner {
         self.log.as_ref().ok_or(EngineError::BadJournal { why: "there is none".into() })
     }
 
-    async fn end_phase(&self, phase: Vec<DiskWrite>, barrier: Option<Barrier>) -> Result<(), EngineError> {
+    async fn end_phase(
+        &self,
+        phase: Vec<DiskWrite>,
+        barrier: Option<Barrier>,
+    ) -> Result<(), EngineError> {
         self.durability.check()?;
         let mut writes = [0; 2];
         phase.iter().for_each(|write| writes[write.place as usize] += 1);
@@ -342,7 +358,8 @@ impl Runner {
             let write = log.write(&*self.home, at, parts, durability);
             return Box::pin(async move { Ok(write.await?) });
         };
-        // The same block may be on its way home for write-back: the two writes must not pass each other.
+        // The same block may be on its way home for write-back: the two writes must not pass each
+        // other.
         let (home, claims) = (self.home.clone(), self.claims.clone());
         Box::pin(async move {
             let _claim = claims.claim(claimed, parts.len() as u64).await;

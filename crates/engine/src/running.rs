@@ -17,7 +17,8 @@ pub(crate) struct Running {
     home_credits: u32,
 }
 
-/// First block and count of blocks that are worthless once the transaction that freed them is committed.
+/// First block and count of blocks that are worthless once the transaction that freed them is
+/// committed.
 pub(crate) type Freed = (HomeBlock, u64);
 
 /// What the running transaction was when it was locked.
@@ -75,7 +76,8 @@ impl Running {
         self.since.map(|since| (self.id(), since))
     }
 
-    /// A handle joins with `credits`, and may write `home` blocks of data past the log. Whether it is the first.
+    /// A handle joins with `credits`, and may write `home` blocks of data past the log. Whether it
+    /// is the first.
     pub fn join(&mut self, credits: u32, home: u32, now: Instant) -> bool {
         self.transaction.open_handle(credits);
         self.home_credits += home;
@@ -97,7 +99,8 @@ impl Running {
         self.has_handles().then(|| (self.transaction.credits() + self.home_credits) as usize)
     }
 
-    /// Begins anew under the same id, since nothing happened. Returns what those wait for who wanted it committed.
+    /// Begins anew under the same id, since nothing happened. Returns what those wait for who
+    /// wanted it committed.
     pub fn restart(&mut self) -> Rc<Completion> {
         self.since = None;
         std::mem::take(&mut self.completion)
@@ -105,7 +108,8 @@ impl Running {
     /// Puts the next one in its place. No handle is open.
     pub fn take(&mut self, now: Instant, size: BlockSize) -> Taken {
         let next = Running::new(self.id().next(), now, size);
-        let Running { transaction, completion, freed, home_credits, .. } = std::mem::replace(self, next);
+        let Running { transaction, completion, freed, home_credits, .. } =
+            std::mem::replace(self, next);
         debug_assert_eq!(home_credits, 0, "credits of open handles");
         Taken { transaction, freed, completion }
     }

@@ -1,6 +1,7 @@
 //! Selective mode: where each block stands in its update sequence.
 //!
-//! Invariant: once an update of a block is logged, all are, until the block is home and its records are out of the log.
+//! Invariant: once an update of a block is logged, all are, until the block is home and its records
+//! are out of the log.
 
 use std::cell::RefCell;
 use units::{BlockMap, HomeBlock, TransactionId};
@@ -11,7 +12,8 @@ use journal::UpdateSequence;
 pub(crate) struct Sequences(RefCell<BlockMap<UpdateSequence>>);
 
 impl Sequences {
-    /// `clean`: home has the block's latest version. `tail`: the first transaction of the log on disk.
+    /// `clean`: home has the block's latest version. `tail`: the first transaction of the log on
+    /// disk.
     pub fn of(&self, at: HomeBlock, clean: bool, tail: TransactionId) -> UpdateSequence {
         self.0.borrow().get(&at).copied().unwrap_or_default().current(clean, tail)
     }
@@ -22,7 +24,8 @@ impl Sequences {
     pub fn forget(&self, at: HomeBlock) {
         self.0.borrow_mut().remove(&at);
     }
-    /// Forgets where blocks stood whose sequence has ended, now that the log on disk begins with `tail`.
+    /// Forgets where blocks stood whose sequence has ended, now that the log on disk begins with
+    /// `tail`.
     pub fn end(&self, tail: TransactionId, is_clean: impl Fn(HomeBlock) -> bool) {
         let ended = UpdateSequence::None;
         self.0.borrow_mut().retain(|at, state| state.current(is_clean(*at), tail) != ended);

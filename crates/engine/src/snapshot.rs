@@ -16,7 +16,8 @@ pub(crate) struct Snapshot {
     ring: SnapshotRing,
     /// Bytes of a log block.
     unit: u64,
-    /// So many bytes that a restart would have to read are reason to tell more; `None`: nothing is ever told.
+    /// So many bytes that a restart would have to read are reason to tell more; `None`: nothing is
+    /// ever told.
     most: Option<u64>,
     revoked: VecDeque<(TransactionId, Vec<HomeBlock>)>,
     /// What a restart would have to read besides what is told, and where the last of it ends.
@@ -76,7 +77,8 @@ impl Snapshot {
     }
     /// A restart would have to read more than it should. `tail`: on disk.
     pub fn is_due(&self, tail: TransactionId) -> bool {
-        self.most.is_some_and(|most| self.untold >= most || self.is_wide) && self.stuck_at != Some(tail)
+        self.most.is_some_and(|most| self.untold >= most || self.is_wide)
+            && self.stuck_at != Some(tail)
     }
     /// Whether a restart would have to look into more logs than it should.
     pub fn set_wide(&mut self, is_wide: bool) {
@@ -86,7 +88,8 @@ impl Snapshot {
     pub fn is_stuck(&mut self, tail: TransactionId) {
         self.stuck_at = Some(tail);
     }
-    /// All that comes before `end` is told, or home. `left`: the runs of what is committed behind it.
+    /// All that comes before `end` is told, or home. `left`: the runs of what is committed behind
+    /// it.
     pub fn told(&mut self, end: TransactionId, left: impl Iterator<Item = LogRun>) {
         self.forget_revokes_before(end);
         (self.untold, self.last_end) = (0, LogBlock(0));
@@ -123,8 +126,12 @@ mod tests {
     }
     fn commit(snapshot: &mut Snapshot, id: u32, start: u32, revoked: &[u64]) {
         let revoked = revoked.iter().copied().map(HomeBlock).collect();
-        let transaction =
-            CommittedTransaction { id: TransactionId(id), log_blocks: 4, records: Vec::new(), revoked };
+        let transaction = CommittedTransaction {
+            id: TransactionId(id),
+            log_blocks: 4,
+            records: Vec::new(),
+            revoked,
+        };
         snapshot.committed(&transaction, LogRun { start: LogBlock(start), count: 3 });
     }
     const TAIL: TransactionId = TransactionId(1);

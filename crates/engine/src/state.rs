@@ -4,12 +4,13 @@ use units::Owner;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockState {
-    /// Nothing: home has it, or an older image is what goes home, or the running transaction freed it.
+    /// Nothing: home has it, or an older image is what goes home, or the running transaction freed
+    /// it.
     Settled,
     /// Data that no commit waits for: newer than home, in no transaction.
     Loose(Owner),
-    /// The commit of the running transaction. `ordered`: data that must be home before. `loose`: changed once more since,
-    /// for no transaction.
+    /// The commit of the running transaction. `ordered`: data that must be home before. `loose`:
+    /// changed once more since, for no transaction.
     Running { ordered: Option<Owner>, loose: Option<Owner> },
 }
 
@@ -43,7 +44,9 @@ impl BlockState {
     pub fn loosened_for(self, owner: Owner) -> BlockState {
         match self {
             BlockState::Settled | BlockState::Loose(_) => BlockState::Loose(owner),
-            BlockState::Running { ordered, .. } => BlockState::Running { ordered, loose: Some(owner) },
+            BlockState::Running { ordered, .. } => {
+                BlockState::Running { ordered, loose: Some(owner) }
+            }
         }
     }
     /// Home has what was changed for no transaction, or a transaction takes it.
@@ -77,8 +80,10 @@ mod tests {
     #[test]
     fn each_change_of_a_block_state_touches_only_what_it_names() {
         let options = [None, Some(A)];
-        let running = options.map(|ordered| options.map(|loose| BlockState::Running { ordered, loose }));
-        for state in [BlockState::Settled, BlockState::Loose(A)].into_iter().chain(running.concat()) {
+        let running =
+            options.map(|ordered| options.map(|loose| BlockState::Running { ordered, loose }));
+        for state in [BlockState::Settled, BlockState::Loose(A)].into_iter().chain(running.concat())
+        {
             let (ordered, loose) = (state.ordered(), state.loose());
             let facts = |state: BlockState| (state.is_running(), state.ordered(), state.loose());
             assert_eq!(facts(state.joined()), (true, ordered, loose));

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// Latencies up to an hour are told apart to three digits.
 const LATENCY_NANOSECONDS_MAX: u64 = 3600 * 1_000_000_000;
 
-/// Classes of latencies, in each power of ten from 1 us to 100 s: fine enough for the percentiles of an interval.
+/// Classes of latencies, in each power of ten from 1 us to 100 s: fine enough for the percentiles
+/// of an interval.
 const CLASSES: [u64; 10] = [100, 120, 150, 200, 250, 300, 400, 500, 600, 800];
 const CLASS_DECADES: u32 = 8;
 
@@ -97,7 +98,8 @@ impl Default for Counters {
             cache_misses: 0,
             redirected_reads: 0,
             swaps: 0,
-            sync_latency: Histogram::new_with_max(LATENCY_NANOSECONDS_MAX, 3).expect("constant bounds"),
+            sync_latency: Histogram::new_with_max(LATENCY_NANOSECONDS_MAX, 3)
+                .expect("constant bounds"),
             sync_nanoseconds: 0,
             requests: std::array::from_fn(|class| RequestClass {
                 request_bytes_max: 1 << class,
@@ -209,9 +211,11 @@ impl Counters {
     }
 }
 
-/// All of them, so that whoever looks twice finds the same ones; what is slower than the last stands in it.
+/// All of them, so that whoever looks twice finds the same ones; what is slower than the last
+/// stands in it.
 fn classes_of(latencies: &Histogram<u64>) -> Vec<LatencyClass> {
-    let bounds = (0..CLASS_DECADES).flat_map(|decade| CLASSES.map(|class| class * 10_u64.pow(decade + 1)));
+    let bounds =
+        (0..CLASS_DECADES).flat_map(|decade| CLASSES.map(|class| class * 10_u64.pow(decade + 1)));
     let class = |nanoseconds_max| LatencyClass { nanoseconds_max, count: 0 };
     let mut classes: Vec<LatencyClass> = bounds.map(class).collect();
     let mut at = 0;
@@ -242,7 +246,8 @@ pub struct Statistics {
     pub home_reads: u64,
     /// Blocks that were read from the log, because they were not home yet and no longer in memory.
     pub redirected_reads: u64,
-    /// Logs whose content moved to another one (`swap_above=`); the blocks are among those written to the log.
+    /// Logs whose content moved to another one (`swap_above=`); the blocks are among those written
+    /// to the log.
     pub swaps: u64,
     /// Bytes of file data in committed transactions, as callers wrote them.
     pub payload_bytes: u64,
@@ -324,7 +329,10 @@ mod tests {
         let snapshot = counters.snapshot(CacheUse::default(), LogUse::default());
         for (times, (kind, name)) in KINDS.into_iter().enumerate() {
             let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
-            assert_eq!(of[name], WrittenCount { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) });
+            assert_eq!(
+                of[name],
+                WrittenCount { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) }
+            );
         }
         assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 78 * 1024);
     }
@@ -345,8 +353,13 @@ mod tests {
         let filled: Vec<_> = filled.map(|class| (class.nanoseconds_max, class.count)).collect();
         assert_eq!(filled, [(8_000, 1), (120_000, 2), (80_000_000_000, 1)]);
         assert_eq!(told.sync.sum_nanoseconds, 1_900_000_227_000);
-        let requests =
-            told.requests.iter().map(|class| (class.request_bytes_max, class.updates, class.blocks));
-        assert_eq!(requests.collect::<Vec<_>>(), [(1, 2, 2), (128, 2, 1), (256, 1, 1), (1 << 32, 1, 1)]);
+        let requests = told
+            .requests
+            .iter()
+            .map(|class| (class.request_bytes_max, class.updates, class.blocks));
+        assert_eq!(
+            requests.collect::<Vec<_>>(),
+            [(1, 2, 2), (128, 2, 1), (256, 1, 1), (1 << 32, 1, 1)]
+        );
     }
 }

@@ -1,11 +1,15 @@
-//! Log swapping (`swap_above=`): in idle time the runs of a log that is nearly full move to a cold one far away.
+//! Log swapping (`swap_above=`): in idle time the runs of a log that is nearly full move to a cold
+//! one far away.
 //!
 //! Invariants
-//! 1. It begins when nothing runs or commits, and gives up when something comes before the headers are written.
+//! 1. It begins when nothing runs or commits, and gives up when something comes before the headers
+//!    are written.
 //! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
-//! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of it.
-//! 4. Whatever knows where a run lies learns of its new place in one stretch, once it is durable there. These
-//!    are the log, the mapping table, and blocks in memory. A snapshot of the table learns of it before ([`crate::tell`]).
+//! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of
+//!    it.
+//! 4. Whatever knows where a run lies learns of its new place in one stretch, once it is durable
+//!    there. These are the log, the mapping table, and blocks in memory. A snapshot of the table
+//!    learns of it before ([`crate::tell`]).
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -41,7 +45,8 @@ impl Engine {
         is_quiet && !self.pipeline.is_over() && self.activity() == activity
     }
 
-    /// Swaps logs one after the other, if nothing was done since the last round. Whoever asks holds the turn.
+    /// Swaps logs one after the other, if nothing was done since the last round. Whoever asks holds
+    /// the turn.
     pub(crate) async fn swap_in_idle_time(&self) -> Result<(), EngineError> {
         let now = self.activity();
         let was_idle = self.checkpoints.is_idle_round(now);
@@ -63,7 +68,8 @@ impl Engine {
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = &self.log else { return Ok(false) };
-        // Nothing is on its way yet. Whoever comes before the swap is over waits for no flush of this one, but for its own.
+        // Nothing is on its way yet. Whoever comes before the swap is over waits for no flush of
+        // this one, but for its own.
         let pages = log.borrow_mut().forget_table();
         self.runner.run(plan_table_forgotten(pages)).await?;
         self.announce_places(None).await?;
@@ -98,7 +104,9 @@ impl Engine {
                 }
                 let count = at_once.min(run.blocks + 1 - done);
                 let buffers = if done == 0 { BUFFERS } else { 1 };
-                self.cache.borrow_mut().note_fetched((count as usize * unit * buffers).div_ceil(block));
+                self.cache
+                    .borrow_mut()
+                    .note_fetched((count as usize * unit * buffers).div_ceil(block));
                 let Ok(mut bytes) = self.runner.read_log(run.from.plus(done), count).await else {
                     return Ok(Copies::Unreadable);
                 };

@@ -28,9 +28,14 @@ impl Engine {
         }
     }
 
-    /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`. What is logged, or goes home
-    /// before the commit, needs no more than that; what goes home at any time is sent there now. Nobody else's is.
-    pub async fn sync_owner(&self, owner: Owner, transaction: TransactionId) -> Result<(), EngineError> {
+    /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`.
+    /// What is logged, or goes home before the commit, needs no more than that; what goes home at
+    /// any time is sent there now. Nobody else's is.
+    pub async fn sync_owner(
+        &self,
+        owner: Owner,
+        transaction: TransactionId,
+    ) -> Result<(), EngineError> {
         self.pace.synced(owner, self.world.now());
         let loose = self.loose.of(owner);
         self.sync_loose(Some(owner), loose, transaction).await
@@ -62,7 +67,8 @@ impl Engine {
         self.commit(transaction).await
     }
 
-    /// What write-back has sent home of the data of `owner`, or of everybody, that no log holds is durable when this returns.
+    /// What write-back has sent home of the data of `owner`, or of everybody, that no log holds is
+    /// durable when this returns.
     pub(crate) async fn make_loose_durable(&self, owner: Option<Owner>) -> Result<(), EngineError> {
         match self.durability.wants_flush_of_loose(owner) {
             true => self.runner.run(plan_home_durable()).await,
@@ -70,10 +76,15 @@ impl Engine {
         }
     }
 
-    /// Has data go home with the running transaction, to share its barrier. It joins as a handle does: the commit takes log
-    /// space. What write-back has sent home while this waited is left out.
-    async fn order_loose(&self, blocks: Vec<(Owner, HomeBlock)>) -> Result<TransactionId, EngineError> {
-        // No credits: data that goes home takes no log blocks, and the commit block is in every bound.
+    /// Has data go home with the running transaction, to share its barrier. It joins as a handle
+    /// does: the commit takes log space. What write-back has sent home while this waited is left
+    /// out.
+    async fn order_loose(
+        &self,
+        blocks: Vec<(Owner, HomeBlock)>,
+    ) -> Result<TransactionId, EngineError> {
+        // No credits: data that goes home takes no log blocks, and the commit block is in every
+        // bound.
         self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
         let mut transaction = self.pipeline.transaction();
         let id = transaction.id();

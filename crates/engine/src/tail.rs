@@ -1,9 +1,10 @@
-//! When the log's tail moves past transactions that replay needs no longer: yes/no facts -> decision, in one table.
+//! When the log's tail moves past transactions that replay needs no longer: yes/no facts ->
+//! decision, in one table.
 //!
-//! Two barriers are needed. What they brought home must be durable before the journal superblock says so, and
-//! that must be durable before their log blocks are written again. Or none: where a commit's flush makes home
-//! durable, too ("covered"), blocks that were home before one flush are durable after it. The superblock then
-//! goes out in front of the next.
+//! Two barriers are needed. What they brought home must be durable before the journal superblock
+//! says so, and that must be durable before their log blocks are written again. Or none: where a
+//! commit's flush makes home durable, too ("covered"), blocks that were home before one flush are
+//! durable after it. The superblock then goes out in front of the next.
 //!
 //! | who asks | fact that decides (first that applies) | decision | why |
 //! |---|---|---|---|
@@ -29,11 +30,13 @@ struct Facts {
     waited_for: bool,
     /// A commit's flush makes home durable, too.
     covered: bool,
-    /// A round of write-back is over, and so was one before since the tail moved: no commit has come.
+    /// A round of write-back is over, and so was one before since the tail moved: no commit has
+    /// come.
     second_round: bool,
     /// The superblock is being written.
     moving: bool,
-    /// The tail would be a later one than on disk: for a commit, that of which home is known to be durable.
+    /// The tail would be a later one than on disk: for a commit, that of which home is known to be
+    /// durable.
     ahead: bool,
 }
 
@@ -87,7 +90,8 @@ struct Noted {
     needs: HomeWrites,
 }
 
-/// What is known of the tail. `on_disk`, the first transaction of the log, is as the superblock **on disk** has it.
+/// What is known of the tail. `on_disk`, the first transaction of the log, is as the superblock
+/// **on disk** has it.
 pub(crate) struct Tail {
     on_disk: TransactionId,
     wish: Wish,
@@ -100,7 +104,14 @@ pub(crate) struct Tail {
 
 impl Tail {
     pub fn new(on_disk: TransactionId) -> Tail {
-        Tail { on_disk, wish: Wish::None, round_over: false, moving: false, noted: None, durable: None }
+        Tail {
+            on_disk,
+            wish: Wish::None,
+            round_over: false,
+            moving: false,
+            noted: None,
+            durable: None,
+        }
     }
     pub fn on_disk(&self) -> TransactionId {
         self.on_disk
@@ -122,8 +133,14 @@ impl Tail {
         }
     }
 
-    /// Write-back asks. `tail`: where it could be; `None` if the superblock says nothing of a beginning yet.
-    pub fn ask(&mut self, occasion: Occasion, covered: bool, tail: Option<TransactionId>) -> TailDecision {
+    /// Write-back asks. `tail`: where it could be; `None` if the superblock says nothing of a
+    /// beginning yet.
+    pub fn ask(
+        &mut self,
+        occasion: Occasion,
+        covered: bool,
+        tail: Option<TransactionId>,
+    ) -> TailDecision {
         let is_round = occasion == Occasion::Round;
         let second_round = is_round && std::mem::replace(&mut self.round_over, true);
         let ahead = tail.is_some_and(|tail| tail != self.on_disk);
@@ -134,8 +151,9 @@ impl Tail {
         decision
     }
 
-    /// A commit begins that will flush what is home now. `tail`: where it could be, once `needs` are durable. What another noted
-    /// whose flush is still to come is kept: commits that overlap would put it off for ever.
+    /// A commit begins that will flush what is home now. `tail`: where it could be, once `needs`
+    /// are durable. What another noted whose flush is still to come is kept: commits that overlap
+    /// would put it off for ever.
     pub fn commit_begins(&mut self, tail: TransactionId, needs: HomeWrites) {
         self.noted.get_or_insert(Noted { tail, needs });
     }

@@ -1,10 +1,13 @@
-//! Tells what was committed in a snapshot of the mapping table, which bounds what a restart reads of the log.
+//! Tells what was committed in a snapshot of the mapping table, which bounds what a restart reads
+//! of the log.
 //!
-//! 1. Of a block the newest record is told that is committed. If memory holds that as whole in the log, or has let go of it, the
-//!    snapshot says where it lies, and its checksum. If home has it, that is made durable before the snapshot counts.
-//! 2. Whoever commits meanwhile is not waited for: what comes is read from the log, or told by the next piece.
-//! 3. Blocks of which home lacks a part are read from the log: from the oldest transaction on that any of them needs. That is
-//!    looked up last.
+//! 1. Of a block the newest record is told that is committed. If memory holds that as whole in the
+//!    log, or has let go of it, the snapshot says where it lies, and its checksum. If home has it,
+//!    that is made durable before the snapshot counts.
+//! 2. Whoever commits meanwhile is not waited for: what comes is read from the log, or told by the
+//!    next piece.
+//! 3. Blocks of which home lacks a part are read from the log: from the oldest transaction on that
+//!    any of them needs. That is looked up last.
 //! 4. Runs that have moved are told before their old log is begun again, or no snapshot counts.
 
 use crate::engine::Engine;
@@ -33,7 +36,8 @@ impl Engine {
         self.log.as_ref().is_some_and(|log| log.borrow().snapshot_is_due())
     }
 
-    /// Tells what is committed, if a restart would have to read more than it should. Whoever asks holds the turn.
+    /// Tells what is committed, if a restart would have to read more than it should. Whoever asks
+    /// holds the turn.
     pub(crate) async fn tell_if_due(&self) -> Result<(), EngineError> {
         while self.snapshot_is_due() && !self.pipeline.is_over() {
             if self.tell_piece(None).await? == Outcome::NoRoom {
@@ -62,7 +66,9 @@ impl Engine {
         let (committed, wanted) = (self.pipeline.committed(), PIECE_ITEMS.min(most));
         let (mut items, mut looked_at) = (Vec::new(), 0);
         while committed.is_at_or_after(end) {
-            let Some(told) = self.items_of(end).filter(|told| told.len() + moves <= most) else { break };
+            let Some(told) = self.items_of(end).filter(|told| told.len() + moves <= most) else {
+                break;
+            };
             if !items.is_empty() && items.len() + told.len() + moves > wanted {
                 break;
             }
@@ -76,9 +82,10 @@ impl Engine {
         }
         if let Some(swap) = swap {
             let told = swap.runs().iter().filter(|run| end.is_after(run.transaction));
-            items.extend(
-                told.map(|run| SnapshotItem::Moved { transaction: run.transaction, start: run.to.plus(1) }),
-            );
+            items.extend(told.map(|run| SnapshotItem::Moved {
+                transaction: run.transaction,
+                start: run.to.plus(1),
+            }));
         }
         if items.is_empty() && from.is_after(committed) {
             return Ok(Outcome::NoRoom);
@@ -101,7 +108,8 @@ impl Engine {
         Ok(Outcome::Counts)
     }
 
-    /// `read_from`: from which transaction on a restart reads the log; `None`: no snapshot is to count any more.
+    /// `read_from`: from which transaction on a restart reads the log; `None`: no snapshot is to
+    /// count any more.
     async fn name_snapshot(
         &self,
         piece: Option<NewPiece>,
@@ -140,19 +148,25 @@ impl Engine {
         for home in log.live().blocks_of(transaction) {
             let cached = cache.peek(*home);
             let whole = cached.filter(|block| block.is_whole_in_log());
-            if whole.and_then(|block| block.latest_by()).is_some_and(|latest| latest.is_after(transaction)) {
-                // It is told of that one, or read. Of one in part a restart needs this too: that home has it.
+            if whole
+                .and_then(|block| block.latest_by())
+                .is_some_and(|latest| latest.is_after(transaction))
+            {
+                // It is told of that one, or read. Of one in part a restart needs this too: that
+                // home has it.
                 continue;
             }
-            let in_memory = cached.and_then(|block| Some((block.committed_by(transaction)?, block)));
+            let in_memory =
+                cached.and_then(|block| Some((block.committed_by(transaction)?, block)));
             let mapped = || log.mapping().get(*home).filter(|copy| copy.by == transaction);
             let whole = match in_memory {
                 Some(((None, _), _)) => None,
                 Some(((Some(place), image), block)) => {
                     self.whole_item(*home, run, place, block.stays(), || sum(&image))
                 }
-                None => mapped()
-                    .and_then(|copy| self.whole_item(*home, run, copy.place(), copy.stays, || copy.sum)),
+                None => mapped().and_then(|copy| {
+                    self.whole_item(*home, run, copy.place(), copy.stays, || copy.sum)
+                }),
             };
             items.push(whole.unwrap_or(SnapshotItem::Other { home: *home }));
         }
@@ -169,13 +183,15 @@ impl Engine {
         stays: bool,
         sum: impl FnOnce() -> u32,
     ) -> Option<SnapshotItem> {
-        let offset = u64::from(place.at.get().checked_sub(run.start.get())?) * self.runner.log_unit() as u64
+        let offset = u64::from(place.at.get().checked_sub(run.start.get())?)
+            * self.runner.log_unit() as u64
             + u64::from(place.offset);
         let offset = u32::try_from(offset).ok()?;
         Some(SnapshotItem::Whole { home, stays, offset, sum: sum() })
     }
 
-    /// The oldest transaction before `end` that a restart needs for a block which the log does not hold whole; `end` if there is none.
+    /// The oldest transaction before `end` that a restart needs for a block which the log does not
+    /// hold whole; `end` if there is none.
     fn oldest_in_part(&self, end: TransactionId) -> TransactionId {
         let Some(log) = &self.log else { return end };
         let (log, mut oldest) = (log.borrow(), end);

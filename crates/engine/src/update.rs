@@ -28,8 +28,8 @@ impl std::ops::Mul<u32> for Credits {
 pub enum Base {
     /// What the block's home holds (or newer versions in cache and log).
     Home,
-    /// Zeros: the block was allocated, or turned from unwritten to written, by this very change. What the
-    /// disk held before must never show.
+    /// Zeros: the block was allocated, or turned from unwritten to written, by this very change.
+    /// What the disk held before must never show.
     Zero,
 }
 
@@ -59,15 +59,17 @@ pub struct FileUpdate<'a> {
     /// `range.len()` bytes.
     pub bytes: &'a [u8],
     pub base: Base,
-    /// Length in bytes of the whole write request that this is a part of: what the write threshold looks at.
+    /// Length in bytes of the whole write request that this is a part of: what the write threshold
+    /// looks at.
     pub request: u64,
-    /// Whether the request continues a long row of requests of this transaction (for adaptive journaling).
+    /// Whether the request continues a long row of requests of this transaction (for adaptive
+    /// journaling).
     pub sequential: bool,
-    /// Whether the file had these bytes already, and no change under way makes them reachable: the update is one of its content
-    /// alone.
+    /// Whether the file had these bytes already, and no change under way makes them reachable: the
+    /// update is one of its content alone.
     pub in_place: bool,
-    /// Durability is enough for the file ([`crate::EngineOptions::durable_only`]): logged, whatever the mode, and home only if the log or memory is
-    /// full, or at the end.
+    /// Durability is enough for the file ([`crate::EngineOptions::durable_only`]): logged, whatever
+    /// the mode, and home only if the log or memory is full, or at the end.
     pub durable_only: bool,
 }
 
@@ -77,7 +79,8 @@ pub struct FileRun<'a> {
     pub home: HomeBlock,
     /// Some whole blocks.
     pub bytes: &'a [u8],
-    /// Memory of just these bytes that may be kept until they are on the disk. Without it they are copied.
+    /// Memory of just these bytes that may be kept until they are on the disk. Without it they are
+    /// copied.
     pub memory: Option<&'a Rc<Buffer>>,
     /// As [`FileUpdate::request`].
     pub request: u64,

@@ -13,10 +13,13 @@ pub(crate) struct WentHome {
 impl WentHome {
     /// Of both.
     pub fn and(self, other: WentHome) -> WentHome {
-        WentHome { written: self.written + other.written, unreadable: self.unreadable.or(other.unreadable) }
+        WentHome {
+            written: self.written + other.written,
+            unreadable: self.unreadable.or(other.unreadable),
+        }
     }
-    /// Whether any block went home. That none could for want of its base is an error: the log, or memory, can
-    /// then never be freed.
+    /// Whether any block went home. That none could for want of its base is an error: the log, or
+    /// memory, can then never be freed.
     pub fn progress(self) -> Result<bool, EngineError> {
         match self.unreadable {
             Some(error) if self.written == 0 => Err(error),
@@ -29,8 +32,8 @@ impl WentHome {
     }
 }
 
-/// Reads `items` together; or, where that fails, one by one, so that one that cannot be read holds up no other. Those that could
-/// be read, with what was read, and the error of one that could not.
+/// Reads `items` together; or, where that fails, one by one, so that one that cannot be read holds
+/// up no other. Those that could be read, with what was read, and the error of one that could not.
 pub(crate) async fn read_those_that_can<T: Clone, R>(
     items: Vec<T>,
     read: impl AsyncFn(&[T]) -> Result<Vec<R>, EngineError>,

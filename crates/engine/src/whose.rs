@@ -1,5 +1,6 @@
-//! WHOSE home a record's address belongs to. The engine writes and reads home through [`Home`] alone. An address is 64
-//! bits that only the home understands: a block of a volume, or a block in a file's slot of a store.
+//! WHOSE home a record's address belongs to. The engine writes and reads home through [`Home`]
+//! alone. An address is 64 bits that only the home understands: a block of a volume, or a block in
+//! a file's slot of a store.
 
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
 use std::cell::Cell;
@@ -9,10 +10,12 @@ use units::{BlockSize, HomeBlock};
 
 /// Where the blocks of the journaled floor live.
 ///
-/// Invariants: the addresses of one write or read are consecutive. A write that has completed is read by all later
-/// reads. [`Home::make_durable`] covers writes that had completed when it was called, and no others.
+/// Invariants: the addresses of one write or read are consecutive. A write that has completed is
+/// read by all later reads. [`Home::make_durable`] covers writes that had completed when it was
+/// called, and no others.
 pub trait Home {
-    /// Whether all of `at .. at + count` are blocks of this home: no others are ever read or written.
+    /// Whether all of `at .. at + count` are blocks of this home: no others are ever read or
+    /// written.
     fn contains(&self, at: HomeBlock, count: u64) -> bool;
     /// No block of this home has this address or a greater one.
     fn end(&self) -> u64;
@@ -34,7 +37,8 @@ pub trait Home {
     fn read_log(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
     /// What is written as one: [`Disk::physical_sector`].
     fn physical_sector(&self) -> u32;
-    /// Shorter than that nothing can be written at all. Who does not know says what is written as one.
+    /// Shorter than that nothing can be written at all. Who does not know says what is written as
+    /// one.
     fn logical_sector(&self) -> u32 {
         self.physical_sector()
     }

@@ -1,8 +1,9 @@
 //! Write-back and checkpoint: committed blocks go home, then the log tail moves past their records.
 //!
-//! Three reasons: age (`writeback=`, `expire=`) or what `checkpoint=` says in its place, a short log (the oldest transactions
-//! first), and memory. Data of the running transaction may go early: so memory that runs short asks for no commit.
-//! What no commit waits for is flushed a second after it went home, if nobody else has done it.
+//! Three reasons: age (`writeback=`, `expire=`) or what `checkpoint=` says in its place, a short
+//! log (the oldest transactions first), and memory. Data of the running transaction may go early:
+//! so memory that runs short asks for no commit. What no commit waits for is flushed a second after
+//! it went home, if nobody else has done it.
 
 use crate::checkpoints::CheckpointTimes;
 use crate::engine::Engine;
@@ -54,7 +55,8 @@ impl Engine {
         }
     }
 
-    /// Data that no commit waits for went home, perhaps into a disk's cache only: when that is to be flushed.
+    /// Data that no commit waits for went home, perhaps into a disk's cache only: when that is to
+    /// be flushed.
     fn flush_of_loose_at(&self) -> Option<Instant> {
         self.durability.wants_flush_of_loose(None).then(|| self.loose.flush_at())
     }
@@ -88,8 +90,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes home what the oldest transactions need, until half of the log is free. Files of which durability is enough stay
-    /// unless it is full, and it keeps all from the oldest of them on.
+    /// Writes home what the oldest transactions need, until half of the log is free. Files of which
+    /// durability is enough stay unless it is full, and it keeps all from the oldest of them on.
     async fn relieve_log(&self) -> Result<(), EngineError> {
         if !self.log_is_short() {
             return Ok(());
@@ -111,8 +113,8 @@ impl Engine {
         self.advance_tail(Occasion::Space).await
     }
 
-    /// The next blocks to write so that half of the log becomes free; `None` when no more need be written. `spares`: or may be,
-    /// as the others are to stay.
+    /// The next blocks to write so that half of the log becomes free; `None` when no more need be
+    /// written. `spares`: or may be, as the others are to stay.
     fn checkpoint_batch(&self, spares: bool) -> Option<Vec<HomeBlock>> {
         let mut blocks = self.log.as_ref()?.borrow().checkpoint_batch(HOME_BATCH_MAX)?;
         if spares {
@@ -121,8 +123,8 @@ impl Engine {
         (!blocks.is_empty()).then_some(blocks)
     }
 
-    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory lets go of those that
-    /// the log holds whole, and the others go home, until a quarter is left.
+    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory lets
+    /// go of those that the log holds whole, and the others go home, until a quarter is left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
         let limit = self.cache.borrow().limit();
         if self.pinned_images() <= limit / 2 {
@@ -133,7 +135,9 @@ impl Engine {
         }
         while self.pinned_images() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
-            if blocks.is_empty() || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
+            if blocks.is_empty()
+                || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()?
+            {
                 // The rest is in transactions that are not committed yet.
                 self.pipeline.request(self.running());
                 break;
@@ -158,11 +162,16 @@ impl Engine {
             self.leave_out_those_that_stay(&mut blocks);
             // What could not be read stays dirty and is tried again when it is due again.
             self.write_home(blocks, Neighbours::Stay).await?;
-            // Thousands may be due, and whoever needs log space meanwhile does not wait for all of them.
+            // Thousands may be due, and whoever needs log space meanwhile does not wait for all of
+            // them.
             self.relieve_log().await?;
         }
-        let is_old = |log: &RefCell<LogState>| log.borrow().mapping().is_older_than(self.options.expire, now);
-        if self.options.checkpoint == CheckpointTimes::ByAge && self.log.as_ref().is_some_and(is_old) {
+        let is_old = |log: &RefCell<LogState>| {
+            log.borrow().mapping().is_older_than(self.options.expire, now)
+        };
+        if self.options.checkpoint == CheckpointTimes::ByAge
+            && self.log.as_ref().is_some_and(is_old)
+        {
             // What could not be read is tried again, too.
             self.write_copied_home(false).await?;
         }
@@ -171,12 +180,18 @@ impl Engine {
 
     fn checkpoint_is_due(&self) -> bool {
         let wall_clock = self.world.wall_clock().seconds;
-        self.checkpoints.is_due(self.options.checkpoint, self.world.now(), wall_clock, self.activity())
+        self.checkpoints.is_due(
+            self.options.checkpoint,
+            self.world.now(),
+            wall_clock,
+            self.activity(),
+        )
     }
 
     /// Whether anything that is committed does not stay in the log.
     fn has_some_to_go_home(&self) -> bool {
-        let mut found = self.log.as_ref().is_some_and(|log| log.borrow().mapping().has_some_to_go_home());
+        let mut found =
+            self.log.as_ref().is_some_and(|log| log.borrow().mapping().has_some_to_go_home());
         self.queue.while_dirty(&self.cache.borrow(), |block| {
             found |= block.may_go_home() && !block.stays_in_log();
             !found
@@ -184,13 +199,14 @@ impl Engine {
         found
     }
 
-    /// Everything that is committed now, but for files of which durability is enough. What the log cannot be read for stays
-    /// there, and is told. Whoever asks holds the turn.
+    /// Everything that is committed now, but for files of which durability is enough. What the log
+    /// cannot be read for stays there, and is told. Whoever asks holds the turn.
     pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
         let began = self.world.now();
         self.checkpoints.begin(self.blocks_until_home() as u64);
         // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
-        let mut blocks = self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
+        let mut blocks =
+            self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
         self.leave_out_those_that_stay(&mut blocks);
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
             if !self.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
@@ -207,7 +223,9 @@ impl Engine {
     fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
         let cache = self.cache.borrow();
         let copy_stays = |at| {
-            self.log.as_ref().is_some_and(|log| log.borrow().mapping().get(at).is_some_and(|copy| copy.stays))
+            self.log
+                .as_ref()
+                .is_some_and(|log| log.borrow().mapping().get(at).is_some_and(|copy| copy.stays))
         };
         blocks.retain(|at| match cache.peek(*at) {
             Some(block) if block.is_held_by_log() => !block.stays_in_log(),
@@ -230,10 +248,13 @@ impl Engine {
         self.write_copied_home(true).await?.whole()
     }
 
-    /// The blocks of which the log alone holds the newest content, those that are to stay there left out or not.
+    /// The blocks of which the log alone holds the newest content, those that are to stay there
+    /// left out or not.
     async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<WentHome, EngineError> {
-        let blocks =
-            self.log.as_ref().map_or(Vec::new(), |log| log.borrow().mapping().blocks(with_those_that_stay));
+        let blocks = self
+            .log
+            .as_ref()
+            .map_or(Vec::new(), |log| log.borrow().mapping().blocks(with_those_that_stay));
         let mut all = WentHome::default();
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
             all = all.and(self.copies_home(blocks).await?);

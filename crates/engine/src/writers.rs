@@ -6,8 +6,9 @@ use units::Instant;
 
 /// With at most this many writers about, an answer of the disk is worth staying awake for.
 const FEW_WRITERS: usize = 32;
-/// How long a commit is held for writers on their way back: once, and for each of them. The time for each is
-/// about what a writer costs the processors. So a group that comes back at once is not waited for in vain.
+/// How long a commit is held for writers on their way back: once, and for each of them. The time
+/// for each is about what a writer costs the processors. So a group that comes back at once is not
+/// waited for in vain.
 const HOLD: Duration = Duration::from_micros(100);
 const HOLD_EACH: Duration = Duration::from_micros(5);
 
@@ -18,11 +19,13 @@ pub(crate) struct Hold {
     pub few_writers: bool,
 }
 
-/// Whether few enough are about to make staying awake for the disk worth while: `waiting` for a commit, or away.
+/// Whether few enough are about to make staying awake for the disk worth while: `waiting` for a
+/// commit, or away.
 pub(crate) fn are_few(writers: &Writers, waiting: usize) -> bool {
     waiting > 0 && waiting + writers.away() <= FEW_WRITERS
 }
-/// Those who are away are worth a short wait: if they come back, they share the commit that `waiting` others wait for.
+/// Those who are away are worth a short wait: if they come back, they share the commit that
+/// `waiting` others wait for.
 pub(crate) fn hold(writers: &Writers, waiting: usize) -> Option<Hold> {
     let until = writers.hold(waiting, HOLD + HOLD_EACH * writers.away() as u32)?;
     Some(Hold { until, few_writers: are_few(writers, waiting) })

@@ -1,7 +1,8 @@
-//! What a workload of the paper's kind costs on an emulated drive that ignores flushes, and how often it evicts. The
-//! flush zone lies on the outermost twentieth of the disk, or anywhere.
+//! What a workload of the paper's kind costs on an emulated drive that ignores flushes, and how
+//! often it evicts. The flush zone lies on the outermost twentieth of the disk, or anywhere.
 //!
-//! `cargo run --release -p eviction --example eviction_time MODEL.toml random|sequential WRITES MB TRIALS`
+//! `cargo run --release -p eviction --example eviction_time MODEL.toml random|sequential
+//! WRITES MB TRIALS`
 
 use device::{Disk, World};
 use emulated::{DriveOptions, EmulatedDisk, Lies, Model};
@@ -28,7 +29,11 @@ fn main() {
     for (place, range) in [("outermost", 0..size / 20), ("anywhere", 0..size)] {
         let state = take(model.clone(), grid.clone(), range, trials);
         let (cell, threshold) = (&state.cells[0], state.threshold().expect("the choice needed it"));
-        println!("{place}: {:.0} ms, evicted {:.2}", cell.mean_milliseconds(), cell.probability(threshold));
+        println!(
+            "{place}: {:.0} ms, evicted {:.2}",
+            cell.mean_milliseconds(),
+            cell.probability(threshold)
+        );
     }
 }
 
@@ -42,8 +47,11 @@ fn take(model: Model, grid: Grid, range: Range<u64>, trials: u32) -> Fingerprint
     };
     let world = VirtualWorld::new(1);
     let lies = Lies { ignores_flush: true, ..Lies::default() };
-    let disk =
-        EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { lies, ..DriveOptions::default() });
+    let disk = EmulatedDisk::new(
+        Rc::new(world.clone()),
+        model,
+        DriveOptions { lies, ..DriveOptions::default() },
+    );
     let of_run = world.clone();
     let state = world.run(async move {
         let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(disk) as Rc<dyn Disk>);

@@ -7,11 +7,13 @@ use runtime::{join_window, spawn_with_result};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A drive in front of which every flush becomes the drive's own flush, which it may ignore, and then an eviction.
+/// A drive in front of which every flush becomes the drive's own flush, which it may ignore, and
+/// then an eviction.
 ///
-/// Counting: `completed` writes have been answered by the drive. The first of them is whatever an earlier life has left in its
-/// cache. The first `evicted` are on the medium. An eviction covers the writes completed before it begins. Flushes that come while one
-/// is under way share the next; one whose writes are evicted already costs nothing.
+/// Counting: `completed` writes have been answered by the drive. The first of them is whatever an
+/// earlier life has left in its cache. The first `evicted` are on the medium. An eviction covers
+/// the writes completed before it begins. Flushes that come while one is under way share the next;
+/// one whose writes are evicted already costs nothing.
 #[derive(Clone)]
 pub struct CoercedDisk(Rc<State>);
 
@@ -55,8 +57,8 @@ impl CoercedDisk {
         }))
     }
 
-    /// For hosts that give a drive one request at a time. An eviction hands over all its writes together, as a kernel
-    /// would, and they are sorted there. Before its first use.
+    /// For hosts that give a drive one request at a time. An eviction hands over all its writes
+    /// together, as a kernel would, and they are sorted there. Before its first use.
     pub fn all_at_once(self) -> CoercedDisk {
         let mut state = Rc::into_inner(self.0).expect("nobody uses it yet");
         state.at_once = usize::MAX;
@@ -116,9 +118,11 @@ impl State {
             statistics.bytes += size * places.len() as u64;
         });
         let content = Rc::new(Buffer::zeroed(size as usize));
-        // One after the other, as the fingerprint was taken: how many a drive sees at once may change what it evicts.
-        let writes =
-            places.into_iter().map(|at| self.drive.write(at, vec![content.clone()], Durability::Cached));
+        // One after the other, as the fingerprint was taken: how many a drive sees at once may
+        // change what it evicts.
+        let writes = places
+            .into_iter()
+            .map(|at| self.drive.write(at, vec![content.clone()], Durability::Cached));
         join_window(writes, self.at_once).await?;
         let took = self.world.now().since(begin);
         self.count(|statistics| statistics.nanoseconds += took.as_nanos() as u64);

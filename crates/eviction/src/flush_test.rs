@@ -1,17 +1,19 @@
-//! Does this drive lie? What its flush and its durable writes cost, held against what its medium costs.
+//! Does this drive lie? What its flush and its durable writes cost, held against what its medium
+//! costs.
 //!
-//! A turning drive cannot bring scattered sectors to the medium faster than it can position; reading
-//! scattered sectors tells how fast that is. A flush after scattered writes that takes next to no time has
-//! not waited for the medium. Nor has one that takes as long after few of them as after many. Nor has a
-//! durable write that is repeated in the same sector in less than a turn of the platter.
+//! A turning drive cannot bring scattered sectors to the medium faster than it can position;
+//! reading scattered sectors tells how fast that is. A flush after scattered writes that takes next
+//! to no time has not waited for the medium. Nor has one that takes as long after few of them as
+//! after many. Nor has a durable write that is repeated in the same sector in less than a turn of
+//! the platter.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Scattered writes before the flush, timed with it. Few of them, too: many fill a liar's cache, and it must wait for the medium
-/// as everyone.
+/// Scattered writes before the flush, timed with it. Few of them, too: many fill a liar's cache,
+/// and it must wait for the medium as everyone.
 const DIRTY: [u32; 5] = [0, 1, 4, 16, 64];
 /// Each figure is the median of so many.
 const REPEATS: usize = 7;
@@ -20,7 +22,8 @@ const DURABLE_WRITES: usize = 20;
 /// Bytes of a scattered write.
 const WRITE: usize = 4096;
 
-/// Positioning for the nearest of many requests takes a good part less than for a random one, but not this little.
+/// Positioning for the nearest of many requests takes a good part less than for a random one, but
+/// not this little.
 const POSITIONING_LEAST: f64 = 0.05;
 /// A medium whose random reads take less turns no platter, or has no need to wait for one.
 const TURNING_MS_MIN: f64 = 1.0;
@@ -49,7 +52,8 @@ pub struct FlushTest {
     pub evidence: Vec<String>,
 }
 
-/// Writes within `range` alone (bytes), whose content is lost; needs some minutes at most. `watch` hears what is done.
+/// Writes within `range` alone (bytes), whose content is lost; needs some minutes at most. `watch`
+/// hears what is done.
 pub async fn flush_test(
     world: &Rc<dyn World>,
     disk: &Rc<dyn Disk>,
@@ -111,7 +115,11 @@ impl Timer<'_> {
     async fn rest(&self, time: Duration) {
         self.world.sleep_until(self.world.now().plus(time)).await;
     }
-    fn write(&self, at: u64, durability: Durability) -> device::LocalFuture<Result<(), DeviceError>> {
+    fn write(
+        &self,
+        at: u64,
+        durability: Durability,
+    ) -> device::LocalFuture<Result<(), DeviceError>> {
         self.disk.write(at, vec![Rc::new(Buffer::zeroed(WRITE))], durability)
     }
     /// Milliseconds.
@@ -139,14 +147,21 @@ fn judge(
     let mut evidence = Vec::new();
     // The count of writes whose flush is the furthest below what a medium needs.
     let needed = |writes: u32| f64::from(writes) * POSITIONING_LEAST * random_read_ms;
-    let dirty: Vec<(u32, f64)> = flush_ms.iter().copied().filter(|(writes, _)| *writes > 0).collect();
+    let dirty: Vec<(u32, f64)> =
+        flush_ms.iter().copied().filter(|(writes, _)| *writes > 0).collect();
     let share = |(writes, flush): &(u32, f64)| flush / needed(*writes);
-    let (writes, flush) =
-        dirty.iter().copied().min_by(|one, other| share(one).total_cmp(&share(other))).expect("several");
+    let (writes, flush) = dirty
+        .iter()
+        .copied()
+        .min_by(|one, other| share(one).total_cmp(&share(other)))
+        .expect("several");
     // The most writes that took hardly longer than the fewest: a liar's cache has room for so many.
     let few = dirty[0];
-    let same_flush =
-        dirty[1..].iter().rev().copied().find(|(writes, flush)| flush - few.1 < needed(writes - few.0));
+    let same_flush = dirty[1..]
+        .iter()
+        .rev()
+        .copied()
+        .find(|(writes, flush)| flush - few.1 < needed(writes - few.0));
     let verdict = if random_read_ms < TURNING_MS_MIN {
         evidence.push(format!(
             "a random read takes {random_read_ms:.3} ms: this is no turning medium, or a cache in front of one, and time tells nothing"
@@ -187,7 +202,11 @@ fn judge(
                 "a durable write of one sector, repeated, takes {durable_write_ms:.3} ms: it waits for the platter"
             ),
         });
-        if fast_flush || same_flush.is_some() || fast_durable { Verdict::Suspicious } else { Verdict::Honest }
+        if fast_flush || same_flush.is_some() || fast_durable {
+            Verdict::Suspicious
+        } else {
+            Verdict::Honest
+        }
     };
     FlushTest { random_read_ms, cached_write_ms, flush_ms, durable_write_ms, verdict, evidence }
 }

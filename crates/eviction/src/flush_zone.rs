@@ -3,8 +3,8 @@ use std::ops::Range;
 
 /// Where evictions write: bytes of the disk that hold nothing, cut into slots of one write each.
 ///
-/// Successive evictions use different slots, round after round. A write to a place that the cache still holds from
-/// the eviction before would take no room in it, and so push nothing out.
+/// Successive evictions use different slots, round after round. A write to a place that the cache
+/// still holds from the eviction before would take no room in it, and so push nothing out.
 #[derive(Clone, Debug)]
 pub struct FlushZone {
     workload: EvictionWorkload,
@@ -30,7 +30,8 @@ impl FlushZone {
         workload.write_size(sector) * u64::from(workload.writes) * ROUNDS
     }
 
-    /// `extents`: ranges of bytes of the disk, in the order of their use, starts and lengths in whole sectors.
+    /// `extents`: ranges of bytes of the disk, in the order of their use, starts and lengths in
+    /// whole sectors.
     pub fn new(
         workload: EvictionWorkload,
         extents: &[Range<u64>],
@@ -45,8 +46,9 @@ impl FlushZone {
             return Err(ZoneError::TooSmall { slots: available, slot, needed });
         }
         // No more than needed: an extent read from a disk may claim to be huge.
-        let starts =
-            extents.iter().flat_map(|extent| (0..room(extent)).map(|index| extent.start + index * slot));
+        let starts = extents
+            .iter()
+            .flat_map(|extent| (0..room(extent)).map(|index| extent.start + index * slot));
         Ok(FlushZone { workload, slot, slots: starts.take(needed as usize).collect() })
     }
 
@@ -67,8 +69,14 @@ impl FlushZone {
             Pattern::Sequential => self.slots[round * writes..(round + 1) * writes].to_vec(),
             // Every rounds-th slot, so that the writes of one eviction are no neighbours.
             Pattern::Random => {
-                let mut places: Vec<u64> =
-                    self.slots.iter().copied().skip(round).step_by(rounds as usize).take(writes).collect();
+                let mut places: Vec<u64> = self
+                    .slots
+                    .iter()
+                    .copied()
+                    .skip(round)
+                    .step_by(rounds as usize)
+                    .take(writes)
+                    .collect();
                 for left in (1..places.len()).rev() {
                     places.swap(left, (random() % (left as u64 + 1)) as usize);
                 }
@@ -99,7 +107,10 @@ mod tests {
             for count in 0..ROUNDS {
                 let writes = zone.writes(count, &mut || dice.next());
                 assert_eq!(writes.len(), 5);
-                assert!(writes.into_iter().all(|at| seen.insert(at)), "{pattern:?}, eviction {count}");
+                assert!(
+                    writes.into_iter().all(|at| seen.insert(at)),
+                    "{pattern:?}, eviction {count}"
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What a fingerprint found out about one kind of drive, as a file that people read and `mkfs` keeps.
+//! What a fingerprint found out about one kind of drive, as a file that people read and `mkfs`
+//! keeps.
 
 use crate::EvictionWorkload;
 use serde::{Deserialize, Serialize};
@@ -35,8 +36,9 @@ impl Profile {
             let line = before.matches('\n').count() + 1;
             ProfileError { line, column: before[line_start..].chars().count() + 1, problem }
         };
-        let profile: Profile = toml::from_str(text)
-            .map_err(|error| at(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+        let profile: Profile = toml::from_str(text).map_err(|error| {
+            at(error.span().map_or(0, |span| span.start), error.message().to_owned())
+        })?;
         let problem = |key: &str, problem: String| at(text.find(key).unwrap_or(0), problem);
         profile.workload.check().map_err(|why| problem("[workload]", why))?;
         if profile.trials == 0 {
@@ -67,7 +69,8 @@ impl Profile {
         )
     }
 
-    /// The largest probability of a failed eviction that all trials succeeding still allows, with 95 % confidence.
+    /// The largest probability of a failed eviction that all trials succeeding still allows, with
+    /// 95 % confidence.
     pub fn loss_bound(&self) -> f64 {
         1.0 - 0.05f64.powf(1.0 / f64::from(self.trials))
     }
@@ -79,8 +82,15 @@ mod tests {
     use crate::Pattern;
 
     fn profile() -> Profile {
-        let workload = EvictionWorkload { pattern: Pattern::Random, writes: 128, bytes: 17_000_000 };
-        Profile { model: "Disk \"7\"".into(), size: 1 << 40, workload, trials: 50, milliseconds: 342.5 }
+        let workload =
+            EvictionWorkload { pattern: Pattern::Random, writes: 128, bytes: 17_000_000 };
+        Profile {
+            model: "Disk \"7\"".into(),
+            size: 1 << 40,
+            workload,
+            trials: 50,
+            milliseconds: 342.5,
+        }
     }
 
     #[test]

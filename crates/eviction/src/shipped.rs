@@ -6,7 +6,8 @@ macro_rules! profiles {
     };
 }
 
-/// Of the emulated drives of these names, as `okeanos fingerprint --model NAME --ignore-flush` made them.
+/// Of the emulated drives of these names, as `okeanos fingerprint --model NAME --ignore-flush` made
+/// them.
 const SHIPPED: [(&str, &str); 8] = profiles![
     "hitachi-7k80",
     "hitachi-32",
@@ -28,7 +29,9 @@ impl Profile {
     }
     /// The profiles that come with the program, by the name of the emulated drive.
     pub fn shipped() -> impl Iterator<Item = (&'static str, Profile)> {
-        SHIPPED.into_iter().map(|(name, text)| (name, Profile::parse(text).expect("tests parse them all")))
+        SHIPPED
+            .into_iter()
+            .map(|(name, text)| (name, Profile::parse(text).expect("tests parse them all")))
     }
 }
 

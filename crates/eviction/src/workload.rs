@@ -45,7 +45,8 @@ impl EvictionWorkload {
             .next_multiple_of(u64::from(sector))
             .max(u64::from(sector))
     }
-    /// The superblock of a zone for these writes, on whatever drive; the volume's part of it is still empty.
+    /// The superblock of a zone for these writes, on whatever drive; the volume's part of it is
+    /// still empty.
     pub fn superblock(&self) -> FlushZoneSuperblock {
         FlushZoneSuperblock {
             uuid: [0; 16],
@@ -85,7 +86,9 @@ impl fmt::Display for EvictionWorkload {
         match self.writes {
             // In any order.
             1 => write!(f, "1 write of {megabytes:.2} MB"),
-            writes => write!(f, "{writes} {} writes, {megabytes:.2} MB in all", self.pattern.name()),
+            writes => {
+                write!(f, "{writes} {} writes, {megabytes:.2} MB in all", self.pattern.name())
+            }
         }
     }
 }

@@ -20,14 +20,14 @@ impl Volume {
     pub fn credits_allocate(&self, runs: u32) -> Credits {
         Credits(1 + 1) * runs
     }
-    /// [`Volume::free_blocks`] of `runs` runs of at most `blocks` blocks in all. A run that crosses group
-    /// borders changes a bitmap and a descriptor block per group.
+    /// [`Volume::free_blocks`] of `runs` runs of at most `blocks` blocks in all. A run that crosses
+    /// group borders changes a bitmap and a descriptor block per group.
     pub fn credits_free(&self, runs: u32, blocks: u64) -> Credits {
         let crossings = blocks.div_ceil(u64::from(self.blocks_per_group())) as u32;
         Credits(1 + 1) * (runs + crossings)
     }
-    /// [`Volume::orphan_add`] or [`Volume::orphan_remove`]: superblock + inode-table blocks of the inode and of
-    /// its neighbour in the list (the orphan file needs fewer: one block of it).
+    /// [`Volume::orphan_add`] or [`Volume::orphan_remove`]: superblock + inode-table blocks of the
+    /// inode and of its neighbour in the list (the orphan file needs fewer: one block of it).
     pub fn credits_orphan(&self) -> Credits {
         Credits(1 + 1 + 1)
     }

@@ -1,8 +1,9 @@
-//! Files of which durability is enough: which they are. An attribute says so, of the file, or of a directory for all
-//! beneath it. So do names that the mount was told, and a program that has the file open.
+//! Files of which durability is enough: which they are. An attribute says so, of the file, or of a
+//! directory for all beneath it. So do names that the mount was told, and a program that has the
+//! file open.
 //!
-//! A file learns it from the directory in which it is found or made. What is found by its number alone goes by its own
-//! attribute.
+//! A file learns it from the directory in which it is found or made. What is found by its number
+//! alone goes by its own attribute.
 
 use crate::error::errno;
 use crate::xattr::Name;
@@ -13,7 +14,8 @@ use std::str::FromStr;
 pub(crate) const NAME: &[u8] = b"user.okeanos.durability";
 const VALUE: &[u8] = b"only";
 
-/// The `durable_only` option of a mount: that it counts at all, and names for which it does without an attribute.
+/// The `durable_only` option of a mount: that it counts at all, and names for which it does without
+/// an attribute.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DurableOnly {
     files: Vec<String>,
@@ -81,12 +83,14 @@ impl Volume {
         inode.durable_by_name.set(is_named || self.is_durable_only(parent));
     }
 
-    /// Looks for the attribute of an inode that is locked, if that was not done yet. What cannot be read says nothing.
+    /// Looks for the attribute of an inode that is locked, if that was not done yet. What cannot be
+    /// read says nothing.
     pub(crate) async fn read_durability(&self, inode: &Inode) {
         if self.options.durable_only.is_none() || inode.durable_by_attribute.get().is_some() {
             return;
         }
-        let (Ok(stored), Ok(name)) = (Box::pin(self.stored_xattrs(inode)).await, Name::parse(NAME)) else {
+        let (Ok(stored), Ok(name)) = (Box::pin(self.stored_xattrs(inode)).await, Name::parse(NAME))
+        else {
             return;
         };
         let is_set = stored.find(name).is_some_and(|attribute| attribute.value == VALUE);
@@ -101,8 +105,8 @@ impl Volume {
                 || inode.durable_by_request.get())
     }
 
-    /// Until its last descriptor is closed, durability is enough for a file; or `is_enough` is false, and attribute and names
-    /// alone decide again.
+    /// Until its last descriptor is closed, durability is enough for a file; or `is_enough` is
+    /// false, and attribute and names alone decide again.
     pub async fn request_durability(&self, inode: &Inode, is_enough: bool) -> Result<()> {
         if self.options.durable_only.is_none() {
             return Err(Error::Refused(errno::EOPNOTSUPP));

@@ -42,7 +42,9 @@ impl Error {
     }
     pub fn errno(&self) -> i32 {
         match self {
-            Error::Engine(EngineError::ReadOnly | EngineError::ReadOnlySince { .. }) => errno::EROFS,
+            Error::Engine(EngineError::ReadOnly | EngineError::ReadOnlySince { .. }) => {
+                errno::EROFS
+            }
             Error::Engine(_) => errno::EIO,
             Error::Corrupt { .. } => errno::EUCLEAN,
             Error::Superblock(_) | Error::Truncated { .. } | Error::Journal(_) => errno::EINVAL,

@@ -5,22 +5,24 @@ use units::{InodeNumber, TransactionId};
 
 /// An inode in memory. There is at most one per number; whoever holds the `Rc` sees every change.
 ///
-/// Lock order: directories before files, ancestors before descendants, else lower numbers first; the lock
-/// before a handle. Functions that doors call take the lock; those below expect it held.
+/// Lock order: directories before files, ancestors before descendants, else lower numbers first;
+/// the lock before a handle. Functions that doors call take the lock; those below expect it held.
 pub struct Inode {
     pub number: InodeNumber,
     /// Write: whoever changes the inode, its content or its mapping. Read: whoever only looks.
     pub lock: Rc<RwLock>,
     /// Never borrowed across an await.
     pub fields: RefCell<format::ext4::RawInode>,
-    /// The transaction of the latest change of anything that fsync promises. Also that of what fdatasync promises and
-    /// only a commit makes durable: size and mapping, and data that was overwritten in place and is logged.
+    /// The transaction of the latest change of anything that fsync promises. Also that of what
+    /// fdatasync promises and only a commit makes durable: size and mapping, and data that was
+    /// overwritten in place and is logged.
     pub last_change: Cell<TransactionId>,
     pub last_data_change: Cell<TransactionId>,
     pub last_logged_data: Cell<TransactionId>,
     /// That of the latest data that goes home.
     pub last_home_data: Cell<TransactionId>,
-    /// Descriptors that doors hold open. An inode without links is freed when this and `lookups` are zero.
+    /// Descriptors that doors hold open. An inode without links is freed when this and `lookups`
+    /// are zero.
     pub opens: Cell<u64>,
     /// References that the kernel holds (FUSE lookup count).
     pub lookups: Cell<u64>,
@@ -32,10 +34,11 @@ pub struct Inode {
     pub(crate) has_no_capabilities: Cell<bool>,
     /// What the kernel's page cache may hold of it.
     pub pages: crate::KernelPages,
-    /// Somebody knows where its blocks lie, and may read or write them past us. All its data is home, and stays so
-    /// until the last descriptor is closed.
+    /// Somebody knows where its blocks lie, and may read or write them past us. All its data is
+    /// home, and stays so until the last descriptor is closed.
     pub(crate) kept_home: Cell<bool>,
-    /// Durability is enough for it: because of where it was found, and of an attribute, once that was looked at.
+    /// Durability is enough for it: because of where it was found, and of an attribute, once that
+    /// was looked at.
     pub(crate) durable_by_name: Cell<bool>,
     pub(crate) durable_by_attribute: Cell<Option<bool>>,
     /// A program has said so of a descriptor: until the last one is closed.
@@ -49,8 +52,13 @@ impl Inode {
         if logged.is_after(changed) { logged } else { changed }
     }
 
-    /// An inode just read or made. `changed`: the transaction that changed it last, as far as known.
-    pub(crate) fn new(number: InodeNumber, fields: format::ext4::RawInode, changed: TransactionId) -> Inode {
+    /// An inode just read or made. `changed`: the transaction that changed it last, as far as
+    /// known.
+    pub(crate) fn new(
+        number: InodeNumber,
+        fields: format::ext4::RawInode,
+        changed: TransactionId,
+    ) -> Inode {
         Inode {
             number,
             lock: Rc::default(),

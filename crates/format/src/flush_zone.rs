@@ -1,7 +1,9 @@
-//! The superblock of a flush zone: which writes push everything out of the cache of the drive it lies on.
+//! The superblock of a flush zone: which writes push everything out of the cache of the drive it
+//! lies on.
 //!
-//! It fills the first 512 bytes of the zone; the file-system block that holds them is not part of what evictions
-//! write. Little-endian, as all of ext4. (Idea: Rajimwale et al., DSN 2011, section IV.C; the bytes are ours: `docs/ON_DISK.md`.)
+//! It fills the first 512 bytes of the zone; the file-system block that holds them is not part of
+//! what evictions write. Little-endian, as all of ext4. (Idea: Rajimwale et al., DSN 2011, section
+//! IV.C; the bytes are ours: `docs/ON_DISK.md`.)
 
 use std::fmt;
 
@@ -25,7 +27,8 @@ pub struct FlushZoneSuperblock {
     pub bytes: u64,
     /// How often the workload was tried and evicted.
     pub trials: u32,
-    /// Bytes of the drive that was fingerprinted, and its model string; whoever forced another one has 0 and "".
+    /// Bytes of the drive that was fingerprinted, and its model string; whoever forced another one
+    /// has 0 and "".
     pub drive_size: u64,
     /// At most [`MODEL_SIZE`] bytes.
     pub model: String,
@@ -55,7 +58,9 @@ impl fmt::Display for FlushZoneError {
                     "the flush zone's superblock has checksum {stored:#010x} instead of {computed:#010x}"
                 )
             }
-            FlushZoneError::UnknownVersion(version) => write!(f, "flush zone of unknown version {version}"),
+            FlushZoneError::UnknownVersion(version) => {
+                write!(f, "flush zone of unknown version {version}")
+            }
             FlushZoneError::BadModel => f.write_str("the flush zone's model string is no text"),
         }
     }
@@ -104,12 +109,16 @@ pub fn table() -> String {
 
 impl FlushZoneSuperblock {
     pub fn parse(bytes: &[u8]) -> Result<FlushZoneSuperblock, FlushZoneError> {
-        let Some(bytes) = bytes.get(..FLUSH_ZONE_SUPERBLOCK_SIZE) else { return Err(FlushZoneError::NoZone) };
+        let Some(bytes) = bytes.get(..FLUSH_ZONE_SUPERBLOCK_SIZE) else {
+            return Err(FlushZoneError::NoZone);
+        };
         if bytes[..8] != FLUSH_ZONE_MAGIC {
             return Err(FlushZoneError::NoZone);
         }
-        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let u32_at =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let (stored, computed) = (u32_at(CHECKSUM_AT), crc32c::crc32c(&bytes[..CHECKSUM_AT]));
         if stored != computed {
             return Err(FlushZoneError::WrongChecksum { stored, computed });

@@ -1,4 +1,5 @@
-//! Bytes to structs and back. No I/O, no clock. Nothing here panics or allocates without bound on any input.
+//! Bytes to structs and back. No I/O, no clock. Nothing here panics or allocates without bound on
+//! any input.
 #![forbid(unsafe_code)]
 
 pub mod ext4;

@@ -1,10 +1,13 @@
-//! The table of runs (`mtl=PATH`): where each run of the scattered logs lies, on memory that survives a power cut.
+//! The table of runs (`mtl=PATH`): where each run of the scattered logs lies, on memory that
+//! survives a power cut.
 //!
-//! Pages of 4096 bytes. The first says that it is such a table. The next two hold the header of the latest run, in turn: of
-//! even transactions, and of odd ones. Slots follow. The slot of a transaction holds the header of its run once more.
+//! Pages of 4096 bytes. The first says that it is such a table. The next two hold the header of the
+//! latest run, in turn: of even transactions, and of odd ones. Slots follow. The slot of a
+//! transaction holds the header of its run once more.
 //!
-//! A header counts by its checksum alone. That begins with the journal's UUID and the nonce of the log's life. Then comes the
-//! *mark*, which each mount sets in the journal superblock. So nothing counts that another volume or an earlier mount wrote.
+//! A header counts by its checksum alone. That begins with the journal's UUID and the nonce of the
+//! log's life. Then comes the *mark*, which each mount sets in the journal superblock. So nothing
+//! counts that another volume or an earlier mount wrote.
 
 use crate::scattered::RunHeader;
 use crate::seed::Seed;
@@ -23,7 +26,8 @@ const SLOTS: u32 = 1 << 18;
 const SLOT_PAGES: u64 = 3;
 pub const TABLE_BYTES: u64 = (SLOT_PAGES + (SLOTS / PAGE_SLOTS) as u64) * TABLE_PAGE as u64;
 
-/// What checksums of a table begin with. `scattered`: [`crate::jbd2::JournalSuperblock::scattered_seed`].
+/// What checksums of a table begin with. `scattered`:
+/// [`crate::jbd2::JournalSuperblock::scattered_seed`].
 pub fn table_seed(scattered: Seed, mark: u32) -> Seed {
     scattered.with(&mark.to_be_bytes())
 }
@@ -54,7 +58,8 @@ pub fn head() -> Vec<u8> {
     page[8..12].copy_from_slice(&VERSION.to_be_bytes());
     page
 }
-/// Whether a file that begins so is a table, or was never written to: nobody else's bytes are overwritten.
+/// Whether a file that begins so is a table, or was never written to: nobody else's bytes are
+/// overwritten.
 pub fn may_be_table(page: &[u8]) -> bool {
     let head = head();
     page.get(..12).is_some_and(|start| *start == head[..12]) || page.iter().all(|byte| *byte == 0)
@@ -110,7 +115,10 @@ mod tests {
         assert_eq!(places[1], (pages - 1, TABLE_PAGE - SLOT));
         assert_eq!(places[2], (SLOT_PAGES, 0));
         assert_ne!(latest_page(numbers[1]), latest_page(numbers[2]));
-        assert!(slot_neighbours(numbers[0]).eq((0..PAGE_SLOTS).map(|at| TransactionId(u32::MAX - 127 + at))));
+        assert!(
+            slot_neighbours(numbers[0])
+                .eq((0..PAGE_SLOTS).map(|at| TransactionId(u32::MAX - 127 + at)))
+        );
     }
 
     #[test]

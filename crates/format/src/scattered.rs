@@ -1,16 +1,19 @@
-//! Scattered logs are many short logs all over the volume, in a file that the file system owns. Each transaction is
-//! one contiguous run in one of them.
+//! Scattered logs are many short logs all over the volume, in a file that the file system owns.
+//! Each transaction is one contiguous run in one of them.
 //!
-//! A log is filled from its start and begun again when nothing in it is needed any more. A run is a *run header*, alone in
-//! its log block, and the log blocks of one transaction behind it. So the runs of a log follow each other from its first
-//! block on, and headers alone lead from one to the next.
+//! A log is filled from its start and begun again when nothing in it is needed any more. A run is a
+//! *run header*, alone in its log block, and the log blocks of one transaction behind it. So the
+//! runs of a log follow each other from its first block on, and headers alone lead from one to the
+//! next.
 //!
-//! A run header is valid by its checksum and its own address in it. The checksum begins with the journal's
-//! UUID and the nonce of the log's life. Which transactions follow each other is told by their numbers. Bits
-//! in the journal superblock tell which logs are to be looked at ([`ActiveLogs`]), one for each few of them.
-//! A bit is set durably before its logs get their first run.
+//! A run header is valid by its checksum and its own address in it. The checksum begins with the
+//! journal's UUID and the nonce of the log's life. Which transactions follow each other is told by
+//! their numbers. Bits in the journal superblock tell which logs are to be looked at
+//! ([`ActiveLogs`]), one for each few of them. A bit is set durably before its logs get their first
+//! run.
 //!
-//! The file begins with a [`LogsSuperblock`] in a block of its own. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
+//! The file begins with a [`LogsSuperblock`] in a block of its own. Tables: `docs/ON_DISK.md`
+//! (printed by [`tables`]).
 
 use crate::field;
 use crate::seed::Seed;
@@ -49,9 +52,11 @@ pub struct NamedSnapshot {
     pub last: u32,
     /// The first transaction that no piece tells of.
     pub end: TransactionId,
-    /// From this transaction on the log is read all the same: home lacks what it holds of some block in part.
+    /// From this transaction on the log is read all the same: home lacks what it holds of some
+    /// block in part.
     pub read_from: TransactionId,
-    /// No run from `end` on takes more log blocks, its header included, but for those that are short anyway.
+    /// No run from `end` on takes more log blocks, its header included, but for those that are
+    /// short anyway.
     pub longest: u32,
     /// Logs that may hold runs from `end` on.
     pub since: ActiveLogs,
@@ -125,8 +130,8 @@ mod at {
 impl RunHeader {
     pub const SIZE: usize = 24;
 
-    /// `None` unless the block begins with a header whose checksum is right and that lies where it says. `seed`: of the
-    /// log's life ([`crate::jbd2::JournalSuperblock::scattered_seed`]).
+    /// `None` unless the block begins with a header whose checksum is right and that lies where it
+    /// says. `seed`: of the log's life ([`crate::jbd2::JournalSuperblock::scattered_seed`]).
     pub fn parse(at: LogBlock, block: &[u8], seed: Seed) -> Option<RunHeader> {
         let bytes = block.get(..Self::SIZE)?;
         let word = |at: usize| field::be32(bytes, at);
@@ -176,7 +181,9 @@ pub enum LogsError {
     /// Another magic.
     #[error("there are no scattered logs")]
     NoLogs,
-    #[error("the superblock of the scattered logs has checksum {stored:#010x} instead of {computed:#010x}")]
+    #[error(
+        "the superblock of the scattered logs has checksum {stored:#010x} instead of {computed:#010x}"
+    )]
     WrongChecksum { stored: u32, computed: u32 },
     #[error("scattered logs of unknown version {0}")]
     UnknownVersion(u32),
@@ -190,7 +197,8 @@ impl LogsSuperblock {
     pub fn parse(bytes: &[u8]) -> Result<LogsSuperblock, LogsError> {
         let bytes = bytes.get(..LOGS_SUPERBLOCK_SIZE).filter(|bytes| bytes[..8] == LOGS_MAGIC);
         let Some(bytes) = bytes else { return Err(LogsError::NoLogs) };
-        let (stored, computed) = (field::be32(bytes, CHECKSUM_AT), crc32c::crc32c(&bytes[..CHECKSUM_AT]));
+        let (stored, computed) =
+            (field::be32(bytes, CHECKSUM_AT), crc32c::crc32c(&bytes[..CHECKSUM_AT]));
         if stored != computed {
             return Err(LogsError::WrongChecksum { stored, computed });
         }
@@ -198,7 +206,8 @@ impl LogsSuperblock {
         if version != VERSION {
             return Err(LogsError::UnknownVersion(version));
         }
-        let [inode, logs, log_blocks, group_blocks] = [28, 32, 36, 40].map(|at| field::be32(bytes, at));
+        let [inode, logs, log_blocks, group_blocks] =
+            [28, 32, 36, 40].map(|at| field::be32(bytes, at));
         if logs == 0 || logs > LOGS_MAX || log_blocks < LOG_BLOCKS_MIN {
             return Err(LogsError::BadSize { logs, blocks: log_blocks });
         }
@@ -235,7 +244,9 @@ pub fn tables() -> String {
         "when this was issued, or moved, that transaction and all before it were durable",
     );
     row(at::OWN_SUM, "checksum", &format!("of the {} bytes before it", at::OWN_SUM));
-    text.push_str("\n#### Superblock of the scattered logs\n\n| byte | bytes | field |\n|---|---|---|\n");
+    text.push_str(
+        "\n#### Superblock of the scattered logs\n\n| byte | bytes | field |\n|---|---|---|\n",
+    );
     for (at, bytes, name) in [
         (0, 8, "magic `OKEANLGS`"),
         (8, 4, "version: 1; others are refused"),
@@ -280,8 +291,13 @@ mod tests {
 
     #[test]
     fn a_superblock_of_logs_is_read_back_and_every_changed_byte_is_noticed() {
-        let superblock =
-            LogsSuperblock { uuid: [7; 16], inode: 13, logs: 20, log_blocks: 2560, group_blocks: 25_600 };
+        let superblock = LogsSuperblock {
+            uuid: [7; 16],
+            inode: 13,
+            logs: 20,
+            log_blocks: 2560,
+            group_blocks: 25_600,
+        };
         assert_eq!(LogsSuperblock::parse(&superblock.serialize()), Ok(superblock.clone()));
         for at in 0..LOGS_SUPERBLOCK_SIZE {
             let mut bytes = superblock.serialize();

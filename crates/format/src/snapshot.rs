@@ -1,13 +1,16 @@
-//! The snapshot of the mapping table (`log=scattered`): what the runs in the logs hold, told again in few bytes. It lies in the
-//! journal's own blocks, of which scattered logs use none but the superblock.
+//! The snapshot of the mapping table (`log=scattered`): what the runs in the logs hold, told again
+//! in few bytes. It lies in the journal's own blocks, of which scattered logs use none but the
+//! superblock.
 //!
-//! A snapshot is a row of *pieces*, each a whole number of blocks. A piece has a header and items of 16 bytes. It tells of
-//! consecutive transactions, and its numbers go on where those of the piece before ended. The journal superblock names the
-//! first piece and the last ([`crate::scattered::NamedSnapshot`]). No other piece counts.
+//! A snapshot is a row of *pieces*, each a whole number of blocks. A piece has a header and items
+//! of 16 bytes. It tells of consecutive transactions, and its numbers go on where those of the
+//! piece before ended. The journal superblock names the first piece and the last
+//! ([`crate::scattered::NamedSnapshot`]). No other piece counts.
 //!
-//! Checksums begin with the journal's UUID, the nonce of the log's life, and the number of the piece. So nothing counts that
-//! another volume, an earlier life of the log or an earlier round has left. The first byte of each block tells it from blocks of
-//! any log. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
+//! Checksums begin with the journal's UUID, the nonce of the log's life, and the number of the
+//! piece. So nothing counts that another volume, an earlier life of the log or an earlier round has
+//! left. The first byte of each block tells it from blocks of any log. Tables: `docs/ON_DISK.md`
+//! (printed by [`tables`]).
 
 use crate::field;
 use crate::seed::Seed;
@@ -35,11 +38,14 @@ pub struct PieceHeader {
 /// What a piece tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotItem {
-    /// Where the log blocks of a transaction lie, behind the header of their run. The next items are of that transaction.
+    /// Where the log blocks of a transaction lie, behind the header of their run. The next items
+    /// are of that transaction.
     Run { transaction: TransactionId, start: LogBlock, blocks: u32 },
-    /// The run, from its byte `offset` on, holds a block whole. `sum`: of its content. `stays`: durability is enough for its file.
+    /// The run, from its byte `offset` on, holds a block whole. `sum`: of its content. `stays`:
+    /// durability is enough for its file.
     Whole { home: HomeBlock, stays: bool, offset: u32, sum: u32 },
-    /// The run holds something of a block. A later transaction has the block whole, home has it, or `read_from` is no later.
+    /// The run holds something of a block. A later transaction has the block whole, home has it, or
+    /// `read_from` is no later.
     Other { home: HomeBlock },
     /// What earlier transactions hold of the block counts no more.
     Revoke { home: HomeBlock },
@@ -77,12 +83,17 @@ impl SnapshotItem {
                 start: LogBlock(second),
                 blocks: third,
             },
-            tag::WHOLE | tag::STAYS => {
-                SnapshotItem::Whole { home, stays: bytes[0] == tag::STAYS, offset: second, sum: third }
-            }
+            tag::WHOLE | tag::STAYS => SnapshotItem::Whole {
+                home,
+                stays: bytes[0] == tag::STAYS,
+                offset: second,
+                sum: third,
+            },
             tag::OTHER => SnapshotItem::Other { home },
             tag::REVOKE => SnapshotItem::Revoke { home },
-            tag::MOVED => SnapshotItem::Moved { transaction: TransactionId(first), start: LogBlock(second) },
+            tag::MOVED => {
+                SnapshotItem::Moved { transaction: TransactionId(first), start: LogBlock(second) }
+            }
             _ => return None,
         };
         // What nobody writes so is none.
@@ -138,7 +149,8 @@ impl PieceHeader {
         })
     }
 
-    /// The items of the piece whose bytes, its header's included, begin `piece`. `None` if any is not as it was written.
+    /// The items of the piece whose bytes, its header's included, begin `piece`. `None` if any is
+    /// not as it was written.
     pub fn items(&self, piece: &[u8], seed: Seed) -> Option<Vec<SnapshotItem>> {
         let count = usize::try_from(self.items).ok()?;
         let bytes = piece.get(PIECE_HEADER_BYTES..)?.get(..count.checked_mul(ITEM_BYTES)?)?;
@@ -178,8 +190,9 @@ fn seed_of(seed: Seed, number: u32) -> Seed {
 
 /// Markdown for `docs/ON_DISK.md`.
 pub fn tables() -> String {
-    let mut text =
-        String::from("\n#### Header of a piece of a snapshot\n\n| byte | field | meaning |\n|---|---|---|\n");
+    let mut text = String::from(
+        "\n#### Header of a piece of a snapshot\n\n| byte | field | meaning |\n|---|---|---|\n",
+    );
     let mut row = |cells: &[&dyn std::fmt::Display]| {
         let cells: Vec<String> = cells.iter().map(|cell| cell.to_string()).collect();
         writeln!(text, "| {} |", cells.join(" | ")).expect("strings take all writes");
@@ -218,11 +231,19 @@ pub fn tables() -> String {
     );
     row(
         tag::STAYS,
-        ["the same, of a file for which durability is enough", "home block", "the same", "the same"],
+        [
+            "the same, of a file for which durability is enough",
+            "home block",
+            "the same",
+            "the same",
+        ],
     );
     row(tag::OTHER, ["a block of which the run holds something", "home block", "0", "0"]);
     row(tag::REVOKE, ["a block that the transaction has freed", "home block", "0", "0"]);
-    row(tag::MOVED, ["a run told before lies elsewhere", "transaction", "its first log block there", "0"]);
+    row(
+        tag::MOVED,
+        ["a run told before lies elsewhere", "transaction", "its first log block there", "0"],
+    );
     text
 }
 

@@ -1,8 +1,9 @@
 //! The checksum over a whole transaction, by which a torn one is known.
 //!
-//! In place of a sector or a block a power cut may leave what an earlier turn of the log had there. That may be an older
-//! version of the same thing. A CRC-32C is blind to that where the content holds a CRC-32C of its own. All versions of an ext4 superblock, or of a
-//! node of an extent tree, then give one and the same. XXH64 is no such code.
+//! In place of a sector or a block a power cut may leave what an earlier turn of the log had there.
+//! That may be an older version of the same thing. A CRC-32C is blind to that where the content
+//! holds a CRC-32C of its own. All versions of an ext4 superblock, or of a node of an extent tree,
+//! then give one and the same. XXH64 is no such code.
 
 use crate::seed::Seed;
 use xxhash_rust::xxh64::Xxh64;

@@ -2,8 +2,8 @@ use crate::abi::OutHeader;
 use runtime::Slice;
 use zerocopy::{Immutable, IntoBytes};
 
-/// An answer on its way to the kernel: an errno, or a payload. The payload's beginning is copied bytes; file
-/// data may follow as slices of shared buffers.
+/// An answer on its way to the kernel: an errno, or a payload. The payload's beginning is copied
+/// bytes; file data may follow as slices of shared buffers.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Positive errno, or zero.
@@ -103,8 +103,8 @@ impl Answer {
         (self.head, self.body)
     }
 
-    /// The header, and the payload copied to the beginning of `payload`; how long it is. `None` when it does
-    /// not fit.
+    /// The header, and the payload copied to the beginning of `payload`; how long it is. `None`
+    /// when it does not fit.
     pub(crate) fn copy_to(mut self, unique: u64, payload: &mut [u8]) -> Option<(OutHeader, usize)> {
         self.drop_payload_of_error();
         let length = self.payload_length();

@@ -18,13 +18,18 @@ fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
 }
 
 /// Sends `bytes` as one message, and a copy of the descriptor.
-pub fn send(socket: &impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+pub fn send(
+    socket: &impl AsFd,
+    bytes: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut message = message(&mut part, &mut control);
     match descriptor {
         None => message.msg_controllen = 0,
-        // SAFETY: the header and the number behind it lie within `control`, which is aligned for them.
+        // SAFETY: the header and the number behind it lie within `control`, which is aligned for
+        // them.
         Some(descriptor) => unsafe {
             let size = size_of::<libc::c_int>() as u32;
             message.msg_controllen = libc::CMSG_SPACE(size) as _;
@@ -36,14 +41,16 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>
         },
     }
     let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: all pointers of the message lead to live memory of the lengths given; `bytes` is only read.
+    // SAFETY: all pointers of the message lead to live memory of the lengths given; `bytes` is only
+    // read.
     match unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// Waits for a message: its length (zero when the other end is closed), and the descriptor that came with it.
+/// Waits for a message: its length (zero when the other end is closed), and the descriptor that
+/// came with it.
 pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -59,8 +66,8 @@ pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Optio
             length => break length as usize,
         }
     };
-    // SAFETY: the kernel filled the control buffer. CMSG_FIRSTHDR gives null or a header within it, and an
-    // SCM_RIGHTS message of this length holds one new descriptor that nobody else owns.
+    // SAFETY: the kernel filled the control buffer. CMSG_FIRSTHDR gives null or a header within it,
+    // and an SCM_RIGHTS message of this length holds one new descriptor that nobody else owns.
     let descriptor = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         let least = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as usize;
@@ -68,7 +75,9 @@ pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Optio
             && (*header).cmsg_level == libc::SOL_SOCKET
             && (*header).cmsg_type == libc::SCM_RIGHTS
             && (*header).cmsg_len as usize >= least;
-        is_one.then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned()))
+        is_one.then(|| {
+            OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned())
+        })
     };
     Ok((length, descriptor))
 }

@@ -2,11 +2,12 @@
 
 use std::ffi::CStr;
 
-/// Whether the kernel checks who may change flags and projects of files, and never passes such a call on unchecked.
-/// It does from Linux 5.13 on (`vfs_fileattr_set`).
+/// Whether the kernel checks who may change flags and projects of files, and never passes such a
+/// call on unchecked. It does from Linux 5.13 on (`vfs_fileattr_set`).
 pub fn checks_flags() -> bool {
     let mut told = std::mem::MaybeUninit::<libc::utsname>::uninit();
-    // SAFETY: the kernel fills the structure where it returns zero, and ends each text with a zero byte.
+    // SAFETY: the kernel fills the structure where it returns zero, and ends each text with a zero
+    // byte.
     let release = unsafe {
         if libc::uname(told.as_mut_ptr()) != 0 {
             return false;

@@ -1,6 +1,7 @@
 //! The FUSE door: it translates requests of the kernel and decides nothing.
 //!
-//! [`mount`] gives a [`Connection`]; a [`Session`] serves it, and hands each [`Request`] to a [`FileSystem`].
+//! [`mount`] gives a [`Connection`]; a [`Session`] serves it, and hands each [`Request`] to a
+//! [`FileSystem`].
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod abi;
@@ -22,5 +23,7 @@ pub use host_door::HostDoor;
 pub use kernel::checks_flags;
 pub use mount::{Connection, Kind, MountError, MountOptions, mount, possible_processors};
 pub use request::{MalformedRequest, Operation, Request};
-pub use session::{InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport};
+pub use session::{
+    InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport,
+};
 pub use volume_door::{ClosedBadly, DoorOptions, VolumeDoor};

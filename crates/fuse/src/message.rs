@@ -1,8 +1,9 @@
 //! Memory that requests are read into.
 //!
-//! A short request is copied out of it. A long one takes the memory along. So no byte of it is copied, and the next one of
-//! its kind meets memory that the processor knows. It lies so that a disk can be given the data of a WRITE as they
-//! are. Whoever counts what requests hold counts such memory as a whole ([`Bytes::held`]).
+//! A short request is copied out of it. A long one takes the memory along. So no byte of it is
+//! copied, and the next one of its kind meets memory that the processor knows. It lies so that a
+//! disk can be given the data of a WRITE as they are. Whoever counts what requests hold counts such
+//! memory as a whole ([`Bytes::held`]).
 
 use crate::abi::{InHeader, WriteIn};
 use device::Buffer;
@@ -62,10 +63,13 @@ impl Bytes {
             Bytes::Long(buffer, _) => buffer.len(),
         }
     }
-    /// A long WRITE in two: what stands before its data, and the data where they are, if they are whole sectors.
+    /// A long WRITE in two: what stands before its data, and the data where they are, if they are
+    /// whole sectors.
     pub fn into_data(self) -> Result<(Vec<u8>, Rc<Buffer>), Bytes> {
         match self {
-            Bytes::Long(buffer, range) if range.len().saturating_sub(DATA_AT).is_multiple_of(512) => {
+            Bytes::Long(buffer, range)
+                if range.len().saturating_sub(DATA_AT).is_multiple_of(512) =>
+            {
                 let data = range.start + DATA_AT..range.end;
                 let before = buffer[range.start..data.start].to_vec();
                 Ok((before, Rc::new(buffer.part(data))))

@@ -1,9 +1,9 @@
-//! Getting a `/dev/fuse` descriptor that is mounted on a directory: mount(2) as root, the set-user-id helper
-//! `fusermount3` as an ordinary user.
+//! Getting a `/dev/fuse` descriptor that is mounted on a directory: mount(2) as root, the
+//! set-user-id helper `fusermount3` as an ordinary user.
 //!
-//! mount(2) returns with the first request (INIT) queued, so one thread can mount and then serve. Under
-//! `fuseblk` the kernel opens the device exclusively. Whoever else has it exclusively makes the mount fail,
-//! and from then on nobody else can take it.
+//! mount(2) returns with the first request (INIT) queued, so one thread can mount and then serve.
+//! Under `fuseblk` the kernel opens the device exclusively. Whoever else has it exclusively makes
+//! the mount fail, and from then on nobody else can take it.
 
 use crate::descriptor;
 use std::ffi::CString;
@@ -18,12 +18,14 @@ use std::process::Command;
 
 /// The subtype: mountinfo shows `fuse.okeanos` or `fuseblk.okeanos`, and the mode behind it.
 const SUBTYPE: &str = "okeanos";
-/// Linux takes no block device with blocks larger than a page. It only passes on what it learns here; all requests are in bytes.
+/// Linux takes no block device with blocks larger than a page. It only passes on what it learns
+/// here; all requests are in bytes.
 const KERNEL_BLOCK_MAX: u32 = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Over a block device: sync, syncfs and umount reach us, and the kernel holds the device exclusively.
+    /// Over a block device: sync, syncfs and umount reach us, and the kernel holds the device
+    /// exclusively.
     Block { device: PathBuf, block_size: u32 },
     /// Over anything; `name` is what mountinfo shows as source.
     Plain { name: String },
@@ -32,7 +34,8 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     pub kind: Kind,
-    /// Shown behind the type, as in `fuseblk.okeanos.selective`: the kernel has no other room for it.
+    /// Shown behind the type, as in `fuseblk.okeanos.selective`: the kernel has no other room for
+    /// it.
     pub mode: Option<String>,
     /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them.
     pub flags: libc::c_ulong,
@@ -58,13 +61,13 @@ pub enum MountError {
     ZeroByte(PathBuf),
 }
 
-/// The descriptor of a mounted file system: the channel to the kernel. Non-blocking. Closing it aborts the
-/// connection, and the mount answers ENOTCONN from then on.
+/// The descriptor of a mounted file system: the channel to the kernel. Non-blocking. Closing it
+/// aborts the connection, and the mount answers ENOTCONN from then on.
 #[derive(Debug)]
 pub struct Connection {
     pub fuse: OwnedFd,
-    /// The kernel keeps a queue for each processor that might ever be there. Known before the mount: it may cover
-    /// the place where the kernel tells it.
+    /// The kernel keeps a queue for each processor that might ever be there. Known before the
+    /// mount: it may cover the place where the kernel tells it.
     pub processors: u16,
 }
 
@@ -103,11 +106,20 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
     let data = CString::new(data_of(&fuse, options)).expect("no zero byte in the options");
     // SAFETY: all four pointers are strings that end with a zero byte and outlive the call.
     let result = unsafe {
-        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), options.flags, data.as_ptr().cast())
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            kind.as_ptr(),
+            options.flags,
+            data.as_ptr().cast(),
+        )
     };
     match result {
         0 => Ok(fuse),
-        _ => Err(MountError::Mount { directory: directory.into(), error: io::Error::last_os_error() }),
+        _ => Err(MountError::Mount {
+            directory: directory.into(),
+            error: io::Error::last_os_error(),
+        }),
     }
 }
 
@@ -115,12 +127,15 @@ fn subtype(options: &MountOptions) -> String {
     options.mode.as_ref().map_or_else(|| SUBTYPE.into(), |mode| format!("{SUBTYPE}.{mode}"))
 }
 
-/// The data argument of mount(2). The kernel checks permissions by mode and ACL (`default_permissions`).
+/// The data argument of mount(2). The kernel checks permissions by mode and ACL
+/// (`default_permissions`).
 fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
     // SAFETY: these two calls have no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let mut data =
-        format!("fd={},rootmode=40000,user_id={user},group_id={group},default_permissions", fuse.as_raw_fd());
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={user},group_id={group},default_permissions",
+        fuse.as_raw_fd()
+    );
     if options.allow_other {
         data += ",allow_other";
     }
@@ -130,7 +145,8 @@ fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
     data
 }
 
-/// `fusermount3` opens and mounts `/dev/fuse` and sends the descriptor over a socket that it inherits.
+/// `fusermount3` opens and mounts `/dev/fuse` and sends the descriptor over a socket that it
+/// inherits.
 fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let Kind::Plain { name } = &options.kind else {
         let error = io::Error::from_raw_os_error(libc::EPERM);

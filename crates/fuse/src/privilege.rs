@@ -1,7 +1,9 @@
-//! What a caller may do beyond its user number. FUSE tells the number alone; capabilities stand in /proc.
+//! What a caller may do beyond its user number. FUSE tells the number alone; capabilities stand in
+//! /proc.
 //!
-//! Asked only where the kernel passes a call on unchecked, or does not tell calls apart. Looking does not block: the caller
-//! waits for our answer, so its process stays, and no file takes a lock that it could hold. In doubt the answer is no.
+//! Asked only where the kernel passes a call on unchecked, or does not tell calls apart. Looking
+//! does not block: the caller waits for our answer, so its process stays, and no file takes a lock
+//! that it could hold. In doubt the answer is no.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,12 +17,14 @@ pub enum Capability {
     SystemAdministration = 21,
 }
 
-/// Whether the thread has it, as the kernel's `capable` means it: in the user namespace that this process is in.
-/// Thread 0 is of a process namespace that we do not see.
+/// Whether the thread has it, as the kernel's `capable` means it: in the user namespace that this
+/// process is in. Thread 0 is of a process namespace that we do not see.
 pub fn holds(thread: u32, capability: Capability) -> bool {
     let status = || fs::read_to_string(format!("/proc/{thread}/status")).ok();
     thread != 0
-        && status().and_then(|status| effective(&status)).is_some_and(|set| set & 1 << capability as u32 != 0)
+        && status()
+            .and_then(|status| effective(&status))
+            .is_some_and(|set| set & 1 << capability as u32 != 0)
         && is_of_our_user_namespace(thread)
 }
 
@@ -38,7 +42,8 @@ const OWNER_CALLS: [libc::c_long; 2] = [libc::SYS_fchown, libc::SYS_fchownat];
 /// A caller that is not asleep yet is looked at again.
 const LOOKS_MAX: usize = 1000;
 
-/// Whether the thread waits in a call that changes the owner of a file. Others are let run until it is asleep.
+/// Whether the thread waits in a call that changes the owner of a file. Others are let run until it
+/// is asleep.
 pub async fn changes_owner(thread: u32) -> bool {
     for _ in 0..LOOKS_MAX {
         let told = fs::read_to_string(format!("/proc/{thread}/syscall"));
@@ -81,7 +86,10 @@ mod tests {
 
     #[test]
     fn a_call_is_known_by_its_number_and_only_while_the_thread_waits() {
-        assert_eq!(waits_in("92 0x7ffd3 0xffffffff 0xffffffff 0x0 0x0 0x0 0x7ffd0 0x7f1c\n"), Some(92));
+        assert_eq!(
+            waits_in("92 0x7ffd3 0xffffffff 0xffffffff 0x0 0x0 0x0 0x7ffd0 0x7f1c\n"),
+            Some(92)
+        );
         assert_eq!(waits_in("-1 0x7ffd0 0x7f1c\n"), Some(-1), "in no call");
         assert_eq!(waits_in("running\n"), None);
     }

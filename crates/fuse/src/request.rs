@@ -1,4 +1,5 @@
-//! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is `MalformedRequest`, never a panic.
+//! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is
+//! `MalformedRequest`, never a panic.
 
 use crate::abi::*;
 use crate::message::Bytes;
@@ -7,15 +8,16 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 use zerocopy::FromBytes;
 
-/// A request as it arrived, with all its bytes. Whoever serves it drops it before its answer is sent: the transport's memory may be
-/// lent to it. So there is one of each.
+/// A request as it arrived, with all its bytes. Whoever serves it drops it before its answer is
+/// sent: the transport's memory may be lent to it. So there is one of each.
 #[derive(Debug)]
 pub struct Request {
     pub header: InHeader,
     bytes: Bytes,
     /// Where in `bytes` the fixed structure, names and data stand.
     body: Range<usize>,
-    /// Where names and data stand, when the transport keeps them apart from the fixed structure (io_uring).
+    /// Where names and data stand, when the transport keeps them apart from the fixed structure
+    /// (io_uring).
     payload: Option<Payload>,
 }
 
@@ -128,9 +130,11 @@ pub enum Operation<'a> {
     },
     Fallocate(FallocateIn),
     Lseek(LseekIn),
-    /// As Linux 6.18 asks. Kernels that only know COPY_FILE_RANGE may not write the pages of a mapping back before it.
+    /// As Linux 6.18 asks. Kernels that only know COPY_FILE_RANGE may not write the pages of a
+    /// mapping back before it.
     CopyFileRange(CopyFileRangeIn),
-    /// An operation that this door does not know, or leaves to the kernel (ACCESS, COPY_FILE_RANGE).
+    /// An operation that this door does not know, or leaves to the kernel (ACCESS,
+    /// COPY_FILE_RANGE).
     Other,
 }
 
@@ -161,13 +165,22 @@ impl Request {
     }
 
     /// From the parts that a ring entry keeps: the fixed structure and the payload.
-    pub fn from_parts(header: InHeader, fixed: &[u8], payload: &[u8]) -> Result<Request, MalformedRequest> {
+    pub fn from_parts(
+        header: InHeader,
+        fixed: &[u8],
+        payload: &[u8],
+    ) -> Result<Request, MalformedRequest> {
         let payload = &payload[..without_extensions(&header, payload.len())?];
         let mut body = Vec::with_capacity(fixed.len() + payload.len());
         body.extend_from_slice(fixed);
         body.extend_from_slice(payload);
         let all = 0..body.len();
-        Ok(Request { header, bytes: body.into(), body: all, payload: Some(Payload::At(fixed.len())) })
+        Ok(Request {
+            header,
+            bytes: body.into(),
+            body: all,
+            payload: Some(Payload::At(fixed.len())),
+        })
     }
 
     /// The same; the payload stays where it is.
@@ -220,13 +233,25 @@ impl Request {
             opcode::RMDIR => Operation::Rmdir { name: body.payload().name()? },
             opcode::RENAME => {
                 let new_parent = body.fixed::<RenameIn>()?.newdir;
-                Operation::Rename { name: body.name()?, new_parent, new_name: body.name()?, flags: 0 }
+                Operation::Rename {
+                    name: body.name()?,
+                    new_parent,
+                    new_name: body.name()?,
+                    flags: 0,
+                }
             }
             opcode::RENAME2 => {
                 let Rename2In { newdir, flags, .. } = body.fixed()?;
-                Operation::Rename { name: body.name()?, new_parent: newdir, new_name: body.name()?, flags }
+                Operation::Rename {
+                    name: body.name()?,
+                    new_parent: newdir,
+                    new_name: body.name()?,
+                    flags,
+                }
             }
-            opcode::LINK => Operation::Link { node: body.fixed::<LinkIn>()?.oldnodeid, name: body.name()? },
+            opcode::LINK => {
+                Operation::Link { node: body.fixed::<LinkIn>()?.oldnodeid, name: body.name()? }
+            }
             opcode::OPEN => Operation::Open(body.fixed()?),
             opcode::READ => Operation::Read(body.fixed()?),
             opcode::WRITE => {
@@ -240,7 +265,11 @@ impl Request {
             opcode::FSYNC => Operation::Fsync(body.fixed()?),
             opcode::SETXATTR => {
                 let arguments: SetxattrIn = body.fixed()?;
-                Operation::Setxattr { arguments, name: body.name()?, value: body.bytes(arguments.size)? }
+                Operation::Setxattr {
+                    arguments,
+                    name: body.name()?,
+                    value: body.bytes(arguments.size)?,
+                }
             }
             opcode::GETXATTR => {
                 Operation::Getxattr { size: body.fixed::<GetxattrIn>()?.size, name: body.name()? }
@@ -256,7 +285,9 @@ impl Request {
             opcode::CREATE => Operation::Create { arguments: body.fixed()?, name: body.name()? },
             // A name follows, but it means nothing: the file has none.
             opcode::TMPFILE => Operation::Tmpfile(body.fixed()?),
-            opcode::INTERRUPT => Operation::Interrupt { unique: body.fixed::<InterruptIn>()?.unique },
+            opcode::INTERRUPT => {
+                Operation::Interrupt { unique: body.fixed::<InterruptIn>()?.unique }
+            }
             opcode::BMAP => Operation::Bmap(body.fixed()?),
             opcode::DESTROY => Operation::Destroy,
             opcode::SYNCFS => Operation::Syncfs,
@@ -290,7 +321,9 @@ impl<'a> Body<'a> {
         match &request.payload {
             None => Body { bytes: body, payload: None },
             Some(Payload::At(at)) => Body { bytes: &body[..*at], payload: Some(&body[*at..]) },
-            Some(Payload::Lent(payload, length)) => Body { bytes: body, payload: Some(&payload[..*length]) },
+            Some(Payload::Lent(payload, length)) => {
+                Body { bytes: body, payload: Some(&payload[..*length]) }
+            }
             Some(Payload::Own(data)) => Body { bytes: body, payload: Some(data) },
         }
     }
@@ -344,7 +377,8 @@ mod tests {
     use zerocopy::IntoBytes;
 
     fn message(opcode: u32, body: &[u8]) -> Vec<u8> {
-        let header = InHeader { len: (40 + body.len()) as u32, opcode, nodeid: 1, ..Default::default() };
+        let header =
+            InHeader { len: (40 + body.len()) as u32, opcode, nodeid: 1, ..Default::default() };
         [header.as_bytes(), body].concat()
     }
 
@@ -356,7 +390,8 @@ mod tests {
                 let request = Request::from_message(&message(opcode, &body[..length])).unwrap();
                 let _ = request.operation();
                 let parts =
-                    Request::from_parts(request.header, &body[..length.min(128)], &body[..length]).unwrap();
+                    Request::from_parts(request.header, &body[..length.min(128)], &body[..length])
+                        .unwrap();
                 let _ = parts.operation();
             }
         }
@@ -381,7 +416,8 @@ mod tests {
         fixed[..16].copy_from_slice(rename.as_bytes());
         let ring = Request::from_parts(classic.header, &fixed, b"old\0new\0").unwrap();
         for request in [classic, ring] {
-            let Ok(Operation::Rename { name, new_parent, new_name, flags }) = request.operation() else {
+            let Ok(Operation::Rename { name, new_parent, new_name, flags }) = request.operation()
+            else {
                 panic!("{request:?}")
             };
             assert_eq!((name, new_parent, new_name, flags), (&b"old"[..], 9, &b"new"[..], 1));

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use store::{Allocation, FileId, Token};
 
 impl Host {
-    /// What was journaled of the file goes home first: no replay may bring back what a hole has taken. Where others share the file, the
-    /// store sees to the order.
+    /// What was journaled of the file goes home first: no replay may bring back what a hole has
+    /// taken. Where others share the file, the store sees to the order.
     pub async fn allocate(
         self: &Rc<Self>,
         id: FileId,
@@ -25,7 +25,12 @@ impl Host {
         }
     }
 
-    async fn try_allocate(&self, id: FileId, what: Allocation, range: &Range<u64>) -> Result<(), HostError> {
+    async fn try_allocate(
+        &self,
+        id: FileId,
+        what: Allocation,
+        range: &Range<u64>,
+    ) -> Result<(), HostError> {
         let file = self.files.get_or_new(id);
         loop {
             self.check()?;

@@ -1,14 +1,16 @@
-//! Files that cannot be replayed, because others changed them since: what was journaled of them is set aside at the store.
+//! Files that cannot be replayed, because others changed them since: what was journaled of them is
+//! set aside at the store.
 //!
-//! `okeanos-conflicts/FILE-LOG` holds the journaled bytes at their offsets, and zeros between. The same name with
-//! `.txt` says of which file they are, which bytes were journaled, and why they were set aside. The names follow from
-//! the log, so a second recovery after a crash writes the same files again.
+//! `okeanos-conflicts/FILE-LOG` holds the journaled bytes at their offsets, and zeros between. The
+//! same name with `.txt` says of which file they are, which bytes were journaled, and why they were
+//! set aside. The names follow from the log, so a second recovery after a crash writes the same
+//! files again.
 
 use crate::error::HostError;
 use crate::replay::FileReplay;
 use store::{
-    Creator, FileId, FileKind, Found, NewNode, OpenMode, Refusal, Store, StoreError, TRANSFER_BYTES_MAX,
-    Version,
+    Creator, FileId, FileKind, Found, NewNode, OpenMode, Refusal, Store, StoreError,
+    TRANSFER_BYTES_MAX, Version,
 };
 
 /// In the root of the store.
@@ -18,8 +20,9 @@ const NAMES_MAX: u32 = 16;
 /// Of the list in the text.
 const RANGES_MAX: usize = 10_000;
 
-/// It lies under `name`, or under one with a number behind it. What is there already counts only if it is of the kind,
-/// and of an owner, that we give it. Others may have put there what leads elsewhere.
+/// It lies under `name`, or under one with a number behind it. What is there already counts only if
+/// it is of the kind, and of an owner, that we give it. Others may have put there what leads
+/// elsewhere.
 async fn found_or_made(
     store: &dyn Store,
     parent: FileId,
@@ -34,7 +37,9 @@ async fn found_or_made(
     for number in 0..NAMES_MAX {
         let name = if number == 0 { name.to_owned() } else { format!("{name}~{number}") };
         let found = match store.make(parent, name.as_bytes(), node.clone(), caller).await {
-            Err(StoreError::Refused(Refusal::Exists)) => store.lookup(parent, name.as_bytes()).await?,
+            Err(StoreError::Refused(Refusal::Exists)) => {
+                store.lookup(parent, name.as_bytes()).await?
+            }
             result => return result.map(|made| (made, name)),
         };
         if found.attributes.kind == wanted && owners.contains(&found.attributes.uid) {
@@ -44,7 +49,11 @@ async fn found_or_made(
     Err(StoreError::Refused(Refusal::Exists))
 }
 
-async fn write_file(store: &dyn Store, file: FileId, pieces: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
+async fn write_file(
+    store: &dyn Store,
+    file: FileId,
+    pieces: &[(u64, Vec<u8>)],
+) -> Result<(), StoreError> {
     let open = store.open(file, OpenMode::ReadWrite).await?;
     for (at, bytes) in pieces {
         store.write(open, *at, bytes).await?;
@@ -75,7 +84,8 @@ pub(crate) async fn set_aside(
     let (data, name) = found_or_made(store, directory, &name, file(), &owners).await?;
     write_file(store, data.file, &runs).await?;
     let text = text_of(replay, why, &runs);
-    let (about, _) = found_or_made(store, directory, &format!("{name}.txt"), file(), &owners).await?;
+    let (about, _) =
+        found_or_made(store, directory, &format!("{name}.txt"), file(), &owners).await?;
     write_file(store, about.file, &[(0, text.into_bytes())]).await?;
     store.sync_directory(directory).await?;
     store.sync_directory(store.root()).await?;
@@ -83,7 +93,8 @@ pub(crate) async fn set_aside(
 }
 
 fn text_of(replay: &FileReplay, why: &str, runs: &[(u64, Vec<u8>)]) -> String {
-    let Version { number, ctime_ns, size } = replay.last.states.last().copied().unwrap_or(replay.last.base);
+    let Version { number, ctime_ns, size } =
+        replay.last.states.last().copied().unwrap_or(replay.last.base);
     let mut text = format!(
         "Bytes of file {} that were synced on this host and could not be brought to the store.\n{why}\n\
          Last state journaled: version {number}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",

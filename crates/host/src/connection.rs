@@ -1,11 +1,14 @@
-//! A connection that is lost comes back while the host runs: what was answered is in the journal, and goes on as after a crash.
+//! A connection that is lost comes back while the host runs: what was answered is in the journal,
+//! and goes on as after a crash.
 //!
-//! 1. When the connection is lost no operation begins any more. Those under way end with errors of the store; those that may be
-//!    repeated begin again when the connection is back.
-//! 2. When none is under way, what the journal has not yet is committed, and the store connects anew. Then the journal
-//!    is recovered, file by file: the token, the comparison, the replay or the setting aside.
-//! 3. A new log begins, all tokens and open files are taken anew. A file of which something was set aside answers with
-//!    an error until every descriptor of it is closed. Who wrote it must learn that it is not there.
+//! 1. When the connection is lost no operation begins any more. Those under way end with errors of
+//!    the store; those that may be repeated begin again when the connection is back.
+//! 2. When none is under way, what the journal has not yet is committed, and the store connects
+//!    anew. Then the journal is recovered, file by file: the token, the comparison, the replay or
+//!    the setting aside.
+//! 3. A new log begins, all tokens and open files are taken anew. A file of which something was set
+//!    aside answers with an error until every descriptor of it is closed. Who wrote it must learn
+//!    that it is not there.
 
 use crate::error::HostError;
 use crate::host::Host;
@@ -53,7 +56,8 @@ impl Host {
     pub(crate) fn is_again(&self, error: &HostError) -> bool {
         error.is_lost() && self.options.reconnect.is_some() && !self.closed.get()
     }
-    /// Every error of the store goes through here: a lost connection ends everything but the journal.
+    /// Every error of the store goes through here: a lost connection ends everything but the
+    /// journal.
     pub(crate) fn noted<T>(&self, result: Result<T, store::StoreError>) -> Result<T, HostError> {
         result.map_err(|error| {
             if error.is_lost() {

@@ -1,8 +1,10 @@
-//! A new file is made, opened, and held with one question to the store: nobody else can have it yet.
+//! A new file is made, opened, and held with one question to the store: nobody else can have it
+//! yet.
 //!
-//! 1. Another client may want it before the store's answer is here. Then the recall is told first, and the token of the answer
-//!    is void: it is given back, and taken again like any other.
-//! 2. What was recalled is remembered while anything is being made, also when its file has been forgotten since.
+//! 1. Another client may want it before the store's answer is here. Then the recall is told first,
+//!    and the token of the answer is void: it is given back, and taken again like any other.
+//! 2. What was recalled is remembered while anything is being made, also when its file has been
+//!    forgotten since.
 
 use crate::error::HostError;
 use crate::host::Host;

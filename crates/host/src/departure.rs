@@ -1,10 +1,11 @@
-//! How many names are left of a file, asked behind the answer to the unlink. If none is, what is dirty of it is dropped.
+//! How many names are left of a file, asked behind the answer to the unlink. If none is, what is
+//! dirty of it is dropped.
 //!
-//! 1. Only the store knows. On Ceph this question has the metadata server write its journal, and waits for that. So it comes for
-//!    all files of a while at once: one write serves them all.
+//! 1. Only the store knows. On Ceph this question has the metadata server write its journal, and
+//!    waits for that. So it comes for all files of a while at once: one write serves them all.
 //! 2. Until it is answered the file's lock is held: nobody writes the file, and it goes nowhere.
-//! 3. What waits is bounded. Beyond half of it, or when the journal is short, nothing waits for others to come. Beyond all of it
-//!    the unlinks wait.
+//! 3. What waits is bounded. Beyond half of it, or when the journal is short, nothing waits for
+//!    others to come. Beyond all of it the unlinks wait.
 
 use crate::departures::Departure;
 use crate::destage::{Work, at_once};
@@ -41,7 +42,8 @@ impl Host {
                 break;
             }
             let no_longer = departures.changed.until(|| {
-                (departures.is_half_full() || self.closing.get() || self.check().is_err()).then_some(())
+                (departures.is_half_full() || self.closing.get() || self.check().is_err())
+                    .then_some(())
             });
             // What waits holds the tail of a journal that is short.
             let no_longer = race(no_longer, log.until_short());
@@ -55,7 +57,8 @@ impl Host {
 
     fn follow(&self, Departure { file, settled, bytes }: Departure) -> Work<'_> {
         Box::pin(async move {
-            // What goes wrong is noted with the connection, or its records stay until the file goes to the store.
+            // What goes wrong is noted with the connection, or its records stay until the file goes
+            // to the store.
             let _ = self.follow_name(file, settled).await;
             self.departures.end(bytes);
             Ok(())

@@ -1,4 +1,5 @@
-//! Files of which a name went, that nobody has open, and that have something dirty: until it is known whether it was the last one.
+//! Files of which a name went, that nobody has open, and that have something dirty: until it is
+//! known whether it was the last one.
 
 use crate::files::File;
 use runtime::sync::{Event, WriteGuard};

@@ -1,8 +1,9 @@
-//! Files go to the store: when they are old, when the journal or memory is short, and when another wants them. Which of them go now:
-//! [`crate::destage_choice`].
+//! Files go to the store: when they are old, when the journal or memory is short, and when another
+//! wants them. Which of them go now: [`crate::destage_choice`].
 //!
-//! The order for one file, under its lock. Its states are in the journal, the store makes it durable, its slot is
-//! freed, and the journal makes that durable. Only then it is written again, or its token is returned.
+//! The order for one file, under its lock. Its states are in the journal, the store makes it
+//! durable, its slot is freed, and the journal makes that durable. Only then it is written again,
+//! or its token is returned.
 
 use crate::destage_choice::{GiveWay, LoggedFacts, due, for_journal, share_of};
 use crate::error::HostError;
@@ -39,13 +40,15 @@ pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {
 }
 
 impl Host {
-    /// The file's lock is held for writing. Its slot is freed, durably: what comes next builds on what the store has now. And who
-    /// has the token next may change the file: no recovery may find our records of it then.
+    /// The file's lock is held for writing. Its slot is freed, durably: what comes next builds on
+    /// what the store has now. And who has the token next may change the file: no recovery may find
+    /// our records of it then.
     pub(crate) async fn bring_home(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
         self.check_file(file)?;
         let Some(dirty) = file.dirty.get() else { return Ok(()) };
-        // The store may give up any of these states from here on: a crash must find them in the journal.
+        // The store may give up any of these states from here on: a crash must find them in the
+        // journal.
         self.log().commit(dirty.last).await?;
         let open = file.open.get().expect("a dirty file is open at the store");
         if let Err(error) = self.noted(self.store.make_durable(open).await) {
@@ -63,9 +66,9 @@ impl Host {
         self.log().commit_all().await
     }
 
-    /// Before a write up to `end`, under the file's lock. When a file outgrows its room at the store, the
-    /// store tells its servers of the file's state. That state may not be in the journal yet. So the file is
-    /// brought home first: the servers are told of a state that they have.
+    /// Before a write up to `end`, under the file's lock. When a file outgrows its room at the
+    /// store, the store tells its servers of the file's state. That state may not be in the journal
+    /// yet. So the file is brought home first: the servers are told of a state that they have.
     pub(crate) async fn make_room(&self, file: &File, end: u64) -> Result<(), HostError> {
         let told = file.told.get();
         let home = file.dirty.get().map_or(told, |dirty| dirty.base);
@@ -75,7 +78,8 @@ impl Host {
         Ok(())
     }
 
-    /// The store may be in a state that it has not told. What it can make durable is the new beginning; the lock is held.
+    /// The store may be in a state that it has not told. What it can make durable is the new
+    /// beginning; the lock is held.
     pub(crate) async fn settle_untold(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
         if let Some(dirty) = file.dirty.get() {
@@ -101,8 +105,9 @@ impl Host {
         self.let_go(file).await
     }
 
-    /// All files, and nobody writes any more. To make each durable has Ceph's metadata server write its journal as often. So
-    /// all contents go first, then the attributes of all at once; then there is little left to make durable.
+    /// All files, and nobody writes any more. To make each durable has Ceph's metadata server write
+    /// its journal as often. So all contents go first, then the attributes of all at once; then
+    /// there is little left to make durable.
     pub(crate) async fn bring_all_home(&self) -> Result<(), HostError> {
         self.check()?;
         self.closing.set(true);
@@ -156,7 +161,8 @@ impl Host {
     pub(crate) async fn watch_store(self: Rc<Self>) {
         let _busy = self.busy();
         loop {
-            let ended = self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(()));
+            let ended =
+                self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(()));
             match race(self.store.next_event(), ended).await {
                 Either::Right(()) => return,
                 Either::Left(StoreEvent::Recall { file, .. }) => {
@@ -170,8 +176,11 @@ impl Host {
                     }
                 }
                 Either::Left(StoreEvent::Disconnected { fenced }) => {
-                    let why =
-                        if fenced { "the store has fenced this host" } else { "the store is out of reach" };
+                    let why = if fenced {
+                        "the store has fenced this host"
+                    } else {
+                        "the store is out of reach"
+                    };
                     self.lose(why);
                 }
                 Either::Left(StoreEvent::Changed { .. }) => {}
@@ -189,7 +198,8 @@ impl Host {
     }
 
     async fn try_give_back(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
-        // The servers hear of all that was told with the recall, and a write under way may have the store give the token back.
+        // The servers hear of all that was told with the recall, and a write under way may have the
+        // store give the token back.
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
         }
@@ -204,11 +214,13 @@ impl Host {
         }
     }
 
-    /// Some stores give nobody a token of a file that a client has open. So one that is only read, such as by `tail -f`, is closed
-    /// there: until the next read, and for a moment at most. Another may take its last name meanwhile, and nobody opens it then.
-    /// A recall may come with that. The store tells how many names are left when it is done.
+    /// Some stores give nobody a token of a file that a client has open. So one that is only read,
+    /// such as by `tail -f`, is closed there: until the next read, and for a moment at most.
+    /// Another may take its last name meanwhile, and nobody opens it then. A recall may come with
+    /// that. The store tells how many names are left when it is done.
     async fn close_unread(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
-        if file.open.get().is_none() || self.noted(self.store.attributes(file.id).await)?.links == 0 {
+        if file.open.get().is_none() || self.noted(self.store.attributes(file.id).await)?.links == 0
+        {
             return Ok(());
         }
         let Some(open) = file.open.take() else { return Ok(()) };
@@ -280,7 +292,8 @@ impl Host {
     fn is_crowded(&self, times: usize) -> bool {
         self.files.has_more_dirty(times * self.options.dirty_files_max)
     }
-    /// Whoever closes a file need not wait for others', as long as these go to the store fast enough.
+    /// Whoever closes a file need not wait for others', as long as these go to the store fast
+    /// enough.
     pub(crate) async fn leave_crowd(&self) {
         if !self.is_crowded(1) {
             return;

@@ -1,11 +1,14 @@
 //! Which dirty files go to the store now, and of which the records are logged anew instead.
 //!
-//! This is the one place that decides it. Recalls, names, sizes and the unmount bring a file to the store whatever is decided here.
+//! This is the one place that decides it. Recalls, names, sizes and the unmount bring a file to the
+//! store whatever is decided here.
 //!
-//! 1. A file that has been dirty for `destage=` goes, however often it was written since. Nothing here makes it wait.
+//! 1. A file that has been dirty for `destage=` goes, however often it was written since. Nothing
+//!    here makes it wait.
 //! 2. Memory is short: the oldest files go, until what they hold is no more than `dirty=`.
-//! 3. The journal is short: those files give way whose records lie nearest to its tail. A file of which most was written over is logged
-//!    anew, if that frees at least as much of the log as it takes. The store gets nothing of it then.
+//! 3. The journal is short: those files give way whose records lie nearest to its tail. A file of
+//!    which most was written over is logged anew, if that frees at least as much of the log as it
+//!    takes. The store gets nothing of it then.
 //! 4. Too many files are dirty: the oldest go.
 
 use std::time::Duration;
@@ -34,8 +37,9 @@ pub(crate) struct LoggedFacts {
     pub may_be_logged_anew: bool,
 }
 
-/// How many of all dirty files go to the store when nothing is short but perhaps memory. `files`: when each became dirty and what it
-/// holds, the oldest first, which go first. `expire`: see `destage=`.
+/// How many of all dirty files go to the store when nothing is short but perhaps memory. `files`:
+/// when each became dirty and what it holds, the oldest first, which go first. `expire`: see
+/// `destage=`.
 pub(crate) fn due(
     files: &[(Instant, u64)],
     now: Instant,
@@ -114,7 +118,10 @@ mod tests {
     fn a_short_journal_logs_anew_what_frees_more_than_it_takes() {
         let files = [written_over(1), written_over(2), written_over(9)];
         let ways = for_journal(&files);
-        assert_eq!(ways, [(0, GiveWay::ToStore), (1, GiveWay::LoggedAnew), (2, GiveWay::LoggedAnew)]);
+        assert_eq!(
+            ways,
+            [(0, GiveWay::ToStore), (1, GiveWay::LoggedAnew), (2, GiveWay::LoggedAnew)]
+        );
         let other = LoggedFacts { may_be_logged_anew: false, ..written_over(9) };
         assert_eq!(for_journal(&[other]), [(0, GiveWay::ToStore)]);
         let attributes = LoggedFacts { held_bytes: 0, ..written_over(0) };
@@ -126,7 +133,10 @@ mod tests {
         let mut files = vec![LoggedFacts { slot_since: at(99), ..written_over(1) }; 400];
         (300..400).for_each(|file| files[file].slot_since = at(50));
         let journal = for_journal(&files);
-        assert_eq!(journal.iter().map(|(file, _)| *file).collect::<Vec<_>>(), (300..400).collect::<Vec<_>>());
+        assert_eq!(
+            journal.iter().map(|(file, _)| *file).collect::<Vec<_>>(),
+            (300..400).collect::<Vec<_>>()
+        );
         assert_eq!([0, 1, 64, 70, 300].map(share_of), [0, 1, 64, 64, 75]);
     }
 }

@@ -1,9 +1,11 @@
-//! Which bytes of a file the store may not have. What is written again and again counts once, as the store buffers it once.
+//! Which bytes of a file the store may not have. What is written again and again counts once, as
+//! the store buffers it once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What one range takes of memory, here and at the store: so many small ones are no way around a bound.
+/// What one range takes of memory, here and at the store: so many small ones are no way around a
+/// bound.
 const RANGE_BYTES: u64 = 64;
 
 /// Disjoint ranges by where they begin; those that touch are one.
@@ -31,7 +33,9 @@ impl DirtyRanges {
     }
     pub fn insert(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
-        if start >= end || self.ranges.range(..=start).next_back().is_some_and(|(_, last)| *last >= end) {
+        if start >= end
+            || self.ranges.range(..=start).next_back().is_some_and(|(_, last)| *last >= end)
+        {
             return;
         }
         self.bytes += end - start;
@@ -66,7 +70,10 @@ mod tests {
                     .map(|at| ranges.ranges.iter().any(|(start, end)| (*start..*end).contains(&at)))
                     .collect();
                 assert_eq!(own, file, "seed {seed} step {step}");
-                assert_eq!(ranges.bytes(), file.iter().filter(|is_dirty| **is_dirty).count() as u64);
+                assert_eq!(
+                    ranges.bytes(),
+                    file.iter().filter(|is_dirty| **is_dirty).count() as u64
+                );
                 let runs = file.chunk_by(|a, b| a == b).filter(|run| run[0]).count() as u64;
                 assert_eq!(
                     ranges.held_bytes() - ranges.bytes(),

@@ -19,9 +19,12 @@ pub enum HostError {
     #[error("{journal} is too small: {found} bytes; at least {needed}")]
     TooSmall { journal: String, found: u64, needed: u64 },
     /// What was promised may not hold any more; the journal is kept for recovery.
-    #[error("the journal failed: {0}; what was synced is in it up to then: unmount, and mount again")]
+    #[error(
+        "the journal failed: {0}; what was synced is in it up to then: unmount, and mount again"
+    )]
     Aborted(String),
-    /// The store's answer to a flush was an error: nobody knows what it has. The journal still has it.
+    /// The store's answer to a flush was an error: nobody knows what it has. The journal still has
+    /// it.
     #[error(
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
@@ -51,7 +54,9 @@ impl HostError {
         match self {
             HostError::Store(error) => error.errno(),
             HostError::Lost(_) => 107,
-            HostError::Foreign { .. } | HostError::NotAJournal { .. } | HostError::TooSmall { .. } => 22,
+            HostError::Foreign { .. }
+            | HostError::NotAJournal { .. }
+            | HostError::TooSmall { .. } => 22,
             _ => 5,
         }
     }

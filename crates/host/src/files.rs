@@ -1,9 +1,10 @@
 //! What is known of each file that is open, dirty, or held by a token.
 //!
-//! 1. A file's lock is held for writing by whoever writes it, brings it to the store, or changes its token. So while a file goes to
-//!    the store nothing is added to it: the store gets only states that are in the journal.
-//! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before each write. From
-//!    then on nobody writes until the token is back.
+//! 1. A file's lock is held for writing by whoever writes it, brings it to the store, or changes
+//!    its token. So while a file goes to the store nothing is added to it: the store gets only
+//!    states that are in the journal.
+//! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before
+//!    each write. From then on nobody writes until the token is back.
 
 use crate::dirty_ranges::DirtyRanges;
 use crate::error::HostError;
@@ -69,7 +70,8 @@ impl Files {
         if dirty.is_none() {
             file.ranges.take();
         }
-        let (now, before) = (usize::from(dirty.is_some()), usize::from(file.dirty.replace(dirty).is_some()));
+        let (now, before) =
+            (usize::from(dirty.is_some()), usize::from(file.dirty.replace(dirty).is_some()));
         self.dirty.set(self.dirty.get() + now - before);
     }
     pub fn get_or_new(&self, id: FileId) -> Rc<File> {
@@ -95,7 +97,8 @@ impl Files {
     }
     /// Forgets a file that nobody uses and that is nowhere else known.
     pub fn forget(&self, file: &Rc<File>) {
-        let is_idle = file.opens.get() == 0 && file.open.get().is_none() && file.dirty.get().is_none();
+        let is_idle =
+            file.opens.get() == 0 && file.open.get().is_none() && file.dirty.get().is_none();
         // The table, and whoever asks.
         if is_idle && Rc::strong_count(file) <= 2 {
             self.table.borrow_mut().remove(&file.id);
@@ -111,7 +114,8 @@ impl Files {
     }
     /// Whether more than `most` are dirty and can go to the store.
     pub fn has_more_dirty(&self, most: usize) -> bool {
-        let can_go = |file: &&Rc<File>| file.dirty.get().is_some() && file.failure.borrow().is_none();
+        let can_go =
+            |file: &&Rc<File>| file.dirty.get().is_some() && file.failure.borrow().is_none();
         self.dirty.get() > most && self.table.borrow().values().filter(can_go).count() > most
     }
     pub fn all(&self) -> Vec<Rc<File>> {

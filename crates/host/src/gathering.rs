@@ -1,8 +1,10 @@
-//! For whom a commit waits: those whom the last one answered, if they are back soon. Without that they fall into two groups, whose
-//! commits go in turns: who is back right behind one waits for the whole of the other.
+//! For whom a commit waits: those whom the last one answered, if they are back soon. Without that
+//! they fall into two groups, whose commits go in turns: who is back right behind one waits for the
+//! whole of the other.
 //!
-//! 1. It is a part of what a commit takes. A disk with an arm writes what follows its last write a turn later, whenever within the
-//!    turn it is told. So there it costs nothing. Elsewhere, where commits take less than a turn, nobody is waited for.
+//! 1. It is a part of what a commit takes. A disk with an arm writes what follows its last write a
+//!    turn later, whenever within the turn it is told. So there it costs nothing. Elsewhere, where
+//!    commits take less than a turn, nobody is waited for.
 //! 2. Nobody is waited for twice. Who writes alone waits for nobody.
 
 use journal::Writers;

@@ -1,5 +1,5 @@
-//! What a door serves: reading, writing and syncing files of the store through the journal. Names: `names`; going to the
-//! store: `destage`; a connection that is lost: `connection`.
+//! What a door serves: reading, writing and syncing files of the store through the journal. Names:
+//! `names`; going to the store: `destage`; a connection that is lost: `connection`.
 
 use crate::creations::Creations;
 use crate::departures::Departures;
@@ -143,9 +143,11 @@ impl Host {
         self.leave_crowd().await;
         Ok(())
     }
-    /// Gives up what nobody needs: the token and the open file of one that is neither open nor dirty.
+    /// Gives up what nobody needs: the token and the open file of one that is neither open nor
+    /// dirty.
     pub(crate) async fn let_go(&self, file: &Rc<File>) -> Result<(), HostError> {
-        let is_idle = || file.opens.get() == 0 && file.dirty.get().is_none() && !file.recalled.get();
+        let is_idle =
+            || file.opens.get() == 0 && file.dirty.get().is_none() && !file.recalled.get();
         if !is_idle() || self.check().is_err() {
             return Ok(());
         }
@@ -164,8 +166,8 @@ impl Host {
         Ok(())
     }
 
-    /// The file's lock is held for writing. Which token the file has then: `wanted`, a stronger one, or that for shared
-    /// writing where another does not give way.
+    /// The file's lock is held for writing. Which token the file has then: `wanted`, a stronger
+    /// one, or that for shared writing where another does not give way.
     pub(crate) async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
         self.check()?;
         let open = match file.open.get() {
@@ -194,9 +196,10 @@ impl Host {
             None => {}
         }
         let (taken, attributes) = match self.store.take_token(open, wanted).await {
-            Err(StoreError::TokenHeld) => {
-                (Token::SharedWrite, self.noted(self.store.take_token(open, Token::SharedWrite).await)?)
-            }
+            Err(StoreError::TokenHeld) => (
+                Token::SharedWrite,
+                self.noted(self.store.take_token(open, Token::SharedWrite).await)?,
+            ),
             result => (wanted, self.noted(result)?),
         };
         self.begin_token(file, taken, &attributes);
@@ -287,13 +290,15 @@ impl Host {
             let attributes = match self.noted(written) {
                 Ok(attributes) => attributes,
                 Err(error) => {
-                    // Some of it may be in the store's buffer, in a state that was not told: only what is durable there is known.
+                    // Some of it may be in the store's buffer, in a state that was not told: only
+                    // what is durable there is known.
                     self.settle_untold(&file).await?;
                     return Err(error);
                 }
             };
             if file.recalled.get() {
-                // Others may have had the file when the store took the bytes: no replay may follow from them.
+                // Others may have had the file when the store took the bytes: no replay may follow
+                // from them.
                 self.settle_untold(&file).await?;
                 return Ok(attributes);
             }
@@ -336,7 +341,8 @@ impl Host {
         file.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::NotHome(why)))
     }
 
-    /// Everything of the file that was answered before survives a crash of this host when this returns.
+    /// Everything of the file that was answered before survives a crash of this host when this
+    /// returns.
     pub async fn sync_file(&self, id: FileId) -> Result<(), HostError> {
         loop {
             let _busy = self.enter().await?;

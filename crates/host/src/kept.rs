@@ -1,11 +1,15 @@
-//! What a door's kernel may keep: the attributes of a file while its token is held, and of directories what the mount allows.
+//! What a door's kernel may keep: the attributes of a file while its token is held, and of
+//! directories what the mount allows.
 //!
-//! 1. Those of a file are kept only if one token was held from before the store was asked until the answer. It must not be
-//!    recalled then, and nobody may be changing the file.
-//! 2. The kernel is told to forget them before the token is returned, and before a name of the file changes.
-//! 3. They are kept for [`KEPT`] at most. A daemon that stands still tells nothing; by then the store has given the token to nobody.
-//! 4. Directories have no tokens, and no store tells of their changes. Names and attributes of them are kept for
-//!    [`crate::HostOptions::directories`], by default not at all. Names of anything else are never kept.
+//! 1. Those of a file are kept only if one token was held from before the store was asked until the
+//!    answer. It must not be recalled then, and nobody may be changing the file.
+//! 2. The kernel is told to forget them before the token is returned, and before a name of the file
+//!    changes.
+//! 3. They are kept for [`KEPT`] at most. A daemon that stands still tells nothing; by then the
+//!    store has given the token to nobody.
+//! 4. Directories have no tokens, and no store tells of their changes. Names and attributes of them
+//!    are kept for [`crate::HostOptions::directories`], by default not at all. Names of anything
+//!    else are never kept.
 
 use crate::error::HostError;
 use crate::files::File;
@@ -13,7 +17,8 @@ use crate::host::{Forget, Host};
 use std::time::Duration;
 use store::{FileAttributes, FileId, FileKind, Token};
 
-/// Less than what a store waits for a recalled token, in any case: the helper of Ceph gives one back by itself after 100 ms.
+/// Less than what a store waits for a recalled token, in any case: the helper of Ceph gives one
+/// back by itself after 100 ms.
 pub const KEPT: Duration = Duration::from_millis(50);
 
 impl Host {
@@ -23,7 +28,10 @@ impl Host {
     }
 
     /// Attributes, and for how long they may be kept.
-    pub async fn attributes_to_keep(&self, id: FileId) -> Result<(FileAttributes, Duration), HostError> {
+    pub async fn attributes_to_keep(
+        &self,
+        id: FileId,
+    ) -> Result<(FileAttributes, Duration), HostError> {
         let before = self.certain(id);
         let attributes = self.attributes(id).await?;
         if attributes.kind == FileKind::Directory {
@@ -46,7 +54,8 @@ impl Host {
         }
     }
 
-    /// Which token makes it certain that nobody else changes the file; `None` without one, or while it is being changed here.
+    /// Which token makes it certain that nobody else changes the file; `None` without one, or while
+    /// it is being changed here.
     fn certain(&self, id: FileId) -> Option<u64> {
         // Where programs change files past the store, a token makes nothing certain.
         let file = self.files.get(id).filter(|_| self.store.counts_every_change())?;

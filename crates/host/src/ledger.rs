@@ -1,8 +1,9 @@
-//! What a recovery has brought about so far, for the one that comes after it if it crashes: two copies, written in turn.
+//! What a recovery has brought about so far, for the one that comes after it if it crashes: two
+//! copies, written in turn.
 //!
-//! Files are begun in the order of their numbers, several at once: those up to `done` are finished. Of the next few it
-//! says which are finished. Of those under way it notes the states that the store told while they were replayed, before the
-//! store makes them durable. They are ours.
+//! Files are begun in the order of their numbers, several at once: those up to `done` are finished.
+//! Of the next few it says which are finished. Of those under way it notes the states that the
+//! store told while they were replayed, before the store makes them durable. They are ours.
 
 use crate::error::HostError;
 use crate::record::{BLOCK, Rest, STATES_MAX, put_version};
@@ -44,7 +45,8 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub fn is_finished(&self, file: FileId) -> bool {
-        self.done.is_some_and(|done| file <= done) || self.files.get(&file) == Some(&Progress::Finished)
+        self.done.is_some_and(|done| file <= done)
+            || self.files.get(&file) == Some(&Progress::Finished)
     }
     pub fn states(&self, file: FileId) -> &[Version] {
         match self.files.get(&file) {
@@ -84,7 +86,10 @@ impl Ledger {
                 }
             }
         }
-        assert!(bytes.len() <= BLOCK.bytes(), "whoever begins a file has reserved room for its states");
+        assert!(
+            bytes.len() <= BLOCK.bytes(),
+            "whoever begins a file has reserved room for its states"
+        );
         bytes.resize(BLOCK.bytes(), 0);
         let sum = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
@@ -106,9 +111,9 @@ impl Ledger {
             let (file, states) = (FileId(rest.u64()?), rest.u32()?);
             let progress = match states {
                 FINISHED => Progress::Finished,
-                states if states as usize <= STATES_MAX => {
-                    Progress::Noted((0..states).map(|_| rest.version()).collect::<Option<Vec<_>>>()?)
-                }
+                states if states as usize <= STATES_MAX => Progress::Noted(
+                    (0..states).map(|_| rest.version()).collect::<Option<Vec<_>>>()?,
+                ),
                 _ => return None,
             };
             files.insert(file, progress);
@@ -139,7 +144,8 @@ impl Ledger {
     }
 }
 
-/// The ledger of files that are recovered at once: one write takes along all that was noted before it began.
+/// The ledger of files that are recovered at once: one write takes along all that was noted before
+/// it began.
 pub(crate) struct SharedLedger {
     ledger: RefCell<Ledger>,
     writing: Rc<RwLock>,
@@ -192,7 +198,8 @@ mod tests {
 
     #[test]
     fn ledgers_come_back_and_torn_ones_do_not() {
-        let noted = |file: u64| (FileId(file), Progress::Noted(states(STATES_TOGETHER_MAX / FILES_MAX)));
+        let noted =
+            |file: u64| (FileId(file), Progress::Noted(states(STATES_TOGETHER_MAX / FILES_MAX)));
         let mut files: BTreeMap<_, _> = (6..6 + FILES_MAX as u64).map(noted).collect();
         files.insert(FileId(7), Progress::Finished);
         let ledger = Ledger { turn: 9, log: (3, 4), done: Some(FileId(5)), files };

@@ -1,9 +1,10 @@
-//! A journal on this host in front of a shared store. What an application has synced survives a crash of this host,
-//! before the store has it.
+//! A journal on this host in front of a shared store. What an application has synced survives a
+//! crash of this host, before the store has it.
 //!
-//! [`Host`] is what a door serves; [`recover`] is what comes before it. The engine is not used here: it
-//! brings blocks home itself and replays blindly. A store already has the data in its buffer, and each file
-//! has a guard of its own. Plans, record formats, the log and the passes of recovery are `journal`'s.
+//! [`Host`] is what a door serves; [`recover`] is what comes before it. The engine is not used
+//! here: it brings blocks home itself and replays blindly. A store already has the data in its
+//! buffer, and each file has a guard of its own. Plans, record formats, the log and the passes of
+//! recovery are `journal`'s.
 #![forbid(unsafe_code)]
 
 mod allocate;

@@ -1,12 +1,15 @@
-//! The log of a host: the running transaction, group commit, and which slots still need which transactions.
+//! The log of a host: the running transaction, group commit, and which slots still need which
+//! transactions.
 //!
-//! 1. What is appended between two waits is in one transaction, so a write(2) is there whole or not at all.
-//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next. So do those whom it
-//!    answers, if they are back soon ([`crate::gathering`]).
-//! 3. A slot counts as freed when the transaction with its revoke is durable. The tail passes a transaction when every slot in
-//!    it is freed; its room is used again when the superblock that says so is durable.
-//! 4. Room is reserved before a write begins, and whoever waits for room holds no file. A sixteenth of the log is for revokes
-//!    alone, so that files can always be freed.
+//! 1. What is appended between two waits is in one transaction, so a write(2) is there whole or not
+//!    at all.
+//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next. So
+//!    do those whom it answers, if they are back soon ([`crate::gathering`]).
+//! 3. A slot counts as freed when the transaction with its revoke is durable. The tail passes a
+//!    transaction when every slot in it is freed; its room is used again when the superblock that
+//!    says so is durable.
+//! 4. Room is reserved before a write begins, and whoever waits for room holds no file. A sixteenth
+//!    of the log is for revokes alone, so that files can always be freed.
 //! 5. After a failed write nothing is promised any more: all that waits, and all that comes, fails.
 
 use crate::error::HostError;
@@ -73,7 +76,8 @@ struct State {
     next_slot: u32,
     /// Of each slot that is not freed: the transactions that have something of it, as bytes too.
     slots: BTreeMap<Slot, LiveSlot>,
-    /// Oldest first: how many slots that are not freed each committed or committing transaction has.
+    /// Oldest first: how many slots that are not freed each committed or committing transaction
+    /// has.
     live: VecDeque<(TransactionId, usize)>,
 }
 
@@ -114,7 +118,8 @@ pub struct HostLogUse {
 
 impl State {
     fn has_room(&self, blocks: u32) -> bool {
-        let taken = self.records.log_blocks_bound(&self.running.transaction.holdings()) + self.reserved;
+        let taken =
+            self.records.log_blocks_bound(&self.running.transaction.holdings()) + self.reserved;
         let capacity = self.space.capacity();
         let fits_transaction = taken + blocks <= capacity / TRANSACTION_SHARE;
         let fits_log = taken + blocks + capacity / REVOKE_SHARE <= self.space.free();
@@ -145,7 +150,9 @@ impl HostLog {
     ) -> Result<Rc<HostLog>, HostError> {
         let mut superblock = journal.read_superblock().await?;
         if !superblock.is_clean() {
-            return Err(HostError::Aborted("the log holds records that nobody has recovered".into()));
+            return Err(HostError::Aborted(
+                "the log holds records that nobody has recovered".into(),
+            ));
         }
         let next = superblock.next_transaction();
         let unit = journal.disk.physical_sector().min(BLOCK.bytes() as u32);
@@ -208,7 +215,8 @@ impl HostLog {
 
     // Room
 
-    /// Waits until a write of `bytes` fits. Hold no file meanwhile: others may have to go to the store first.
+    /// Waits until a write of `bytes` fits. Hold no file meanwhile: others may have to go to the
+    /// store first.
     pub(crate) async fn room(self: &Rc<Self>, bytes: usize) -> Result<Room, HostError> {
         let blocks = self.blocks_bound(bytes);
         self.waiting.set(self.waiting.get() + 1);
@@ -223,7 +231,8 @@ impl HostLog {
             if state.has_room(blocks) {
                 return Some(Ok(()));
             }
-            let id = (!state.running.transaction.is_empty()).then(|| state.running.transaction.id());
+            let id =
+                (!state.running.transaction.is_empty()).then(|| state.running.transaction.id());
             drop(state);
             // What runs may be all that is in the way; else others free room.
             match id {
@@ -240,7 +249,8 @@ impl HostLog {
         result?;
         Ok(self.take_room(blocks))
     }
-    /// The same for who holds a file, and so must not wait for others' room. At most what runs is committed for it.
+    /// The same for who holds a file, and so must not wait for others' room. At most what runs is
+    /// committed for it.
     pub(crate) async fn room_now(self: &Rc<Self>, bytes: usize) -> Result<Option<Room>, HostError> {
         self.check()?;
         let blocks = self.blocks_bound(bytes);
@@ -292,7 +302,8 @@ impl HostLog {
 
     // What is logged
 
-    /// Of file data, what of the slot the log has or will have: a byte counts once in each transaction.
+    /// Of file data, what of the slot the log has or will have: a byte counts once in each
+    /// transaction.
     pub fn logged_bytes(&self, slot: Slot) -> u64 {
         self.state.borrow().slots.get(&slot).map_or(0, |slot| slot.logged_bytes)
     }
@@ -307,8 +318,9 @@ impl HostLog {
         slot
     }
 
-    /// A file changed: `bytes` from `at` on (none: its attributes alone), and the store has told these attributes. The transaction
-    /// that has it. False room is a defect: the caller holds a [`Room`].
+    /// A file changed: `bytes` from `at` on (none: its attributes alone), and the store has told
+    /// these attributes. The transaction that has it. False room is a defect: the caller holds a
+    /// [`Room`].
     pub(crate) fn append(
         &self,
         _room: &Room,
@@ -327,8 +339,9 @@ impl HostLog {
             let from = at + done as u64;
             let within = (from & (BLOCK.bytes() as u64 - 1)) as usize;
             let count = (bytes.len() - done).min(BLOCK.bytes() - within);
-            let home =
-                slot.block_at(from >> BLOCK.shift()).expect("no write lies so far: the file system checks");
+            let home = slot
+                .block_at(from >> BLOCK.shift())
+                .expect("no write lies so far: the file system checks");
             let image = running.images.entry(home).or_insert_with(|| Buffer::zeroed(BLOCK.bytes()));
             image[within..within + count].copy_from_slice(&bytes[done..done + count]);
             let range = BlockRange::new(within as u32, (within + count) as u32);
@@ -336,7 +349,8 @@ impl HostLog {
             done += count;
         }
         let logged = bytes_held(&running.transaction) - before;
-        let record = running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes));
+        let record =
+            running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes));
         record.add(attributes);
         running.states_most = running.states_most.max(record.states.len());
         running.bytes += bytes.len() as u64;
@@ -457,17 +471,22 @@ impl HostLog {
                 let bytes = record.to_bytes();
                 let mut image = Buffer::zeroed(BLOCK.bytes());
                 image[..bytes.len()].copy_from_slice(&bytes);
-                taken.transaction.add_metadata(slot.record_at(), &[BlockRange::new(0, bytes.len() as u32)]);
+                taken
+                    .transaction
+                    .add_metadata(slot.record_at(), &[BlockRange::new(0, bytes.len() as u32)]);
                 taken.images.insert(slot.record_at(), image);
             }
             let id = taken.transaction.id();
             let images: BTreeMap<HomeBlock, Rc<Buffer>> =
                 taken.images.into_iter().map(|(at, image)| (at, Rc::new(image))).collect();
-            let image = |at: HomeBlock| images.get(&at).expect("an image of all that is logged").clone();
-            let moment = CommitMoment { time: self.world.wall_clock(), durable: self.committed.get() };
+            let image =
+                |at: HomeBlock| images.get(&at).expect("an image of all that is logged").clone();
+            let moment =
+                CommitMoment { time: self.world.wall_clock(), durable: self.committed.get() };
             let locked = taken.transaction.lock();
-            let mut planned = plan_commit(&locked, &image, &mut state.space, &*state.records, &moment)
-                .map_err(|error| HostError::Aborted(error.to_string()))?;
+            let mut planned =
+                plan_commit(&locked, &image, &mut state.space, &*state.records, &moment)
+                    .map_err(|error| HostError::Aborted(error.to_string()))?;
             state.live.push_back((id, taken.records.len()));
             let runs = planned.issue(&mut state.space);
             if !state.started {
@@ -497,34 +516,40 @@ impl HostLog {
             for id in live.transactions {
                 let front = state.live.front().map_or(id, |(front, _)| *front);
                 let index = id.0.wrapping_sub(front.0) as usize;
-                state.live.get_mut(index).expect("a transaction with a live slot is in the log").1 -= 1;
+                state
+                    .live
+                    .get_mut(index)
+                    .expect("a transaction with a live slot is in the log")
+                    .1 -= 1;
             }
         }
     }
 
     /// Where the log could begin: the oldest transaction that a slot needs, or the next one.
     async fn move_tail(&self) -> Result<(), HostError> {
-        let moved = {
-            let state = &mut *self.state.borrow_mut();
-            while state
-                .live
-                .front()
-                .is_some_and(|(id, slots)| *slots == 0 && self.committed.get().is_at_or_after(*id))
+        let moved =
             {
-                state.live.pop_front();
-            }
-            let next = state.running.transaction.id();
-            let tail = state.live.front().map_or(next, |(id, _)| *id);
-            let gain = state.space.held_before(tail);
-            let is_wanted =
-                gain > 0 && (self.waiting.get() > 0 || gain >= state.space.capacity() / TAIL_SHARE);
-            if !is_wanted {
-                return Ok(());
-            }
-            let mut superblock = state.superblock.clone();
-            superblock.set_tail(tail, state.space.start_of(tail).expect("the tail, or the next transaction"));
-            (tail, superblock, state.records.block_bytes())
-        };
+                let state = &mut *self.state.borrow_mut();
+                while state.live.front().is_some_and(|(id, slots)| {
+                    *slots == 0 && self.committed.get().is_at_or_after(*id)
+                }) {
+                    state.live.pop_front();
+                }
+                let next = state.running.transaction.id();
+                let tail = state.live.front().map_or(next, |(id, _)| *id);
+                let gain = state.space.held_before(tail);
+                let is_wanted = gain > 0
+                    && (self.waiting.get() > 0 || gain >= state.space.capacity() / TAIL_SHARE);
+                if !is_wanted {
+                    return Ok(());
+                }
+                let mut superblock = state.superblock.clone();
+                superblock.set_tail(
+                    tail,
+                    state.space.start_of(tail).expect("the tail, or the next transaction"),
+                );
+                (tail, superblock, state.records.block_bytes())
+            };
         let (tail, superblock, unit) = moved;
         // Home is durable already: a slot is freed only behind the store's fsync.
         run_plan(&*self.disk, unit, plan_tail_update(image_of(&superblock))).await?;

@@ -1,10 +1,12 @@
-//! What counts of a file is logged anew when the journal is short: the older bytes in it go, and the store gets nothing.
+//! What counts of a file is logged anew when the journal is short: the older bytes in it go, and
+//! the store gets nothing.
 //!
 //! All of it under the file's lock, so that nothing is added meanwhile.
-//! 1. Only where the servers must have the state that the slot builds on: the store holds all others back, and the
-//!    unchanged number proves it. So the states in between may be forgotten. The new slot builds on the same one, and has the last.
-//! 2. The old slot is freed behind the last piece of the new one. A crash before finds the old one, and perhaps pieces of the new one
-//!    that say the same.
+//! 1. Only where the servers must have the state that the slot builds on: the store holds all
+//!    others back, and the unchanged number proves it. So the states in between may be forgotten.
+//!    The new slot builds on the same one, and has the last.
+//! 2. The old slot is freed behind the last piece of the new one. A crash before finds the old one,
+//!    and perhaps pieces of the new one that say the same.
 //! 3. Who holds a file waits for nobody's room. Without room the file goes to the store.
 
 use crate::error::HostError;
@@ -42,7 +44,8 @@ impl Host {
         self.let_go(file).await
     }
 
-    /// The file's lock is held for writing. False: it was not to be, and the file must go to the store.
+    /// The file's lock is held for writing. False: it was not to be, and the file must go to the
+    /// store.
     async fn log_anew(&self, file: &File) -> Result<bool, HostError> {
         self.check()?;
         self.check_file(file)?;
@@ -76,7 +79,8 @@ impl Host {
         }
     }
 
-    /// All that the store may not have, as it is now. The transaction with the last of it; `None`: not all of it is logged.
+    /// All that the store may not have, as it is now. The transaction with the last of it; `None`:
+    /// not all of it is logged.
     async fn log_pieces(
         &self,
         log: &Rc<HostLog>,
@@ -95,14 +99,21 @@ impl Host {
                     Ok((piece, bytes))
                 })
             };
-            let contents = join_window(some.iter().map(read).collect::<Vec<_>>(), PIECES_AT_ONCE).await?;
+            let contents =
+                join_window(some.iter().map(read).collect::<Vec<_>>(), PIECES_AT_ONCE).await?;
             for (piece, bytes) in contents {
                 // Who waits for the token gets it sooner without this.
                 let goes_on = bytes.len() as u64 == piece.end - piece.start && !file.recalled.get();
                 let Some(room) = log.room_now(bytes.len()).await?.filter(|_| goes_on) else {
                     return Ok(None);
                 };
-                last = Some(log.append(&room, fresh.slot, fresh.base, attributes, (piece.start, &bytes)));
+                last = Some(log.append(
+                    &room,
+                    fresh.slot,
+                    fresh.base,
+                    attributes,
+                    (piece.start, &bytes),
+                ));
             }
             // Else whoever syncs meanwhile waits for one long write.
             log.begin_commit();

@@ -37,7 +37,8 @@ impl<'a> LogReader<'a> {
     pub async fn read(&mut self, at: LogBlock) -> Result<&[u8], HostError> {
         if at < self.first || at.get() - self.first.get() >= self.count {
             let count = self.ring.together(at).min((READ_BYTES / self.unit) as u32);
-            let bytes = self.journal.disk.read(byte_of(at, self.unit), count as usize * self.unit).await?;
+            let bytes =
+                self.journal.disk.read(byte_of(at, self.unit), count as usize * self.unit).await?;
             (self.first, self.count, self.bytes) = (at, count, bytes);
         }
         let offset = (at.get() - self.first.get()) as usize * self.unit;

@@ -1,5 +1,5 @@
-//! Names and attributes. Operations on names are the store's, and there when they answer. A name that is delayed here
-//! would need a token of its directory, which the store does not give.
+//! Names and attributes. Operations on names are the store's, and there when they answer. A name
+//! that is delayed here would need a token of its directory, which the store does not give.
 
 use crate::error::HostError;
 use crate::files::{Dirty, File};
@@ -7,8 +7,8 @@ use crate::host::Host;
 use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use store::{
-    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, OpenMode, Refusal, RenameOver,
-    Space, StoreError, Token, XattrMode,
+    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, OpenMode, Refusal,
+    RenameOver, Space, StoreError, Token, XattrMode,
 };
 
 impl Host {
@@ -30,7 +30,8 @@ impl Host {
         }
     }
 
-    // Changes of names are not repeated: nobody knows whether one was carried out when the connection went
+    // Changes of names are not repeated: nobody knows whether one was carried out when the
+    // connection went
 
     pub async fn make(
         &self,
@@ -42,17 +43,22 @@ impl Host {
         let _busy = self.enter().await?;
         self.noted(self.store.make(parent, name, node, caller).await)
     }
-    pub async fn link(&self, id: FileId, parent: FileId, name: &[u8]) -> Result<FileAttributes, HostError> {
+    pub async fn link(
+        &self,
+        id: FileId,
+        parent: FileId,
+        name: &[u8],
+    ) -> Result<FileAttributes, HostError> {
         let _busy = self.enter().await?;
         let file = self.files.get(id);
         let _settled = self.settled(file.as_deref()).await?;
         self.noted(self.store.link(id, parent, name).await)
     }
 
-    /// This comes before a change of a file's names, which changes its state as well, and no journal has that state.
-    /// What was journaled of the file goes home first, or a recovery would take the new state for others' work. The
-    /// token is returned, as others may have the file before the store has done its part. While the guard is there
-    /// nobody writes to the file.
+    /// This comes before a change of a file's names, which changes its state as well, and no
+    /// journal has that state. What was journaled of the file goes home first, or a recovery would
+    /// take the new state for others' work. The token is returned, as others may have the file
+    /// before the store has done its part. While the guard is there nobody writes to the file.
     async fn settled(&self, file: Option<&File>) -> Result<Option<WriteGuard>, HostError> {
         let Some(file) = file else { return Ok(None) };
         let guard = file.lock.write().await;
@@ -66,7 +72,8 @@ impl Host {
             None => Ok(()),
         }
     }
-    /// The same before a name goes, which may be the last one: then what is dirty is of no use to anybody.
+    /// The same before a name goes, which may be the last one: then what is dirty is of no use to
+    /// anybody.
     async fn settled_unless_last(
         &self,
         file: Option<&Rc<File>>,
@@ -79,13 +86,19 @@ impl Host {
         let guard = file.lock.write().await;
         self.forget_kept(file);
         if file.opens.get() > 0 && file.open.get().is_none() {
-            // Without a name it is reached by what is open alone. Who may not write to it will be told so when he does.
+            // Without a name it is reached by what is open alone. Who may not write to it will be
+            // told so when he does.
             file.open.set(self.store.open(file.id, OpenMode::ReadWrite).await.ok());
         }
         Ok(Some(guard))
     }
-    /// After a name went. Who asked for that need not wait for what becomes of a file that nobody has open.
-    async fn name_went(&self, file: Option<Rc<File>>, settled: Option<WriteGuard>) -> Result<(), HostError> {
+    /// After a name went. Who asked for that need not wait for what becomes of a file that nobody
+    /// has open.
+    async fn name_went(
+        &self,
+        file: Option<Rc<File>>,
+        settled: Option<WriteGuard>,
+    ) -> Result<(), HostError> {
         let Some(file) = file else { return Ok(()) };
         if file.dirty.get().is_some() && file.opens.get() == 0 {
             self.add_departure(file, settled).await;
@@ -93,7 +106,8 @@ impl Host {
         }
         self.follow_name(file, settled).await
     }
-    /// How many names are left only the store can tell: another client may have added one meanwhile. The lock is held until then.
+    /// How many names are left only the store can tell: another client may have added one
+    /// meanwhile. The lock is held until then.
     pub(crate) async fn follow_name(
         &self,
         file: Rc<File>,
@@ -118,7 +132,8 @@ impl Host {
         self.let_go(&file).await
     }
 
-    /// The file's lock is held for writing, and nobody can read any more what is dirty of it: it goes nowhere.
+    /// The file's lock is held for writing, and nobody can read any more what is dirty of it: it
+    /// goes nowhere.
     async fn drop_dirty(&self, file: &File, dirty: Dirty) -> Result<(), HostError> {
         self.log().commit(dirty.last).await?;
         self.log().free(dirty.slot);
@@ -202,8 +217,9 @@ impl Host {
         self.look(|| self.attributes_asked.look(file, || self.store.attributes(file))).await
     }
 
-    /// Another size is the store's at once: what was journaled of the file goes there first, so that no replay brings cut-off bytes
-    /// back. Other changes of a file that is held exclusively are journaled like writes.
+    /// Another size is the store's at once: what was journaled of the file goes there first, so
+    /// that no replay brings cut-off bytes back. Other changes of a file that is held exclusively
+    /// are journaled like writes.
     pub async fn set_attributes(
         self: &Rc<Self>,
         id: FileId,

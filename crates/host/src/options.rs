@@ -18,15 +18,17 @@ pub struct HostOptions {
     pub destage: Destage,
     /// How often files are looked through for old ones.
     pub writeback: Duration,
-    /// Bytes that the store may buffer for us, each once however often it was written: above it, the oldest files go to the store.
+    /// Bytes that the store may buffer for us, each once however often it was written: above it,
+    /// the oldest files go to the store.
     pub dirty_bytes_max: u64,
-    /// Files that may be dirty: each is an open one at the store. Above it the oldest go there; above twice as many, who closes one
-    /// waits for that.
+    /// Files that may be dirty: each is an open one at the store. Above it the oldest go there;
+    /// above twice as many, who closes one waits for that.
     pub dirty_files_max: usize,
-    /// For how long a door's kernel may keep names and attributes of directories. These have no tokens, so others' changes are seen
-    /// that much later. Zero: not at all.
+    /// For how long a door's kernel may keep names and attributes of directories. These have no
+    /// tokens, so others' changes are seen that much later. Zero: not at all.
     pub directories: Duration,
-    /// A connection that is lost comes back: how long an operation waits for that. `None`: it stays lost.
+    /// A connection that is lost comes back: how long an operation waits for that. `None`: it stays
+    /// lost.
     pub reconnect: Option<Duration>,
 }
 

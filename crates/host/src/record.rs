@@ -1,9 +1,10 @@
 //! What the journal says of a file, beside the bytes that changed.
 //!
-//! A *slot* is the time of one file from its first change to when the store has everything. No other slot that is not
-//! freed has its number. An address is a slot's number (32 bits) and a block in it (32 bits). Block 0 is the
-//! [`FileRecord`], block n + 1 is the file's block n. A slot is freed by a revoke of its block 0. Little-endian
-//! numbers; a record is repeated whole in each transaction that has anything of the slot.
+//! A *slot* is the time of one file from its first change to when the store has everything. No
+//! other slot that is not freed has its number. An address is a slot's number (32 bits) and a block
+//! in it (32 bits). Block 0 is the [`FileRecord`], block n + 1 is the file's block n. A slot is
+//! freed by a revoke of its block 0. Little-endian numbers; a record is repeated whole in each
+//! transaction that has anything of the slot.
 
 use store::{FileAttributes, FileId, Version};
 use units::{BlockSize, HomeBlock, Timestamp};
@@ -38,7 +39,8 @@ pub struct FileRecord {
     pub file: FileId,
     /// What the slot builds on: the store had it, or the slot before leads to it.
     pub base: Version,
-    /// Every state that the store told in this transaction, oldest first; the last is what the attributes are of.
+    /// Every state that the store told in this transaction, oldest first; the last is what the
+    /// attributes are of.
     pub states: Vec<Version>,
     pub mode: u32,
     pub uid: u32,

@@ -1,19 +1,21 @@
-//! After a crash of this host: what was journaled goes to the store, as far as nobody else has changed the files since.
+//! After a crash of this host: what was journaled goes to the store, as far as nobody else has
+//! changed the files since.
 //!
 //! 1. The former self is fenced first: nothing of it arrives any more, and its tokens are free.
-//! 2. Several files at once, begun in the order of their numbers (`recovery_window`). Of each: the token is taken; then,
-//!    and only then, is the file's state compared.
-//! 3. A file is replayed only if the store's (version, change time, size) are one of three states. The
-//!    journal builds on it, it was journaled, or an earlier recovery has noted it as its own. Everything else
-//!    is set aside. At a store that counts every change, the number of the state built on is enough. Content
-//!    of ours may have come without its attributes, and others have changed nothing as long as the number is
-//!    the same. Number and time of a state of ours are enough, too.
-//! 4. States that the replay brings about are noted in the ledger before they are made durable at the store. The state
-//!    that it builds on is noted before anything is written.
-//! 5. A file is noted as done when the store has made it durable, and before its token is returned. From then on
-//!    others may change it.
-//! 6. Another who wants a file amid its replay gets a turn. What was told is noted and made durable, and the token goes back. Then it
-//!    is taken again, and the state compared again.
+//! 2. Several files at once, begun in the order of their numbers (`recovery_window`). Of each: the
+//!    token is taken; then, and only then, is the file's state compared.
+//! 3. A file is replayed only if the store's (version, change time, size) are one of three states.
+//!    The journal builds on it, it was journaled, or an earlier recovery has noted it as its own.
+//!    Everything else is set aside. At a store that counts every change, the number of the state
+//!    built on is enough. Content of ours may have come without its attributes, and others have
+//!    changed nothing as long as the number is the same. Number and time of a state of ours are
+//!    enough, too.
+//! 4. States that the replay brings about are noted in the ledger before they are made durable at
+//!    the store. The state that it builds on is noted before anything is written.
+//! 5. A file is noted as done when the store has made it durable, and before its token is returned.
+//!    From then on others may change it.
+//! 6. Another who wants a file amid its replay gets a turn. What was told is noted and made
+//!    durable, and the token goes back. Then it is taken again, and the state compared again.
 //! 7. The log is marked empty when all files are done. Until then a crash begins again here.
 
 use crate::conflict::set_aside;
@@ -38,8 +40,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, FileAttributes, FileId, OpenFile, OpenMode, Refusal, Store, StoreError, StoreEvent,
-    TRANSFER_BYTES_MAX, TimeChange, Token, Version,
+    AttributeChange, FileAttributes, FileId, OpenFile, OpenMode, Refusal, Store, StoreError,
+    StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Token, Version,
 };
 
 /// How long who has a file open may keep it. Ceph gives no token then.
@@ -78,7 +80,8 @@ pub struct HostRecoveryReport {
     pub nanoseconds: u64,
 }
 
-/// Replays the journal to the store, and marks it empty. With `dry_run` only tells what would be done now.
+/// Replays the journal to the store, and marks it empty. With `dry_run` only tells what would be
+/// done now.
 pub async fn recover(
     world: &dyn World,
     store: &dyn Store,
@@ -91,8 +94,11 @@ pub async fn recover(
         store.fence(&journal.head.identity).await?;
     }
     let mut superblock = journal.read_superblock().await?;
-    let mut report =
-        HostRecoveryReport { clean: superblock.is_clean(), dry_run, ..HostRecoveryReport::default() };
+    let mut report = HostRecoveryReport {
+        clean: superblock.is_clean(),
+        dry_run,
+        ..HostRecoveryReport::default()
+    };
     if superblock.is_clean() {
         return Ok(report);
     }
@@ -105,8 +111,18 @@ pub async fn recover(
     let window = RecoveryWindow::of(order.len(), noted);
     let (ledger, setting_aside) = (SharedLedger::new(ledger), Rc::default());
     let recalled = RefCell::default();
-    let recovery =
-        Recovery { world, store, journal, ledger, order, window, setting_aside, recalled, log, dry_run };
+    let recovery = Recovery {
+        world,
+        store,
+        journal,
+        ledger,
+        order,
+        window,
+        setting_aside,
+        recalled,
+        log,
+        dry_run,
+    };
     let files = content.files.values().enumerate();
     let work = files.map(|(index, replay)| -> Pin<Box<dyn Future<Output = _> + '_>> {
         Box::pin(recovery.in_its_turn(index, replay))
@@ -143,11 +159,16 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    async fn in_its_turn(&self, index: usize, replay: &FileReplay) -> Result<FileOutcome, HostError> {
+    async fn in_its_turn(
+        &self,
+        index: usize,
+        replay: &FileReplay,
+    ) -> Result<FileOutcome, HostError> {
         let file = replay.last.file;
         let (noted, is_finished) =
             self.ledger.look(|ledger| (ledger.states(file).len(), ledger.is_finished(file)));
-        let states = if is_finished { 0 } else { states_for(replay.runs(TRANSFER_BYTES_MAX).len()) };
+        let states =
+            if is_finished { 0 } else { states_for(replay.runs(TRANSFER_BYTES_MAX).len()) };
         let place = self.window.enter(index, states, noted).await?;
         let outcome = if is_finished { FileFate::DoneBefore } else { self.file(replay).await? };
         place.finish();
@@ -195,7 +216,12 @@ impl Recovery<'_> {
     fn judge(&self, replay: &FileReplay, version: Version) -> Option<String> {
         let noted = self.ledger.look(|ledger| ledger.states(replay.last.file).to_vec());
         let bases = [Some(&replay.base), noted.first()].into_iter().flatten();
-        if is_ours(version, bases, replay.states.iter().chain(&noted), self.store.counts_every_change()) {
+        if is_ours(
+            version,
+            bases,
+            replay.states.iter().chain(&noted),
+            self.store.counts_every_change(),
+        ) {
             return None;
         }
         let Version { number, ctime_ns, size } = version;
@@ -271,7 +297,8 @@ impl Recovery<'_> {
         Ok(None)
     }
 
-    /// Notes what others want. Events of files whose tokens are back already are of no use to anybody.
+    /// Notes what others want. Events of files whose tokens are back already are of no use to
+    /// anybody.
     async fn watch_store(&self) -> Infallible {
         loop {
             // A lost connection is told by each call.
@@ -292,7 +319,8 @@ impl Recovery<'_> {
             }
         }
     }
-    /// If another wants the file, he gets it here. Why the file may not be replayed any more, if he has changed it.
+    /// If another wants the file, he gets it here. Why the file may not be replayed any more, if he
+    /// has changed it.
     async fn give_way(
         &self,
         replay: &FileReplay,
@@ -300,7 +328,8 @@ impl Recovery<'_> {
         told: &mut Vec<Version>,
     ) -> Result<Option<String>, HostError> {
         let file = replay.last.file;
-        // Again, if yet another came meanwhile: nothing is waited for between the last look and what follows.
+        // Again, if yet another came meanwhile: nothing is waited for between the last look and
+        // what follows.
         while self.recalled.borrow().contains(&file) {
             self.settle(replay, open, told).await?;
             self.store.return_token(file).await?;
@@ -315,7 +344,8 @@ impl Recovery<'_> {
         Ok(None)
     }
 
-    /// What was told is noted, and then made durable; of it only the last state can be there afterwards.
+    /// What was told is noted, and then made durable; of it only the last state can be there
+    /// afterwards.
     async fn settle(
         &self,
         replay: &FileReplay,
@@ -335,7 +365,8 @@ impl Recovery<'_> {
     }
 }
 
-/// Whether nobody else has brought the file to this state. `bases` were durable at the store, `own` were told by it.
+/// Whether nobody else has brought the file to this state. `bases` were durable at the store, `own`
+/// were told by it.
 fn is_ours<'a>(
     found: Version,
     mut bases: impl Iterator<Item = &'a Version>,
@@ -343,7 +374,8 @@ fn is_ours<'a>(
     counts_every_change: bool,
 ) -> bool {
     let is_built_on = |base: &Version| found.number == base.number && found.size >= base.size;
-    // The time of a later write, or a size that was told ahead, with the attributes of the write before.
+    // The time of a later write, or a size that was told ahead, with the attributes of the write
+    // before.
     let is_own = |state: &Version| {
         let (number, ctime_ns) = (state.number, state.ctime_ns);
         (found.number, found.ctime_ns) == (number, ctime_ns) && found.size >= state.size

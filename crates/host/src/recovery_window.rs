@@ -1,6 +1,7 @@
 //! Which files are recovered at once.
 //!
-//! 1. Files are begun in the order of their numbers, none more than [`FILES_MAX`] behind the first that is not finished.
+//! 1. Files are begun in the order of their numbers, none more than [`FILES_MAX`] behind the first
+//!    that is not finished.
 //! 2. Whoever begins has reserved room in the ledger for the states that he may note there.
 //! 3. After an error nobody begins any more.
 
@@ -30,8 +31,8 @@ pub(crate) struct Place<'a> {
     is_finished: Cell<bool>,
 }
 
-/// What a file of so many runs of bytes may note. That is the state it builds on, one for each run, and that of its
-/// attributes.
+/// What a file of so many runs of bytes may note. That is the state it builds on, one for each run,
+/// and that of its attributes.
 pub(crate) fn states_for(runs: usize) -> usize {
     (runs + 2).min(STATES_MAX)
 }
@@ -50,14 +51,20 @@ impl RecoveryWindow {
     }
 
     /// Waits for the file's turn. It may note `states`; so many of it were `noted`.
-    pub async fn enter(&self, index: usize, states: usize, noted: usize) -> Result<Place<'_>, HostError> {
+    pub async fn enter(
+        &self,
+        index: usize,
+        states: usize,
+        noted: usize,
+    ) -> Result<Place<'_>, HostError> {
         let states = states.max(noted);
         let turn = self.changed.until(|| {
             if self.failed.get() {
                 return Some(Err(HostError::Aborted("another file could not be recovered".into())));
             }
             let has_room = self.reserved.get() + states - noted <= STATES_TOGETHER_MAX;
-            (self.next.get() == index && index < self.first.get() + FILES_MAX && has_room).then_some(Ok(()))
+            (self.next.get() == index && index < self.first.get() + FILES_MAX && has_room)
+                .then_some(Ok(()))
         });
         turn.await?;
         self.next.set(index + 1);

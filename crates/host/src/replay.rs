@@ -1,7 +1,7 @@
 //! What the log of a crashed host holds, file by file. Reads only.
 //!
-//! A slot whose record was revoked is home: it is left out whole. What is left of a file: its slots in their
-//! order, the states it may be in at the store, the bytes to bring there.
+//! A slot whose record was revoked is home: it is left out whole. What is left of a file: its slots
+//! in their order, the states it may be in at the store, the bytes to bring there.
 
 use crate::error::HostError;
 use crate::log_reader::LogReader;
@@ -66,7 +66,9 @@ impl FileReplay {
                 let length = (range.len() as u64).min(size.saturating_sub(at)) as usize;
                 let bytes = &content.bytes[range.as_usize()][..length];
                 match runs.last_mut() {
-                    Some((start, run)) if *start + run.len() as u64 == at && run.len() + length <= most => {
+                    Some((start, run))
+                        if *start + run.len() as u64 == at && run.len() + length <= most =>
+                    {
                         run.extend_from_slice(bytes);
                     }
                     _ if length > 0 => runs.push((at, bytes.to_vec())),
@@ -87,7 +89,8 @@ impl Bounds for AnySlot {
 }
 
 impl LogContent {
-    /// Nothing is believed that the checksums of the log do not cover; memory is bounded by the length of the log.
+    /// Nothing is believed that the checksums of the log do not cover; memory is bounded by the
+    /// length of the log.
     pub async fn read(
         journal: &HostJournal,
         superblock: &JournalSuperblock,
@@ -129,7 +132,8 @@ fn gather(slots: &mut BTreeMap<Slot, Gathered>, action: ReplayAction) {
     let gathered = slots.entry(slot).or_default();
     match block {
         Some(block) => {
-            let fresh = || BlockBytes { bytes: vec![0; BLOCK.bytes()], known: journal::RangeSet::new() };
+            let fresh =
+                || BlockBytes { bytes: vec![0; BLOCK.bytes()], known: journal::RangeSet::new() };
             let content = gathered.blocks.entry(block).or_insert_with(fresh);
             content.bytes[range.as_usize()].copy_from_slice(&bytes);
             content.known.insert(range);
@@ -141,7 +145,9 @@ fn gather(slots: &mut BTreeMap<Slot, Gathered>, action: ReplayAction) {
 
 /// A slot without a record was freed, and what is left of it is of no use.
 fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
-    let (Some(first), Some(last)) = (gathered.records.first(), gathered.records.last()) else { return };
+    let (Some(first), Some(last)) = (gathered.records.first(), gathered.records.last()) else {
+        return;
+    };
     let states = gathered.records.iter().flat_map(|record| record.states.iter().copied());
     let states: Vec<Version> = states.collect();
     match files.entry(last.file) {
@@ -160,7 +166,10 @@ fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
             file.states.extend(states);
             file.last = last.clone();
             for (block, newer) in gathered.blocks {
-                let fresh = || BlockBytes { bytes: vec![0; BLOCK.bytes()], known: journal::RangeSet::new() };
+                let fresh = || BlockBytes {
+                    bytes: vec![0; BLOCK.bytes()],
+                    known: journal::RangeSet::new(),
+                };
                 let content = file.blocks.entry(block).or_insert_with(fresh);
                 for range in newer.known.as_slice() {
                     content.bytes[range.as_usize()].copy_from_slice(&newer.bytes[range.as_usize()]);

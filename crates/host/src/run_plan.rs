@@ -1,4 +1,5 @@
-//! Carries out what `journal` has planned: the log is all that is written here, and one disk is all there is.
+//! Carries out what `journal` has planned: the log is all that is written here, and one disk is all
+//! there is.
 
 use crate::error::HostError;
 use crate::record::BLOCK;
@@ -62,10 +63,11 @@ async fn end_phase(disk: &dyn Disk, mut phase: Vec<DiskWrite>) -> Result<(), Hos
             disk.write(at, parts, Durability::Durable).await?;
         }
         _ => {
-            let writes =
-                phase.into_iter().map(|DiskWrite { at, parts, .. }| -> Pin<Box<dyn Future<Output = _>>> {
+            let writes = phase.into_iter().map(
+                |DiskWrite { at, parts, .. }| -> Pin<Box<dyn Future<Output = _>>> {
                     disk.write(at, parts, Durability::Cached)
-                });
+                },
+            );
             join_window(writes.collect::<Vec<_>>(), WRITES_IN_FLIGHT_MAX).await?;
             disk.flush().await?;
         }

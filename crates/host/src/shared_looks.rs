@@ -1,7 +1,9 @@
 //! Looks at the same thing that wait at the same time ask the store once.
 //!
-//! 1. A look counts only for those who came before it began. So they see whatever was changed until they came.
-//! 2. Who comes while one is under way waits for its end. Then one of those who wait begins the next, for all of them.
+//! 1. A look counts only for those who came before it began. So they see whatever was changed until
+//!    they came.
+//! 2. Who comes while one is under way waits for its end. Then one of those who wait begins the
+//!    next, for all of them.
 //! 3. Whoever has begun a look may be dropped; another of those who wait begins anew.
 
 use runtime::sync::Event;
@@ -148,7 +150,9 @@ mod tests {
                 let lookers: Vec<_> = (0..6)
                     .map(|_| {
                         let stage = stage.clone();
-                        spawn_with_result(&stage.clone().world, async move { stage.look_often(seed).await })
+                        spawn_with_result(&stage.clone().world, async move {
+                            stage.look_often(seed).await
+                        })
                     })
                     .collect();
                 for number in 1..100 {

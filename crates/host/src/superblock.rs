@@ -1,7 +1,7 @@
 //! The journal device: its head, the ledger of recovery, and the log.
 //!
-//! Block 0: the head, written once. Blocks 1 and 2: the ledger. From block [`LOG_START`] on: the log, whose first block is a
-//! JBD2 journal superblock.
+//! Block 0: the head, written once. Blocks 1 and 2: the ledger. From block [`LOG_START`] on: the
+//! log, whose first block is a JBD2 journal superblock.
 
 use crate::error::HostError;
 use crate::record::{BLOCK, Rest};
@@ -77,7 +77,8 @@ impl JournalHead {
 
 impl HostJournal {
     pub async fn open(disk: Rc<dyn Disk>) -> Result<HostJournal, HostError> {
-        let not = |why: &str| HostError::NotAJournal { journal: disk.name().into(), why: why.into() };
+        let not =
+            |why: &str| HostError::NotAJournal { journal: disk.name().into(), why: why.into() };
         if disk.geometry().size < BLOCK.bytes() as u64 {
             return Err(not("it is too short"));
         }
@@ -109,7 +110,8 @@ impl HostJournal {
         if found < needed {
             return Err(HostError::TooSmall { journal: disk.name().into(), found, needed });
         }
-        let log_blocks = ((found >> BLOCK.shift()) - LOG_START).min(u64::from(u32::MAX >> 4)) as u32;
+        let log_blocks =
+            ((found >> BLOCK.shift()) - LOG_START).min(u64::from(u32::MAX >> 4)) as u32;
         let mut uuid = [0; 16];
         uuid[..8].copy_from_slice(&world.random().to_le_bytes());
         uuid[8..].copy_from_slice(&world.random().to_le_bytes());

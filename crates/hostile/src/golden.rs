@@ -30,7 +30,8 @@ pub fn load(name: &str) -> (Image, Option<Image>) {
 fn unpack(path: &Path) -> Image {
     let read = || -> io::Result<Vec<u8>> {
         let file = std::fs::File::open(path)?;
-        let mut decoder = ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?;
+        let mut decoder =
+            ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?;
         let mut bytes = Vec::new();
         decoder.read_to_end(&mut bytes)?;
         Ok(bytes)

@@ -1,8 +1,8 @@
-//! Hostile bytes for everything that reads. Whatever they are, the answer is success or an error, never a panic, an
-//! endless loop or memory without bound.
+//! Hostile bytes for everything that reads. Whatever they are, the answer is success or an error,
+//! never a panic, an endless loop or memory without bound.
 //!
-//! The targets are plain functions. `fuzz/` gives them to cargo-fuzz; the tests of this crate run the committed corpus
-//! and a fixed number of mutations on stable Rust.
+//! The targets are plain functions. `fuzz/` gives them to cargo-fuzz; the tests of this crate run
+//! the committed corpus and a fixed number of mutations on stable Rust.
 #![forbid(unsafe_code)]
 
 pub mod golden;

@@ -82,7 +82,9 @@ impl Log {
 
     fn recover(&mut self) {
         let (size, count) = (self.block_size, self.count());
-        let Ok(superblock) = JournalSuperblock::parse(self.block(0), size, count.into()) else { return };
+        let Ok(superblock) = JournalSuperblock::parse(self.block(0), size, count.into()) else {
+            return;
+        };
         let Ok(mut scan) = ScanPass::new(&superblock) else { return };
         let unit = superblock.log_block_bytes();
         if !self.feed(unit, &mut scan, |_| ()) {
@@ -93,15 +95,20 @@ impl Log {
         if !self.feed(unit, &mut revoke, |_| ()) {
             return;
         }
-        let bounds =
-            HomeBounds { blocks: 16384, forbidden: [(100, 200)].map(|(start, end)| start..end).to_vec() };
+        let bounds = HomeBounds {
+            blocks: 16384,
+            forbidden: [(100, 200)].map(|(start, end)| start..end).to_vec(),
+        };
         let mut replay = ReplayPass::new(&scanned, revoke.finish(), bounds.clone());
         let mut images = ReplayImages::new(size);
         self.feed(unit, &mut replay, |replay| {
             replay.take_actions().for_each(|action| images.apply(action));
         });
         for image in images.take() {
-            assert!(image.home.get() < bounds.blocks && !bounds.forbidden[0].contains(&image.home.get()));
+            assert!(
+                image.home.get() < bounds.blocks
+                    && !bounds.forbidden[0].contains(&image.home.get())
+            );
         }
     }
 
@@ -111,7 +118,8 @@ impl Log {
         while let Some(at) = pass.wants() {
             turns += 1;
             assert!((at.get() as usize) < count, "{at} is wanted of a log of {count} blocks");
-            // No gap is longer than a sixteenth of the log, and one is read again where the log ends.
+            // No gap is longer than a sixteenth of the log, and one is read again where the log
+            // ends.
             assert!(turns <= count + count / 16, "a pass goes round the log more than once");
             if pass.give(&self.bytes[at.get() as usize * unit..][..unit]).is_err() {
                 return false;
@@ -125,8 +133,11 @@ impl Log {
     pub fn seal(&mut self) {
         let (size, count) = (self.block_size, self.count());
         seal::journal_superblock(&mut self.block(0)[..1024]);
-        let Ok(superblock) = JournalSuperblock::parse(self.block(0), size, count.into()) else { return };
-        let (layout, log) = (superblock.layout(), superblock.first.get()..superblock.log_end().get());
+        let Ok(superblock) = JournalSuperblock::parse(self.block(0), size, count.into()) else {
+            return;
+        };
+        let (layout, log) =
+            (superblock.layout(), superblock.first.get()..superblock.log_end().get());
         if layout.tags == TagFormat::Plain || superblock.is_clean() {
             return;
         }

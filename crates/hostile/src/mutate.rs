@@ -6,7 +6,8 @@ use runtime::SplitMix;
 const EDGES: [u64; 12] =
     [0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
 
-/// One to eight changes: bits, edge values of 1 to 8 bytes in either order, copies, cuts and insertions.
+/// One to eight changes: bits, edge values of 1 to 8 bytes in either order, copies, cuts and
+/// insertions.
 pub fn mutate(bytes: &mut Vec<u8>, dice: &SplitMix) {
     for _ in 0..1 + dice.next() % 8 {
         change(bytes, dice);

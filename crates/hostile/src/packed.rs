@@ -3,7 +3,9 @@
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog};
 use format::{TransactionSums, WholeTransaction};
-use journal::{HomeBounds, LogRing, LogStart, Pass, ReplayImages, ReplayPass, RevokePass, ScanPass, records};
+use journal::{
+    HomeBounds, LogRing, LogStart, Pass, ReplayImages, ReplayPass, RevokePass, ScanPass, records,
+};
 use std::rc::Rc;
 use units::{BlockSize, LogBlock, TransactionId};
 
@@ -59,7 +61,11 @@ fn superblock(unit: u32, gap_max: u32) -> JournalSuperblock {
     superblock
 }
 
-fn recover(superblock: &JournalSuperblock, log: &[u8], choice: Choice) -> Result<(), journal::RecoverError> {
+fn recover(
+    superblock: &JournalSuperblock,
+    log: &[u8],
+    choice: Choice,
+) -> Result<(), journal::RecoverError> {
     let unit = choice.unit();
     let count = (log.len() / unit) as u32;
     let feed = |pass: &mut dyn Pass, then: &mut dyn FnMut()| {
@@ -79,7 +85,10 @@ fn recover(superblock: &JournalSuperblock, log: &[u8], choice: Choice) -> Result
     while let Some(at) = scan.wants() {
         turns += 1;
         // Where the log ends, a gap is read again.
-        assert!(turns <= count + choice.gap_max() + 1, "the scan goes round the log more than once");
+        assert!(
+            turns <= count + choice.gap_max() + 1,
+            "the scan goes round the log more than once"
+        );
         let bytes = &log[at.get() as usize * unit..][..unit];
         match choice.unreadable().filter(|byte| bytes[0] == *byte) {
             None => scan.give(bytes)?,
@@ -90,7 +99,8 @@ fn recover(superblock: &JournalSuperblock, log: &[u8], choice: Choice) -> Result
     let scanned = scan.finish();
     let mut revoke = RevokePass::new(&scanned);
     feed(&mut revoke, &mut || ())?;
-    let bounds = HomeBounds { blocks: 1 << 20, forbidden: [(100, 200)].map(|(from, to)| from..to).to_vec() };
+    let bounds =
+        HomeBounds { blocks: 1 << 20, forbidden: [(100, 200)].map(|(from, to)| from..to).to_vec() };
     let mut replay = ReplayPass::new(&scanned, revoke.finish(), bounds.clone());
     let mut images = ReplayImages::new(superblock.block_size);
     while let Some(at) = replay.wants() {

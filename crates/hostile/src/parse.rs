@@ -10,8 +10,8 @@ use format::ext4::superblock::JournalDevice;
 use format::ext4::{GroupDescriptor, InodeLayout, RawInode, VolumeSuperblock};
 use format::ext4::{bitmap, inline, orphan, xattr};
 use format::jbd2::{
-    BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout, Packing,
-    RevokeBlock, TagFormat, live_fast_commit,
+    BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout,
+    Packing, RevokeBlock, TagFormat, live_fast_commit,
 };
 use fuse::Request;
 use fuse::abi::InHeader;
@@ -47,7 +47,11 @@ pub fn superblock(bytes: &[u8]) {
         for index in [0, parsed.descriptor_blocks().saturating_sub(1)] {
             black_box(parsed.descriptor_block(index));
         }
-        black_box((parsed.inodes_per_block(), parsed.inode_table_blocks(), parsed.descriptors_per_block()));
+        black_box((
+            parsed.inodes_per_block(),
+            parsed.inode_table_blocks(),
+            parsed.descriptors_per_block(),
+        ));
     }
 }
 
@@ -101,7 +105,9 @@ fn inline_content(inode: &RawInode) {
     let Ok(mut content) = inline::content(inode) else { return };
     for seed in [None, Some(7)] {
         let format = DirectoryFormat { file_types: true, seed, inodes: 1000 };
-        let Ok(block) = inline::directory_block(&format, InodeNumber(12), &content, BLOCK) else { continue };
+        let Ok(block) = inline::directory_block(&format, InodeNumber(12), &content, BLOCK) else {
+            continue;
+        };
         for entry in format.entries(&block).skip(2) {
             let entry = entry.expect("what was checked is a chain");
             inline::retarget(&format, &mut content, entry.at, InodeNumber(13), 1);

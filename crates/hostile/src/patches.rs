@@ -46,7 +46,8 @@ pub fn random_input(dice: &SplitMix) -> Vec<u8> {
     let mut input = vec![dice.next() as u8, dice.next() as u8];
     for _ in 0..1 + dice.next() % 6 {
         input.extend((dice.next() as u16).to_le_bytes());
-        // Half of all damage near the beginning of a block or inode: that is where the structures are.
+        // Half of all damage near the beginning of a block or inode: that is where the structures
+        // are.
         let offset = if dice.next().is_multiple_of(2) { dice.next() % 64 } else { dice.next() };
         input.extend((offset as u16).to_le_bytes());
         let width = 1 << (dice.next() % 4);

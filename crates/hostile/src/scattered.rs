@@ -1,5 +1,5 @@
-//! Scattered logs: the superblock of their file, and headers of runs. Logs and tables of runs hold any such headers, and runs are
-//! looked for there. Snapshots of the mapping table tell anything.
+//! Scattered logs: the superblock of their file, and headers of runs. Logs and tables of runs hold
+//! any such headers, and runs are looked for there. Snapshots of the mapping table tell anything.
 
 use format::ext4::checksum::crc32c;
 use format::jbd2::JournalSuperblock;
@@ -8,8 +8,8 @@ use format::scattered::NamedSnapshot;
 use format::scattered::{ActiveLogs, LOGS_SUPERBLOCK_SIZE, LogsSuperblock, RunHeader};
 use format::snapshot::{ITEM_BYTES, SnapshotItem};
 use journal::{
-    Address, FindRuns, FoundRuns, HomeBounds, LogPlaces, Logs, ReadSnapshot, ReadTable, SnapshotRing, Step,
-    ToldLog, plan_piece,
+    Address, FindRuns, FoundRuns, HomeBounds, LogPlaces, Logs, ReadSnapshot, ReadTable,
+    SnapshotRing, Step, ToldLog, plan_piece,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,8 +22,8 @@ const FIRST: u32 = 64;
 const LOGS: u32 = 4;
 const ALL: u32 = LOGS * EACH;
 
-/// The first byte chooses. The others are read as the superblock of the file and as a header. Then every ten of them
-/// make a header, which is put into the logs with a right checksum.
+/// The first byte chooses. The others are read as the superblock of the file and as a header. Then
+/// every ten of them make a header, which is put into the logs with a right checksum.
 pub fn run(bytes: &[u8]) {
     let Some((&choice, rest)) = bytes.split_first() else { return };
     logs_superblock(rest);
@@ -46,15 +46,20 @@ fn logs_superblock(bytes: &[u8]) {
         let right = !crc32c(!0, &bytes[..sum]);
         bytes[sum..].copy_from_slice(&right.to_be_bytes());
         if let Ok(parsed) = LogsSuperblock::parse(&bytes) {
-            assert_eq!(LogsSuperblock::parse(&parsed.serialize()), Ok(parsed), "what was put is found");
+            assert_eq!(
+                LogsSuperblock::parse(&parsed.serialize()),
+                Ok(parsed),
+                "what was put is found"
+            );
         }
     }
 }
 
 fn run_header(bytes: &[u8]) {
     let seed = superblock().scattered_seed();
-    let at =
-        LogBlock(u32::from_be_bytes(std::array::from_fn(|index| bytes.get(index).copied().unwrap_or(0))));
+    let at = LogBlock(u32::from_be_bytes(std::array::from_fn(|index| {
+        bytes.get(index).copied().unwrap_or(0)
+    })));
     let _ = RunHeader::parse(at, bytes, seed);
     let mut block = bytes.to_vec();
     block.resize(BLOCK, 0);
@@ -140,16 +145,23 @@ fn table(choice: u8, bytes: &[u8]) {
     for word in bytes.chunks_exact(10) {
         let header = header_of(word, superblock.sequence);
         let transaction = header.transaction;
-        put(run_table::slot_page(transaction), &mut |page| run_table::put_slot(&header, seed, page));
+        put(run_table::slot_page(transaction), &mut |page| {
+            run_table::put_slot(&header, seed, page)
+        });
         if word[9] & 3 == 0 {
-            put(run_table::latest_page(transaction), &mut |page| run_table::put_latest(&header, seed, page));
+            put(run_table::latest_page(transaction), &mut |page| {
+                run_table::put_latest(&header, seed, page)
+            });
         }
     }
     let mut table = ReadTable::new(&superblock, logs()).expect("the superblock names one");
     let mut turns = 0;
     while let Some(page) = table.wants() {
         turns += 1;
-        assert!(turns <= run_table::TABLE_BYTES / TABLE_PAGE as u64 + 1, "a page of the table is read twice");
+        assert!(
+            turns <= run_table::TABLE_BYTES / TABLE_PAGE as u64 + 1,
+            "a page of the table is read twice"
+        );
         let zeros = vec![0; TABLE_PAGE];
         if table.give(pages.get(&page).unwrap_or(&zeros)).is_err() {
             return;
@@ -179,11 +191,13 @@ fn snapshot(choice: u8, bytes: &[u8]) {
         scattered.active = active.clone();
     }
     let (mut ring, mut next) = (SnapshotRing::new(&superblock), superblock.sequence);
-    let items: Vec<_> = bytes.chunks_exact(10).map(|word| item_of(word, &mut next, choice)).collect();
+    let items: Vec<_> =
+        bytes.chunks_exact(10).map(|word| item_of(word, &mut next, choice)).collect();
     let mut blocks = vec![vec![0; BLOCK]; FIRST as usize];
     let mut from = superblock.sequence;
     for (items, word) in items.chunks(PIECE_ITEMS).zip(bytes.chunks(10 * PIECE_ITEMS)) {
-        let runs = items.iter().filter(|item| matches!(item, SnapshotItem::Run { .. })).count() as u32;
+        let runs =
+            items.iter().filter(|item| matches!(item, SnapshotItem::Run { .. })).count() as u32;
         let off = if word[0] == 0 { u32::from(word[1 % word.len()]) } else { 0 };
         let end = TransactionId(from.0.wrapping_add(runs).wrapping_add(off));
         let Some(piece) = ring.begin_piece(from..end, items) else { break };
@@ -192,10 +206,15 @@ fn snapshot(choice: u8, bytes: &[u8]) {
             if let Step::Write(write) = step
                 && let Address::Log(at) = write.at
             {
-                let bytes =
-                    write.blocks.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect::<Vec<_>>();
+                let bytes = write
+                    .blocks
+                    .iter()
+                    .flat_map(|(_, bytes)| bytes.iter().copied())
+                    .collect::<Vec<_>>();
                 let blocks = blocks.iter_mut().skip(at.get() as usize);
-                blocks.zip(bytes.chunks(BLOCK)).for_each(|(block, bytes)| block.copy_from_slice(bytes));
+                blocks
+                    .zip(bytes.chunks(BLOCK))
+                    .for_each(|(block, bytes)| block.copy_from_slice(bytes));
             }
         }
         let read_from = TransactionId(from.0.wrapping_sub(u32::from(word[0]) % 8));
@@ -234,10 +253,18 @@ fn item_of(word: &[u8], next: &mut TransactionId, choice: u8) -> SnapshotItem {
                 blocks: number(4) % 12 + u32::from(word[9] == 1) * (u32::MAX - 20),
             }
         }
-        3 | 4 => SnapshotItem::Whole { home, stays: word[8] & 16 == 0, offset: number(4), sum: number(6) },
+        3 | 4 => SnapshotItem::Whole {
+            home,
+            stays: word[8] & 16 == 0,
+            offset: number(4),
+            sum: number(6),
+        },
         5 => SnapshotItem::Other { home },
         6 => SnapshotItem::Revoke { home },
-        _ => SnapshotItem::Moved { transaction: TransactionId(next.0.wrapping_sub(number(4) % 8)), start },
+        _ => SnapshotItem::Moved {
+            transaction: TransactionId(next.0.wrapping_sub(number(4) % 8)),
+            start,
+        },
     }
 }
 
@@ -251,7 +278,10 @@ fn read_snapshot(superblock: &JournalSuperblock, blocks: &[Vec<u8>]) -> Option<T
         pieces.give(&blocks[at.get() as usize]).ok()?;
     }
     let told = pieces
-        .finish(&HomeBounds { blocks: 4000, forbidden: [(10, 20)].map(|(from, end)| from..end).to_vec() })
+        .finish(&HomeBounds {
+            blocks: 4000,
+            forbidden: [(10, 20)].map(|(from, end)| from..end).to_vec(),
+        })
         .ok()?;
     assert!(told.blocks().len() <= TOLD_MAX, "more than there is room for");
     assert!(

@@ -1,4 +1,5 @@
-//! Checksums made right again over damaged bytes, so that the code behind the checksums meets the damage.
+//! Checksums made right again over damaged bytes, so that the code behind the checksums meets the
+//! damage.
 
 use format::ext4::checksum::crc32c;
 use format::ext4::{InodeLayout, extent};
@@ -15,7 +16,8 @@ pub fn superblock(bytes: &mut [u8]) {
 pub fn inode(raw: &mut [u8], number: InodeNumber, seed: Option<u32>) {
     let deletion = u32::from_le_bytes([raw[0x14], raw[0x15], raw[0x16], raw[0x17]]);
     // Nothing but the checksum changes. A nonsensical extra size has no checksum to set.
-    let extra = if raw.len() > 128 { usize::from(u16::from_le_bytes([raw[0x80], raw[0x81]])) } else { 0 };
+    let extra =
+        if raw.len() > 128 { usize::from(u16::from_le_bytes([raw[0x80], raw[0x81]])) } else { 0 };
     if 128 + extra <= raw.len() {
         format::ext4::inode::patch_deletion_time(raw, deletion, number, seed);
     }

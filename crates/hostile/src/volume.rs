@@ -8,8 +8,8 @@ use device::{Disk, World};
 use disks::{Image, MemoryDisk};
 use engine::{DataMode, EngineOptions};
 use ext4::{
-    Access, Caller, Error, FileType, Inode, OpenParts, RangeMode, RenameMode, SeekWhat, SetAttributes,
-    Volume, VolumeOptions, WriteFlags,
+    Access, Caller, Error, FileType, Inode, OpenParts, RangeMode, RenameMode, SeekWhat,
+    SetAttributes, Volume, VolumeOptions, WriteFlags,
 };
 use ext4::{Existence, SetXattr, SyncWhat};
 use runtime::{Either, VirtualWorld, race};
@@ -45,8 +45,13 @@ const BASES: [&str; 14] = [
 /// Of inputs whose first byte is one of the last, so that those of the corpus keep their volumes.
 const PACKED: &str = "dirty-packed-1k";
 const PACKED_FROM: u8 = 240;
-const MODES: [DataMode; 5] =
-    [DataMode::Wasteless, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Writeback];
+const MODES: [DataMode; 5] = [
+    DataMode::Wasteless,
+    DataMode::Ordered,
+    DataMode::Journal,
+    DataMode::Selective,
+    DataMode::Writeback,
+];
 
 /// Virtual time in which everything must be over; a volume of a few MiB needs seconds of it.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -127,7 +132,8 @@ pub fn visit(home: Image, journal: Option<Image>, access: Access, data: DataMode
     let disk = |image| Rc::new(MemoryDisk::from_image(world.clone(), image)) as Rc<dyn Disk>;
     let engine = EngineOptions { data, ..EngineOptions::default() };
     let options = VolumeOptions { access, engine, ..VolumeOptions::default() };
-    let parts = OpenParts { world: world.clone(), home: disk(home), journal: journal.map(disk), options };
+    let parts =
+        OpenParts { world: world.clone(), home: disk(home), journal: journal.map(disk), options };
     let outcome = virtual_world.run(async move {
         let limit = world.sleep_until(world.now().plus(PATIENCE));
         race(Box::pin(open_and_walk(parts)), limit).await
@@ -178,14 +184,19 @@ async fn walk(volume: &Rc<Volume>) -> Vec<Rc<Inode>> {
     found
 }
 
-async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<Vec<(Vec<u8>, InodeNumber)>, Error> {
+async fn list(
+    volume: &Rc<Volume>,
+    inode: &Rc<Inode>,
+) -> Result<Vec<(Vec<u8>, InodeNumber)>, Error> {
     let (mut all, mut cookie) = (Vec::new(), 0);
     while all.len() < ENTRIES_MAX {
         let Ok(entries) = volume.readdir(inode, cookie, 100).await else { break };
         let Some(last) = entries.last() else { break };
         cookie = last.cookie;
         for entry in entries {
-            assert!(!entry.name.is_empty() && !entry.name.contains(&b'/') && !entry.name.contains(&0));
+            assert!(
+                !entry.name.is_empty() && !entry.name.contains(&b'/') && !entry.name.contains(&0)
+            );
             black_box(entry.file_type == FileType::Unknown);
             all.push((entry.name, entry.inode));
         }
@@ -234,7 +245,8 @@ async fn change(volume: &Rc<Volume>, inode: &Rc<Inode>, index: usize) -> Result<
     let value = [b'v'; 300];
     for key in ["user.more", "system.posix_acl_access", "security.capability"] {
         let (name, existence) = (key.as_bytes(), Existence::Any);
-        let set = SetXattr { name, value: &value[..60 + index % 240], existence, clear_set_group: false };
+        let set =
+            SetXattr { name, value: &value[..60 + index % 240], existence, clear_set_group: false };
         let _ = volume.set_xattr(inode, &caller, set).await;
         let _ = volume.remove_xattr(inode, &caller, name).await;
     }
@@ -250,7 +262,8 @@ async fn change(volume: &Rc<Volume>, inode: &Rc<Inode>, index: usize) -> Result<
         }
         let _ = volume.mkdir(parent, other, &caller, 0o755).await;
         let _ = volume.symlink(parent, b"link", &caller, &[b't'; 200]).await;
-        let _ = volume.rename((parent, name), (&root, b"moved"), &caller, RenameMode::Replace).await;
+        let _ =
+            volume.rename((parent, name), (&root, b"moved"), &caller, RenameMode::Replace).await;
         let _ = volume.rename((parent, other), (inode, other), &caller, RenameMode::Replace).await;
         let _ = volume.link(inode, parent, b"hard", &caller).await;
         let _ = volume.unlink(parent, b"hard").await;

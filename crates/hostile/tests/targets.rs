@@ -1,6 +1,8 @@
-//! Every target survives its corpus and a fixed number of seeded mutations, in bounded memory and time.
+//! Every target survives its corpus and a fixed number of seeded mutations, in bounded memory and
+//! time.
 //!
-//! `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` (a factor) make another or a longer run of it.
+//! `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` (a factor) make another or a longer run of
+//! it.
 
 use hostile::{TARGETS, Target, mutate, random_input};
 use runtime::SplitMix;
@@ -21,8 +23,8 @@ thread_local! {
     static USED: Cell<usize> = const { Cell::new(0) };
     static MOST: Cell<usize> = const { Cell::new(0) };
 }
-// SAFETY: every call goes to the system's allocator unchanged; only numbers are kept, in cells that need no
-// destructor.
+// SAFETY: every call goes to the system's allocator unchanged; only numbers are kept, in cells that
+// need no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         USED.with(|used| {
@@ -42,8 +44,10 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
-    let entries = std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{directory:?}: {error}"));
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
+    let entries =
+        std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{directory:?}: {error}"));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
@@ -59,7 +63,10 @@ fn survives(target: &Target, bytes: &[u8], what: &str) {
         let saved = std::env::temp_dir().join(format!("okeanos-hostile-{}", target.name));
         std::fs::write(&saved, bytes).unwrap();
         let saved = saved.display();
-        panic!("target {} fails on {what}, now in {saved}; it took {most} bytes of memory", target.name);
+        panic!(
+            "target {} fails on {what}, now in {saved}; it took {most} bytes of memory",
+            target.name
+        );
     }
 }
 

@@ -1,8 +1,9 @@
 //! Which committed transactions still need which home blocks, and how far the log tail may move.
 //!
-//! A transaction is needed while replaying it would bring home something that is not there yet. Invariants:
-//! 1. A whole-block record supersedes all older records of its block: those transactions need it no more.
-//!    A fragment supersedes nothing.
+//! A transaction is needed while replaying it would bring home something that is not there yet.
+//! Invariants:
+//! 1. A whole-block record supersedes all older records of its block: those transactions need it no
+//!    more. A fragment supersedes nothing.
 //! 2. A block counts as home only up to the transaction whose content was written.
 //! 3. The tail is the oldest needed transaction; it never moves back, and never past a needed one.
 //!
@@ -82,7 +83,8 @@ impl Checkpoint {
         }
     }
 
-    /// The content of `block` with all updates up to `as_of` has been written home (a barrier is still due).
+    /// The content of `block` with all updates up to `as_of` has been written home (a barrier is
+    /// still due).
     pub fn home_written(&mut self, block: HomeBlock, as_of: TransactionId) {
         self.release_up_to(block, as_of);
         self.drop_unneeded();
@@ -95,19 +97,20 @@ impl Checkpoint {
         }
         self.release(block);
         if need.newest.is_after(as_of) {
-            // Some record after `as_of` is needed still; which is the first was not kept, so: the next one.
+            // Some record after `as_of` is needed still; which is the first was not kept, so: the
+            // next one.
             self.require(block, Need { oldest: as_of.next(), newest: need.newest });
         }
     }
 
-    /// Replay of `block` from transactions up to `by` is no longer needed: `by` revoked it and is committed.
-    /// (`committed` does this by itself for the revokes of a transaction.)
+    /// Replay of `block` from transactions up to `by` is no longer needed: `by` revoked it and is
+    /// committed. (`committed` does this by itself for the revokes of a transaction.)
     pub fn forgotten(&mut self, block: HomeBlock, by: TransactionId) {
         self.home_written(block, by);
     }
 
-    /// The oldest transaction that replay still needs; the next one to commit when nothing is needed. True on disk only
-    /// after [`crate::plan_tail_update`] has been carried out.
+    /// The oldest transaction that replay still needs; the next one to commit when nothing is
+    /// needed. True on disk only after [`crate::plan_tail_update`] has been carried out.
     pub fn tail(&self) -> TransactionId {
         self.entries.front().map_or(self.next, |entry| entry.id)
     }
@@ -154,8 +157,8 @@ impl Checkpoint {
         self.needs.get(&block).map(|need| need.newest)
     }
 
-    /// Whether the oldest record that `block` needs lies in the oldest quarter of what write-back leaves of a log of
-    /// `capacity` blocks. Write-back keeps half of the log free.
+    /// Whether the oldest record that `block` needs lies in the oldest quarter of what write-back
+    /// leaves of a log of `capacity` blocks. Write-back keeps half of the log free.
     pub fn holds_up_tail(&self, block: HomeBlock, capacity: u32) -> bool {
         const KEPT_OLDEST_QUARTER: u64 = 2 * 4;
         let Some(need) = self.needs.get(&block) else { return false };
@@ -163,14 +166,16 @@ impl Checkpoint {
         since > u64::from(capacity) * 3 / KEPT_OLDEST_QUARTER
     }
 
-    /// Metadata blocks of `transaction` that hold up the tail of a log of `capacity` blocks are logged whole. Blocks that
-    /// change all the time would else keep the tail where it is, as each fragment needs all that were before.
+    /// Metadata blocks of `transaction` that hold up the tail of a log of `capacity` blocks are
+    /// logged whole. Blocks that change all the time would else keep the tail where it is, as each
+    /// fragment needs all that were before.
     pub fn log_hot_blocks_whole(&self, transaction: &mut LockedTransaction, capacity: u32) {
         transaction.log_whole(|block| self.holds_up_tail(block, capacity));
     }
 
     fn needed_by<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = HomeBlock> + 'a {
-        let is_needed = |block: &HomeBlock| self.needs.get(block).is_some_and(|need| need.oldest == entry.id);
+        let is_needed =
+            |block: &HomeBlock| self.needs.get(block).is_some_and(|need| need.oldest == entry.id);
         entry.candidates.iter().copied().filter(is_needed)
     }
 
@@ -310,7 +315,9 @@ mod tests {
             log.commit(&[(A, Coverage::Fragment), (B, Coverage::Whole)], &[]);
         }
         log.commit(&[], &[]);
-        assert!(log.checkpoint.holds_up_tail(A, capacity) && !log.checkpoint.holds_up_tail(B, capacity));
+        assert!(
+            log.checkpoint.holds_up_tail(A, capacity) && !log.checkpoint.holds_up_tail(B, capacity)
+        );
         log.commit(&[(A, Coverage::Whole)], &[]);
         assert!(!log.checkpoint.holds_up_tail(A, capacity));
         assert_eq!(log.tail(), 5);

@@ -1,19 +1,23 @@
 //! From a locked transaction to everything that must be written for it, in order and with reasons.
 //!
-//! In two: home data and log blocks; `DataBeforeCommit`, `LogBeforeCommit`; commit block; `CommitBeforeReply`.
-//! Sealed: home data; `DataBeforeCommit`; all log blocks at once; `CommitBeforeReply`: they carry a checksum of all, so a
-//! torn write commits nothing. Which of the two is the record format's choice.
+//! In two: home data and log blocks; `DataBeforeCommit`, `LogBeforeCommit`; commit block;
+//! `CommitBeforeReply`. Sealed: home data; `DataBeforeCommit`; all log blocks at once;
+//! `CommitBeforeReply`: they carry a checksum of all, so a torn write commits nothing. Which of the
+//! two is the record format's choice.
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
 use crate::records::{CommitMoment, Images, LogContent, Records, WholePlace, Wholes};
-use crate::transaction::{CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction};
+use crate::transaction::{
+    CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction,
+};
 use device::Buffer;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, TransactionId};
 
-/// Longest write of home data, in bytes: long enough for any disk to stream, short enough to let others in.
+/// Longest write of home data, in bytes: long enough for any disk to stream, short enough to let
+/// others in.
 const HOME_RUN_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -73,7 +77,8 @@ impl CommitPlan {
     pub fn separate_barriers(&mut self) {
         let is_data = |step: &Step| matches!(step, Step::Barrier(Barrier::DataBeforeCommit));
         let in_log = |step: &Step| matches!(step, Step::Write(write) if matches!(write.at, Address::Slot(_)));
-        let places = (self.plan.steps.iter().position(in_log), self.plan.steps.iter().position(is_data));
+        let places =
+            (self.plan.steps.iter().position(in_log), self.plan.steps.iter().position(is_data));
         if let (Some(log), Some(data)) = places
             && log < data
         {
@@ -103,8 +108,8 @@ impl CommitPlan {
         transaction.committed(self.log_blocks, std::mem::take(&mut self.records))
     }
 
-    /// Where blocks of `bytes` bytes lie whole in the log, whose blocks lie in `runs`, sorted by block: those that are in one
-    /// piece.
+    /// Where blocks of `bytes` bytes lie whole in the log, whose blocks lie in `runs`, sorted by
+    /// block: those that are in one piece.
     pub fn places_of_wholes(
         &mut self,
         runs: &LogRuns,
@@ -120,7 +125,8 @@ impl CommitPlan {
                 _ => None,
             }
         };
-        let mut places: Vec<_> = std::mem::take(&mut self.wholes).into_iter().filter_map(place).collect();
+        let mut places: Vec<_> =
+            std::mem::take(&mut self.wholes).into_iter().filter_map(place).collect();
         places.sort_unstable_by_key(|(home, _)| *home);
         places
     }
@@ -128,8 +134,8 @@ impl CommitPlan {
 
 /// Reserves log blocks of `log`.
 ///
-/// An empty transaction gives an empty plan. Do not commit it but let it run on, because the log has no gaps
-/// in its sequence numbers.
+/// An empty transaction gives an empty plan. Do not commit it but let it run on, because the log
+/// has no gaps in its sequence numbers.
 pub fn plan_commit(
     transaction: &LockedTransaction,
     images: Images,
@@ -148,7 +154,8 @@ pub fn plan_commit(
     let gap = log.gap_before(id);
     let log_blocks = log.taken(count) + gap;
 
-    let has_home_data = plan_home_data(transaction, images, &mut plan) || transaction.home_written_early;
+    let has_home_data =
+        plan_home_data(transaction, images, &mut plan) || transaction.home_written_early;
     let slot = |index| Address::Slot(LogSlot { transaction: id, index });
     match written {
         LogContent::Sealed(blocks) => {
@@ -208,7 +215,8 @@ fn plan_home_data(transaction: &LockedTransaction, images: Images, plan: &mut Pl
         }
     };
     for block in transaction.home_data() {
-        let is_full = run.first().is_some_and(|(_, image)| (run.len() + 1) * image.len() > HOME_RUN_BYTES);
+        let is_full =
+            run.first().is_some_and(|(_, image)| (run.len() + 1) * image.len() > HOME_RUN_BYTES);
         if is_full || run.last().is_some_and(|(last, _)| last.plus(1) != block) {
             flush(&mut run);
         }

@@ -2,7 +2,8 @@
 
 use units::{BlockMap, HomeBlock, Owner};
 
-/// By block, so that freeing one does not visit every file: only `of` and `sorted` look at more than one entry.
+/// By block, so that freeing one does not visit every file: only `of` and `sorted` look at more
+/// than one entry.
 #[derive(Debug, Default)]
 pub(crate) struct HomeData {
     owners: BlockMap<Owner>,

@@ -21,27 +21,27 @@ mod writers;
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
 pub use log_space::{
-    CircularLog, Gaps, LogFull, LogGap, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot, LogSpace,
-    LogSwap, LogWalk, Logs, ScatteredLog, SwappedRun, TablePage, TimedCommit,
+    CircularLog, Gaps, LogFull, LogGap, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot,
+    LogSpace, LogSwap, LogWalk, Logs, ScatteredLog, SwappedRun, TablePage, TimedCommit,
 };
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
-    AutoThreshold, CommitCost, DataMode, Decision, LOGGED_WRITE_SIZE, Policy, Took, UnknownMode, Update,
-    UpdateSequence, Variations, WriteThreshold, varied,
+    AutoThreshold, CommitCost, DataMode, Decision, LOGGED_WRITE_SIZE, Policy, Took, UnknownMode,
+    Update, UpdateSequence, Variations, WriteThreshold, varied,
 };
 pub use ranges::RangeSet;
 pub use records::{CommitMoment, Records, WholePlace};
 pub use recover::{
-    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, ReadSnapshot, ReadTable,
-    ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass, ScanPass, Scanned,
-    SnapshotRefused, TableRefused, ToldBlock, ToldLog, look_ahead,
+    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, ReadSnapshot,
+    ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass,
+    ScanPass, Scanned, SnapshotRefused, TableRefused, ToldBlock, ToldLog, look_ahead,
 };
 pub use revoke::RevokeTable;
 pub use snapshot::{NewPiece, SnapshotRing, ToldPiece, plan_naming, plan_piece};
 pub use swap::{plan_copies, plan_run_headers, plan_table_forgotten};
 pub use tail::{
-    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_found_log, plan_home_durable,
-    plan_kept_log, plan_tail_update, take_tail_along,
+    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_found_log,
+    plan_home_durable, plan_kept_log, plan_tail_update, take_tail_along,
 };
 pub use told::{PassCounts, RecoverError};
 pub use transaction::{

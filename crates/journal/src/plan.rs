@@ -1,5 +1,6 @@
-//! Plans are data: what is written where, in what order and why. The engine carries them out; the barrier
-//! kind decides what each barrier costs; tests read them, cut them at every place, and ask what survives.
+//! Plans are data: what is written where, in what order and why. The engine carries them out; the
+//! barrier kind decides what each barrier costs; tests read them, cut them at every place, and ask
+//! what survives.
 
 use crate::log_space::{LogRuns, LogSlot, TablePage};
 use device::Buffer;
@@ -12,25 +13,28 @@ use units::{HomeBlock, LogBlock};
 pub enum Barrier {
     /// Data home before the commit that makes it reachable (ordered, and what bypasses the log).
     DataBeforeCommit,
-    /// The transaction's log blocks before its commit block. Not needed when a checksum over the whole
-    /// transaction is verified while scanning.
+    /// The transaction's log blocks before its commit block. Not needed when a checksum over the
+    /// whole transaction is verified while scanning.
     LogBeforeCommit,
     /// The commit block before anyone is told that the transaction is durable.
     CommitBeforeReply,
     /// Home copies before the log tail moves past the records they came from.
     HomeBeforeLogTail,
-    /// What was written home before whoever waits for it is told: a sync of data that no log holds, or a reader past
-    /// the journal.
+    /// What was written home before whoever waits for it is told: a sync of data that no log holds,
+    /// or a reader past the journal.
     HomeBeforeReply,
-    /// The journal superblock's new tail before its old log blocks are written again; and the new headers of runs that move.
+    /// The journal superblock's new tail before its old log blocks are written again; and the new
+    /// headers of runs that move.
     TailBeforeReuse,
-    /// What the table of runs tells, before the runs that it tells of. Or that it tells nothing, before runs move.
+    /// What the table of runs tells, before the runs that it tells of. Or that it tells nothing,
+    /// before runs move.
     TableBeforeRun,
     /// Copies of runs that move, before headers say that they lie there.
     CopyBeforeHeader,
     /// A piece of a snapshot, and what it says that home has, before the superblock names it.
     SnapshotBeforeSuperblock,
-    /// What a mount finds, before it writes anything: whoever wrote it was perhaps killed while a disk's cache had it.
+    /// What a mount finds, before it writes anything: whoever wrote it was perhaps killed while a
+    /// disk's cache had it.
     FoundBeforeWrite,
 }
 
@@ -59,11 +63,13 @@ pub enum Address {
     Log(LogBlock),
     /// A page of the table of runs.
     Table(u64),
-    /// A block of a transaction's log whose address is not known yet: no plan is carried out before [`Plan::bind`].
+    /// A block of a transaction's log whose address is not known yet: no plan is carried out before
+    /// [`Plan::bind`].
     Slot(LogSlot),
 }
 
-/// Consecutive blocks, written as one request where the disk allows it. A buffer holds one block, or several of a kind.
+/// Consecutive blocks, written as one request where the disk allows it. A buffer holds one block,
+/// or several of a kind.
 #[derive(Clone, Debug)]
 pub struct Write {
     pub at: Address,
@@ -89,7 +95,8 @@ impl Plan {
     pub fn barrier(&mut self, reason: Barrier) {
         self.steps.push(Step::Barrier(reason));
     }
-    /// The log, whose blocks have `unit` bytes, has said that those of the plan's transaction lie in `runs`.
+    /// The log, whose blocks have `unit` bytes, has said that those of the plan's transaction lie
+    /// in `runs`.
     pub fn bind(&mut self, runs: &LogRuns, unit: usize) {
         let mut bound = Vec::with_capacity(self.steps.len());
         for step in self.steps.drain(..) {
@@ -98,7 +105,10 @@ impl Plan {
                     for run in runs.part(slot.index, blocks_in(&blocks, unit)) {
                         let rest = split_off(&mut blocks, run.count as usize * unit);
                         let at = Address::Log(run.start);
-                        bound.push(Step::Write(Write { at, blocks: std::mem::replace(&mut blocks, rest) }));
+                        bound.push(Step::Write(Write {
+                            at,
+                            blocks: std::mem::replace(&mut blocks, rest),
+                        }));
                     }
                 }
                 step => bound.push(step),
@@ -125,7 +135,10 @@ impl Plan {
             return;
         }
         let write = |(page, bytes)| {
-            Step::Write(Write { at: Address::Table(page), blocks: vec![(BlockKind::RunHeader, bytes)] })
+            Step::Write(Write {
+                at: Address::Table(page),
+                blocks: vec![(BlockKind::RunHeader, bytes)],
+            })
         };
         let writes = pages.into_iter().map(write);
         self.steps.splice(0..0, writes.chain([Step::Barrier(Barrier::TableBeforeRun)]));
@@ -133,14 +146,16 @@ impl Plan {
     /// Takes off what stands between the last two barriers, and the last.
     pub fn split_off_last_phase(&mut self) -> Plan {
         let before = self.steps.len().saturating_sub(1);
-        let barrier = self.steps[..before].iter().rposition(|step| matches!(step, Step::Barrier(_)));
+        let barrier =
+            self.steps[..before].iter().rposition(|step| matches!(step, Step::Barrier(_)));
         Plan { steps: self.steps.split_off(barrier.map_or(0, |at| at + 1)) }
     }
     /// Whether it writes the log alone, with one barrier behind all.
     pub fn is_log_alone(&self) -> bool {
         let Some((Step::Barrier(_), writes)) = self.steps.split_last() else { return false };
-        let in_log =
-            |step: &Step| matches!(step, Step::Write(Write { at: Address::Log(_) | Address::Slot(_), .. }));
+        let in_log = |step: &Step| {
+            matches!(step, Step::Write(Write { at: Address::Log(_) | Address::Slot(_), .. }))
+        };
         writes.iter().all(in_log)
     }
     /// How many home writes there are, and their bytes.
@@ -173,7 +188,9 @@ impl BlockKind {
     /// How many blocks a buffer of this kind holds; log blocks have `unit` bytes.
     pub fn blocks_in(self, buffer: &Buffer, unit: usize) -> u64 {
         match self {
-            BlockKind::Packed | BlockKind::Swapped | BlockKind::Snapshot => (buffer.len() / unit) as u64,
+            BlockKind::Packed | BlockKind::Swapped | BlockKind::Snapshot => {
+                (buffer.len() / unit) as u64
+            }
             _ => 1,
         }
     }
@@ -184,8 +201,12 @@ pub(crate) fn blocks_in(blocks: &[(BlockKind, Rc<Buffer>)], unit: usize) -> u32 
     (blocks.iter().map(|(_, buffer)| buffer.len()).sum::<usize>() / unit) as u32
 }
 
-/// Takes off what lies behind the first so many bytes. Where the log wraps within a buffer, it becomes two.
-fn split_off(blocks: &mut Vec<(BlockKind, Rc<Buffer>)>, bytes: usize) -> Vec<(BlockKind, Rc<Buffer>)> {
+/// Takes off what lies behind the first so many bytes. Where the log wraps within a buffer, it
+/// becomes two.
+fn split_off(
+    blocks: &mut Vec<(BlockKind, Rc<Buffer>)>,
+    bytes: usize,
+) -> Vec<(BlockKind, Rc<Buffer>)> {
     let mut left = bytes;
     for index in 0..blocks.len() {
         let length = blocks[index].1.len();
@@ -212,7 +233,8 @@ mod tests {
         let bytes: Vec<u8> = (0..6 * 512).map(|at| (at / 512) as u8).collect();
         for cut in 0..=6 {
             let buffer = |part: &[u8]| (BlockKind::Packed, Rc::new(Buffer::copy_of(part)));
-            let mut blocks: Vec<_> = [&bytes[..2048], &bytes[2048..2560], &bytes[2560..]].map(buffer).into();
+            let mut blocks: Vec<_> =
+                [&bytes[..2048], &bytes[2048..2560], &bytes[2560..]].map(buffer).into();
             let rest = split_off(&mut blocks, cut * 512);
             let whole = |blocks: &[(BlockKind, Rc<Buffer>)]| -> Vec<u8> {
                 blocks.iter().flat_map(|(_, buffer)| buffer.to_vec()).collect()

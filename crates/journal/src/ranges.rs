@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn inserting_and_removing_any_two_ranges_equals_bit_arithmetic() {
-        let all = || (0..=16).flat_map(|start| (start..=16).map(move |end| BlockRange { start, end }));
+        let all =
+            || (0..=16).flat_map(|start| (start..=16).map(move |end| BlockRange { start, end }));
         for base in [0b0u16, 0b1111_0000_1111, 0b1010_1010_1010_1010, 0b1000_0000_0000_0001] {
             for range in all() {
                 let mut set = RangeSet::new();

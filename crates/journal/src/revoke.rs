@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use units::{HomeBlock, TransactionId};
 
-/// For each revoked block, the latest transaction that revoked it. Records of the block in that transaction
-/// and in all before it must not be replayed.
+/// For each revoked block, the latest transaction that revoked it. Records of the block in that
+/// transaction and in all before it must not be replayed.
 ///
-/// The block was freed and may now hold other data; an old copy, or an old fragment, would overwrite it.
+/// The block was freed and may now hold other data; an old copy, or an old fragment, would
+/// overwrite it.
 #[derive(Clone, Default, Debug)]
 pub struct RevokeTable {
     latest: BTreeMap<HomeBlock, TransactionId>,

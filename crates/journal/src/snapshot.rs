@@ -1,10 +1,12 @@
-//! The snapshot of the mapping table, and when it counts ([`format::snapshot`]). Its pieces lie one behind the other in the journal's
-//! own blocks, as in a ring.
+//! The snapshot of the mapping table, and when it counts ([`format::snapshot`]). Its pieces lie one
+//! behind the other in the journal's own blocks, as in a ring.
 //!
-//! 1. A piece counts only once the superblock names it, durably. Then the piece is durable, and so is home, as far as the piece
-//!    says that home has a block: `SnapshotBeforeSuperblock`.
-//! 2. Pieces that the superblock on disk names are not written over. Those before the tail are given up by its next change.
-//! 3. A log whose runs have moved is begun again only when a piece that says so counts, or none does: `TailBeforeReuse`.
+//! 1. A piece counts only once the superblock names it, durably. Then the piece is durable, and so
+//!    is home, as far as the piece says that home has a block: `SnapshotBeforeSuperblock`.
+//! 2. Pieces that the superblock on disk names are not written over. Those before the tail are
+//!    given up by its next change.
+//! 3. A log whose runs have moved is begun again only when a piece that says so counts, or none
+//!    does: `TailBeforeReuse`.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan};
 use crate::tail::SuperblockImage;
@@ -107,7 +109,8 @@ impl SnapshotRing {
     /// Most items of a piece.
     pub fn items_max(&self) -> usize {
         let bytes = self.places.piece_blocks_max() as usize * self.places.block_bytes;
-        (bytes - PieceHeader::bytes_with(0)) / (PieceHeader::bytes_with(1) - PieceHeader::bytes_with(0))
+        (bytes - PieceHeader::bytes_with(0))
+            / (PieceHeader::bytes_with(1) - PieceHeader::bytes_with(0))
     }
     /// The first transaction from `tail` on that no piece tells of.
     pub fn end(&self, tail: TransactionId) -> TransactionId {
@@ -122,14 +125,21 @@ impl SnapshotRing {
     pub fn has_passed_pieces(&self, tail: TransactionId) -> bool {
         self.pieces.len() > 1 && self.pieces.front().is_some_and(|piece| !piece.end.is_after(tail))
     }
-    /// A piece of the transactions in `told`, which begin with [`SnapshotRing::end`]. `None` if there is no room for it.
-    pub fn begin_piece(&self, told: Range<TransactionId>, items: &[SnapshotItem]) -> Option<NewPiece> {
+    /// A piece of the transactions in `told`, which begin with [`SnapshotRing::end`]. `None` if
+    /// there is no room for it.
+    pub fn begin_piece(
+        &self,
+        told: Range<TransactionId>,
+        items: &[SnapshotItem],
+    ) -> Option<NewPiece> {
         let Range { start: from, end } = told;
         assert!(items.len() <= self.items_max(), "a piece of {} items", items.len());
         let blocks = self.places.blocks_of(items.len());
         let start = self.places.blocks.start;
-        let at = self.pieces.back().map_or(start, |last| self.places.behind(last.at.plus(last.blocks)));
-        let is_taken = |piece: &ToldPiece| at < piece.at.plus(piece.blocks) && piece.at < at.plus(blocks);
+        let at =
+            self.pieces.back().map_or(start, |last| self.places.behind(last.at.plus(last.blocks)));
+        let is_taken =
+            |piece: &ToldPiece| at < piece.at.plus(piece.blocks) && piece.at < at.plus(blocks);
         if self.pieces.iter().any(is_taken) || !self.places.holds(at, blocks) {
             return None;
         }
@@ -142,8 +152,8 @@ impl SnapshotRing {
         let at = LogBlock(at.get() * self.places.each);
         Some(NewPiece { told, at, bytes: Rc::new(bytes) })
     }
-    /// What the superblock, whose tail is `tail`, is to say: with `piece`, or without one of those that are given up. `None` if
-    /// nothing is left.
+    /// What the superblock, whose tail is `tail`, is to say: with `piece`, or without one of those
+    /// that are given up. `None` if nothing is left.
     pub fn name(
         &self,
         tail: TransactionId,
@@ -171,7 +181,8 @@ impl SnapshotRing {
     }
 }
 
-/// What must be durable before a snapshot counts: `piece`, if it gets one, and what it says that home has.
+/// What must be durable before a snapshot counts: `piece`, if it gets one, and what it says that
+/// home has.
 pub fn plan_piece(piece: Option<&NewPiece>) -> Plan {
     let mut plan = Plan::default();
     if let Some(piece) = piece {

@@ -1,7 +1,8 @@
 //! The plans of log swapping.
 //!
-//! The table of runs counts for nothing; `TableBeforeRun`. Copies; `CopyBeforeHeader`; headers; `TailBeforeReuse`. Before the headers recovery believes the runs where they were,
-//! and behind the last barrier the log that held them is written again.
+//! The table of runs counts for nothing; `TableBeforeRun`. Copies; `CopyBeforeHeader`; headers;
+//! `TailBeforeReuse`. Before the headers recovery believes the runs where they were, and behind the
+//! last barrier the log that held them is written again.
 
 use crate::log_space::TablePage;
 use crate::plan::{Address, Barrier, BlockKind, Plan};
@@ -23,7 +24,8 @@ pub fn plan_copies(at: LogBlock, blocks: Rc<Buffer>) -> Plan {
     plan
 }
 
-/// All copies are written: headers say where they lie, and from then on they count. Or recovery has found a run whose header is lost.
+/// All copies are written: headers say where they lie, and from then on they count. Or recovery has
+/// found a run whose header is lost.
 pub fn plan_run_headers(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::CopyBeforeHeader);

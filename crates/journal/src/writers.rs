@@ -1,6 +1,8 @@
-//! The writers that a commit has answered. A next one that waits for them to come back is shared by them.
+//! The writers that a commit has answered. A next one that waits for them to come back is shared by
+//! them.
 //!
-//! Without that wait they fall into two halves that commit in turns: twice the commits, half-filled blocks.
+//! Without that wait they fall into two halves that commit in turns: twice the commits, half-filled
+//! blocks.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -35,8 +37,8 @@ impl Writers {
     pub fn give_up(&self) {
         self.away.set(0);
     }
-    /// Until when the commit that `waiting` others wait for stays open for those who are away: `time` behind the last answers.
-    /// `None` if nobody waits, or nobody is away.
+    /// Until when the commit that `waiting` others wait for stays open for those who are away:
+    /// `time` behind the last answers. `None` if nobody waits, or nobody is away.
     pub fn hold(&self, waiting: usize, time: Duration) -> Option<Instant> {
         let is_worth = waiting > 0 && self.away.get() > 0;
         is_worth.then(|| self.answered.get().plus(time))

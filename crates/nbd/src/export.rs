@@ -12,7 +12,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// The transmission flags. Several connections see one disk, and its flush covers the completed writes of all: multi-conn is honest.
+    /// The transmission flags. Several connections see one disk, and its flush covers the completed
+    /// writes of all: multi-conn is honest.
     pub fn flags(&self) -> u16 {
         const HAS_FLAGS: u16 = 1;
         const READ_ONLY: u16 = 1 << 1;

@@ -1,7 +1,10 @@
-//! The network-block-device door: requests of NBD clients to calls of a disk, and results to replies. It decides nothing.
+//! The network-block-device door: requests of NBD clients to calls of a disk, and results to
+//! replies. It decides nothing.
 //!
-//! Fixed newstyle handshake, structured replies, flush, FUA, trim, write-zeroes, several connections, block-size constraints; no TLS, so it listens
-//! on this machine only. Facts: the protocol document of the NBD project. What a client sends is bounded, checked and never believed.
+//! Fixed newstyle handshake, structured replies, flush, FUA, trim, write-zeroes, several
+//! connections, block-size constraints; no TLS, so it listens on this machine only. Facts: the
+//! protocol document of the NBD project. What a client sends is bounded, checked and never
+//! believed.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -41,7 +41,8 @@ impl Listener {
         let failed = |error| ListenError::Path { path: path.to_owned(), error };
         match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
-                // The kernel closes the files of a killed process with a ring a while after its end.
+                // The kernel closes the files of a killed process with a ring a while after its
+                // end.
                 let begun = Instant::now();
                 while UnixStream::connect(path).is_ok() {
                     if begun.elapsed() > PATIENCE {
@@ -121,10 +122,14 @@ mod tests {
     #[test]
     fn only_this_machine_is_listened_to() {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
-            assert!(matches!(Listener::tcp(address), Err(ListenError::NotLoopback { .. })), "{address}");
+            assert!(
+                matches!(Listener::tcp(address), Err(ListenError::NotLoopback { .. })),
+                "{address}"
+            );
         }
         assert!(
-            Listener::tcp("127.0.0.1:0").is_ok_and(|listener| listener.uri().starts_with("nbd://127.0.0.1:"))
+            Listener::tcp("127.0.0.1:0")
+                .is_ok_and(|listener| listener.uri().starts_with("nbd://127.0.0.1:"))
         );
         assert!(matches!(Listener::tcp("nonsense"), Err(ListenError::Address { .. })));
     }

@@ -3,8 +3,8 @@
 use crate::connection::Connection;
 use crate::export::Export;
 use crate::options::{
-    ACK, INFO, INVALID, OPTION_HEADER, OPTION_MAGIC, OPTION_MAX, OptionRequest, POLICY, SERVER, UNKNOWN,
-    UNSUPPORTED, parse_option, reply,
+    ACK, INFO, INVALID, OPTION_HEADER, OPTION_MAGIC, OPTION_MAX, OptionRequest, POLICY, SERVER,
+    UNKNOWN, UNSUPPORTED, parse_option, reply,
 };
 use std::io;
 
@@ -31,12 +31,14 @@ fn refuse(what: &'static str) -> io::Error {
 
 /// `None`: the client said goodbye.
 pub async fn negotiate(connection: &Connection, export: &Export) -> io::Result<Option<Agreed>> {
-    let hello = [&b"NBDMAGIC"[..], b"IHAVEOPT", &(FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes()].concat();
+    let hello =
+        [&b"NBDMAGIC"[..], b"IHAVEOPT", &(FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes()].concat();
     connection.send(&[&hello]).await?;
     let mut flags = [0; 4];
     connection.read_exact(&mut flags).await?;
     let flags = u32::from_be_bytes(flags);
-    if flags & !u32::from(FIXED_NEWSTYLE | NO_ZEROES) != 0 || flags & u32::from(FIXED_NEWSTYLE) == 0 {
+    if flags & !u32::from(FIXED_NEWSTYLE | NO_ZEROES) != 0 || flags & u32::from(FIXED_NEWSTYLE) == 0
+    {
         return Err(refuse("the client does not speak fixed newstyle"));
     }
     let zeroes = if flags & u32::from(NO_ZEROES) == 0 { 124 } else { 0 };
@@ -44,14 +46,17 @@ pub async fn negotiate(connection: &Connection, export: &Export) -> io::Result<O
     loop {
         let mut header = [0; OPTION_HEADER];
         connection.read_exact(&mut header).await?;
-        let field = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
+        let field =
+            |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
         let (kind, length) = (field(8), field(12));
         if header[..8] != OPTION_MAGIC.to_be_bytes() || length > OPTION_MAX {
             return Err(refuse("the client's option is none"));
         }
         let mut data = vec![0; length as usize];
         connection.read_exact(&mut data).await?;
-        match answer(connection, export, kind, parse_option(kind, &data), zeroes, &mut agreed).await? {
+        match answer(connection, export, kind, parse_option(kind, &data), zeroes, &mut agreed)
+            .await?
+        {
             Next::Option => {}
             Next::Transmission => return Ok(Some(agreed)),
             Next::Goodbye => return Ok(None),
@@ -74,13 +79,17 @@ async fn answer(
             return Ok(Next::Transmission);
         }
         // This option has no reply for errors.
-        OptionRequest::ExportName(_) => return Err(refuse("there is one export, and its name is empty")),
+        OptionRequest::ExportName(_) => {
+            return Err(refuse("there is one export, and its name is empty"));
+        }
         OptionRequest::Abort => {
             connection.send(&[&say(ACK, &[])]).await?;
             return Ok(Next::Goodbye);
         }
         OptionRequest::List => [say(SERVER, &[0; 4]), say(ACK, &[])].concat(),
-        OptionRequest::StartTls => say(POLICY, b"no TLS: this server listens on its own machine only"),
+        OptionRequest::StartTls => {
+            say(POLICY, b"no TLS: this server listens on its own machine only")
+        }
         OptionRequest::Info { name, .. } if !name.is_empty() => {
             say(UNKNOWN, b"there is one export, and its name is empty")
         }

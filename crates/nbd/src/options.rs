@@ -76,10 +76,17 @@ mod tests {
     fn options_that_contradict_themselves_are_malformed() {
         let go = |data: &[u8]| parse_option(7, data);
         let named = [&[0, 0, 0, 1, b'x', 0, 1, 0, 3][..]].concat();
-        assert_eq!(go(&named), OptionRequest::Info { go: true, name: b"x".to_vec(), wanted: vec![3] });
-        for data in
-            [&[][..], &[0, 0, 0, 9, b'x'], &[255; 8], &[0, 0, 0, 0, 0, 2, 0, 3], &[0, 0, 0, 0, 0, 0, 9]]
-        {
+        assert_eq!(
+            go(&named),
+            OptionRequest::Info { go: true, name: b"x".to_vec(), wanted: vec![3] }
+        );
+        for data in [
+            &[][..],
+            &[0, 0, 0, 9, b'x'],
+            &[255; 8],
+            &[0, 0, 0, 0, 0, 2, 0, 3],
+            &[0, 0, 0, 0, 0, 0, 9],
+        ] {
             assert_eq!(go(data), OptionRequest::Malformed, "{data:?}");
         }
         assert_eq!(parse_option(8, &[1]), OptionRequest::Malformed);

@@ -59,9 +59,12 @@ pub enum RequestError {
 impl NbdRequest {
     pub fn parse(bytes: &[u8]) -> Result<NbdRequest, RequestError> {
         let Some(bytes) = bytes.get(..HEADER) else { return Err(RequestError::Short(bytes.len())) };
-        let u16_at = |at: usize| u16::from_be_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
-        let u32_at = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let u64_at = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let u16_at =
+            |at: usize| u16::from_be_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
+        let u32_at =
+            |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at =
+            |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if u32_at(0) != REQUEST_MAGIC {
             return Err(RequestError::BadMagic(u32_at(0)));
         }
@@ -108,7 +111,8 @@ impl NbdRequest {
             Some(EOVERFLOW)
         } else {
             let exact = self.command != Command::Trim && self.command != Command::Cache;
-            let aligned = self.at.is_multiple_of(sector.into()) && self.length.is_multiple_of(sector);
+            let aligned =
+                self.at.is_multiple_of(sector.into()) && self.length.is_multiple_of(sector);
             (exact && !aligned || self.length == 0).then_some(EINVAL)
         }
     }
@@ -184,7 +188,10 @@ mod tests {
     fn what_is_no_request_and_what_cannot_be_held_ends_the_connection() {
         assert_eq!(NbdRequest::parse(&[0; HEADER]), Err(RequestError::BadMagic(0)));
         assert_eq!(NbdRequest::parse(&[0; 5]), Err(RequestError::Short(5)));
-        assert_eq!(NbdRequest::parse(&header(0, 1, 0, u32::MAX)), Err(RequestError::TooLong(u32::MAX)));
+        assert_eq!(
+            NbdRequest::parse(&header(0, 1, 0, u32::MAX)),
+            Err(RequestError::TooLong(u32::MAX))
+        );
     }
     #[test]
     fn replies_have_the_lengths_that_they_tell() {

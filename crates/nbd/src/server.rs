@@ -1,4 +1,5 @@
-//! Clients side by side: each has a task that reads its requests, and one for each request under way.
+//! Clients side by side: each has a task that reads its requests, and one for each request under
+//! way.
 
 use crate::connection::{Connection, Socket};
 use crate::export::Export;
@@ -42,7 +43,8 @@ pub async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> 
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // A client that is gone already; or no descriptor is free: the next one may find one.
+                // A client that is gone already; or no descriptor is free: the next one may find
+                // one.
                 Err(_) => world.sleep_until(world.now().plus(Duration::from_millis(10))).await,
             }
         }
@@ -63,7 +65,12 @@ impl Drop for Count {
     }
 }
 
-async fn converse(world: RealWorld, socket: Socket, export: Rc<Export>, pool: &Rc<Pool>) -> io::Result<()> {
+async fn converse(
+    world: RealWorld,
+    socket: Socket,
+    export: Rc<Export>,
+    pool: &Rc<Pool>,
+) -> io::Result<()> {
     let connection = Rc::new(Connection::new(&world, socket)?);
     let late = world.sleep_until(world.now().plus(HANDSHAKE));
     let agreed = match race(negotiate(&connection, &export), late).await {
@@ -98,7 +105,8 @@ impl Client {
             if request.command == Command::Disconnect {
                 return Ok(());
             }
-            let refused = request.refuse(self.export.size(), self.export.sector(), self.export.read_only);
+            let refused =
+                request.refuse(self.export.size(), self.export.sector(), self.export.read_only);
             let bytes = match request.command {
                 Command::Write => request.length as usize,
                 Command::Read if refused.is_none() => request.length as usize,
@@ -127,7 +135,12 @@ impl Client {
         }
     }
 
-    async fn carry_out(&self, request: NbdRequest, payload: Option<Buffer>, _room: Room) -> io::Result<()> {
+    async fn carry_out(
+        &self,
+        request: NbdRequest,
+        payload: Option<Buffer>,
+        _room: Room,
+    ) -> io::Result<()> {
         let disk = &self.export.disk;
         let durability = if request.fua { Durability::Durable } else { Durability::Cached };
         let result = match request.command {
@@ -142,7 +155,9 @@ impl Client {
             Command::Trim => self.trim(&request).await,
             Command::WriteZeroes => self.write_zeroes(&request).await,
             Command::Cache => Ok(()),
-            Command::Disconnect | Command::Unknown(_) => return self.answer_error(&request, ENOTSUP).await,
+            Command::Disconnect | Command::Unknown(_) => {
+                return self.answer_error(&request, ENOTSUP).await;
+            }
         };
         match result {
             Ok(()) => self.connection.send(&[&simple_reply(request.cookie, 0)]).await,
@@ -168,7 +183,11 @@ impl Client {
         let mut at = request.at;
         while at < end {
             let length = (end - at).min(ZEROES as u64) as usize;
-            let part = if length == zeroes.len() { zeroes.clone() } else { Rc::new(Buffer::zeroed(length)) };
+            let part = if length == zeroes.len() {
+                zeroes.clone()
+            } else {
+                Rc::new(Buffer::zeroed(length))
+            };
             disk.write(at, vec![part], Durability::Cached).await?;
             at += length as u64;
         }

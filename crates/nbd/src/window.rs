@@ -1,8 +1,9 @@
-//! How much clients may have under way: requests and bytes. The next request is not read before there is room.
+//! How much clients may have under way: requests and bytes. The next request is not read before
+//! there is room.
 //!
-//! Invariants: all clients together hold at most [`POOL`] bytes and an allowance for each, which is its own. So who
-//! takes much cannot keep others from requests of usual size. Who waits for the pool is served in the order of
-//! arrival.
+//! Invariants: all clients together hold at most [`POOL`] bytes and an allowance for each, which is
+//! its own. So who takes much cannot keep others from requests of usual size. Who waits for the
+//! pool is served in the order of arrival.
 
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
@@ -45,7 +46,8 @@ impl Window {
     pub async fn enter(self: &Rc<Self>, bytes: usize) -> Room {
         let fits = || {
             let requests = self.requests.get();
-            let fits = requests == 0 || (requests < REQUESTS_MAX && self.bytes.get() + bytes <= BYTES_MAX);
+            let fits =
+                requests == 0 || (requests < REQUESTS_MAX && self.bytes.get() + bytes <= BYTES_MAX);
             fits.then_some(())
         };
         self.pool.changed.until(fits).await;
@@ -138,7 +140,11 @@ mod tests {
             drop(Rc::new(Window::new(&pool)).enter(ALLOWANCE).await);
             assert_eq!(inner.now(), begin, "its own allowance is free");
             inner.sleep_until(begin.plus(Duration::from_secs(1000))).await;
-            assert_eq!((done.get(), held.get(), pool.bytes.get()), (4 * CLIENTS, 0, 0), "all came in");
+            assert_eq!(
+                (done.get(), held.get(), pool.bytes.get()),
+                (4 * CLIENTS, 0, 0),
+                "all came in"
+            );
         });
     }
 }

@@ -1,4 +1,5 @@
-//! The server over real sockets, spoken to byte by byte: what clients rely on, and what hostile ones get.
+//! The server over real sockets, spoken to byte by byte: what clients rely on, and what hostile
+//! ones get.
 
 use device::{Disk, World};
 use disks::MemoryDisk;
@@ -82,7 +83,8 @@ impl Client {
         (u32::from_be_bytes(header[12..16].try_into().unwrap()), self.take(length as usize))
     }
     fn ask(&mut self, flags: u16, kind: u16, cookie: u64, at: u64, length: u32, payload: &[u8]) {
-        let fields = [&flags.to_be_bytes()[..], &kind.to_be_bytes(), &cookie.to_be_bytes()].concat();
+        let fields =
+            [&flags.to_be_bytes()[..], &kind.to_be_bytes(), &cookie.to_be_bytes()].concat();
         self.say(&[
             &0x2560_9513u32.to_be_bytes(),
             &fields,
@@ -123,7 +125,10 @@ fn what_one_client_writes_and_flushes_another_reads() {
     one.ask(4, 0, 15, 4608, 512, &[]);
     let chunk = one.take(28);
     assert_eq!(chunk[..8], [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 1]);
-    assert_eq!((&chunk[16..20], &chunk[20..28]), (&520u32.to_be_bytes()[..], &4608u64.to_be_bytes()[..]));
+    assert_eq!(
+        (&chunk[16..20], &chunk[20..28]),
+        (&520u32.to_be_bytes()[..], &4608u64.to_be_bytes()[..])
+    );
     assert_eq!(one.take(512), [7; 512]);
     one.ask(0, 4, 16, 4096, 4096, &[]);
     assert_eq!(one.simple(), (0, 16));
@@ -152,10 +157,18 @@ fn many_requests_at_once_are_all_answered() {
     let server = Server::start();
     let mut client = server.transmit(false);
     let mut answered = Vec::new();
-    // A client that reads no answers is given none of the server's memory: it would wait for itself.
+    // A client that reads no answers is given none of the server's memory: it would wait for
+    // itself.
     for first in [0, 100, 200, 300, 400] {
         for cookie in first..first + 100 {
-            client.ask((cookie % 2) as u16, 1, cookie, cookie % 100 * 4096, 4096, &[cookie as u8; 4096]);
+            client.ask(
+                (cookie % 2) as u16,
+                1,
+                cookie,
+                cookie % 100 * 4096,
+                4096,
+                &[cookie as u8; 4096],
+            );
         }
         for _ in 0..100 {
             let (error, cookie) = client.simple();

@@ -24,7 +24,8 @@ pub struct Context {
     pub trace: Option<PathBuf>,
     /// Where block traces are that figures play which need some; without it they make their own.
     pub block_traces: Option<PathBuf>,
-    /// Something of the rig is other than the figure says, to see what depends on it. Long series are then cut to their ends.
+    /// Something of the rig is other than the figure says, to see what depends on it. Long series
+    /// are then cut to their ends.
     pub varied: Option<Varied>,
 }
 
@@ -61,13 +62,15 @@ thread_local! {
 }
 
 impl Context {
-    /// Plays something with this seed and the next ones, several at once. Progress is that of all together.
+    /// Plays something with this seed and the next ones, several at once. Progress is that of all
+    /// together.
     pub(crate) fn each_seed<R: Send>(
         &self,
         seeds: u64,
         play: impl Fn(&Context) -> Result<R, FigureError> + Sync,
     ) -> Result<Vec<R>, FigureError> {
-        // Of each turn: how many cells of how many. One that has not begun will have as many as the others.
+        // Of each turn: how many cells of how many. One that has not begun will have as many as the
+        // others.
         let done: Mutex<Vec<(usize, usize)>> = Mutex::new(vec![(0, 0); seeds as usize]);
         let (done, progress) = (Arc::new(done), &self.progress);
         let turn = |turn: usize| {
@@ -82,16 +85,31 @@ impl Context {
             let (seed, jobs) = (self.seed + turn as u64, self.jobs.clone());
             // Requests of one seed are enough, and those of another would overwrite them.
             let trace = self.trace.clone().filter(|_| turn == 0);
-            let (turn, progress, block_traces) = (turn as u64, Arc::new(of_all), self.block_traces.clone());
-            play(&Context { seed, turn, quick, jobs, progress, interrupted, trace, block_traces, varied })
+            let (turn, progress, block_traces) =
+                (turn as u64, Arc::new(of_all), self.block_traces.clone());
+            play(&Context {
+                seed,
+                turn,
+                quick,
+                jobs,
+                progress,
+                interrupted,
+                trace,
+                block_traces,
+                varied,
+            })
         };
         self.jobs.side_by_side(seeds as usize, turn).into_iter().collect()
     }
 
     /// Sorted. Without a directory, and where it cannot be read: none.
     pub(crate) fn names_of_block_traces(&self) -> Vec<String> {
-        let entries = self.block_traces.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
-        let names = entries.flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let entries =
+            self.block_traces.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
+        let names = entries
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
         let mut names: Vec<_> = names.collect();
         names.sort();
         names
@@ -102,7 +120,17 @@ impl Context {
         let Context { seed, turn, quick, interrupted, .. } = *self;
         let (jobs, progress) = (self.jobs.clone(), Arc::new(|_, _| ()));
         let (varied, block_traces) = (Some(varied), self.block_traces.clone());
-        Context { seed, turn, quick, jobs, progress, interrupted, trace: None, block_traces, varied }
+        Context {
+            seed,
+            turn,
+            quick,
+            jobs,
+            progress,
+            interrupted,
+            trace: None,
+            block_traces,
+            varied,
+        }
     }
 
     /// Where the traces of the cell's disks begin with, if there shall be any.
@@ -110,7 +138,8 @@ impl Context {
         Some(self.trace.as_ref()?.join(format!("{:02}-{name}", CELL.get())))
     }
 
-    /// As [`Context::play`], one cell after the other: for real time, where they would disturb each other.
+    /// As [`Context::play`], one cell after the other: for real time, where they would disturb each
+    /// other.
     pub fn one_by_one<C, R>(
         &self,
         cells: &[C],
@@ -127,8 +156,8 @@ impl Context {
         cells.iter().enumerate().map(one).collect()
     }
 
-    /// Plays all cells, several at once, and returns their values in the order of the cells. A cell is one stage: a thread
-    /// of its own, nothing shared, so what runs beside it changes nothing.
+    /// Plays all cells, several at once, and returns their values in the order of the cells. A cell
+    /// is one stage: a thread of its own, nothing shared, so what runs beside it changes nothing.
     pub fn play<C: Sync, R: Send>(
         &self,
         cells: &[C],

@@ -3,8 +3,8 @@
 use crate::figure::{Picture, Scale};
 use crate::number::exact;
 
-/// The head names what x and y are; `of` tells ours from the paper's. Of several seeds y is the mean, and lies with 90 % between
-/// lowest and highest.
+/// The head names what x and y are; `of` tells ours from the paper's. Of several seeds y is the
+/// mean, and lies with 90 % between lowest and highest.
 pub(crate) fn csv(picture: &Picture) -> String {
     let spreads = picture.series.iter().any(|series| !series.spread.is_empty());
     let line = |fields: [&str; 4], low: &str, high: &str| match spreads {
@@ -53,8 +53,12 @@ mod tests {
     #[test]
     fn every_point_has_its_line() {
         let names = Scale::Names(vec!["512 B".into(), "say \"1 KiB\"".into()]);
-        let series =
-            |name: &str, of_paper, points| Series { name: name.into(), of_paper, points, spread: Vec::new() };
+        let series = |name: &str, of_paper, points| Series {
+            name: name.into(),
+            of_paper,
+            points,
+            spread: Vec::new(),
+        };
         let picture = Picture {
             title: "speed".into(),
             x: axis("request, bytes", names),

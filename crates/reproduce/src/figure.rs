@@ -57,9 +57,9 @@ pub enum Scale {
     Logarithmic,
     /// Bars: x counts these names, from 0.
     Names(Vec<String>),
-    /// Of y, over names: small fields of shades side by side instead of lines. A series is called "FIELD: ROW" and is a row, from
-    /// the lowest on; x is the column and y the value. In a series "FIELD: chosen" y is the number that a row is called:
-    /// these squares are marked.
+    /// Of y, over names: small fields of shades side by side instead of lines. A series is called
+    /// "FIELD: ROW" and is a row, from the lowest on; x is the column and y the value. In a series
+    /// "FIELD: chosen" y is the number that a row is called: these squares are marked.
     Shades {
         white: f64,
         black: f64,
@@ -73,7 +73,8 @@ pub struct Series {
     pub name: String,
     pub of_paper: bool,
     pub points: Vec<(f64, f64)>,
-    /// Of several seeds: where the mean of each point's y lies with 90 %, lowest and highest. Else empty.
+    /// Of several seeds: where the mean of each point's y lies with 90 %, lowest and highest. Else
+    /// empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<(f64, f64)>,
 }

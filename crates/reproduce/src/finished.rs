@@ -1,6 +1,7 @@
 //! A figure's files: JSON with everything, and for each picture a CSV and an SVG.
 //!
-//! All are written beside their place and renamed; the JSON last, so that whoever sees it sees a whole figure.
+//! All are written beside their place and renamed; the JSON last, so that whoever sees it sees a
+//! whole figure.
 
 use crate::figure::{Figure, Results, Scale};
 use crate::{Context, Origin, Tally, Verdict, chart, csv};
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A figure that has been run. Nothing in it tells when or where: the same seed gives the same bytes.
+/// A figure that has been run. Nothing in it tells when or where: the same seed gives the same
+/// bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finished {
     pub figure: String,
@@ -113,7 +115,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Points that cannot be drawn (a quotient by zero, a name that is not there) are left out, and a note says so.
+/// Points that cannot be drawn (a quotient by zero, a name that is not there) are left out, and a
+/// note says so.
 fn drawable(mut results: Results) -> Results {
     for picture in &mut results.pictures {
         let names = match &picture.x.scale {
@@ -150,7 +153,10 @@ mod tests {
         let read = Finished::read(directory.path(), "made-up").unwrap();
         assert_eq!(read.seed, 7);
         assert_eq!(read.results.pictures[1].series.len(), 2);
-        assert_eq!(read.results.notes.last().unwrap(), "Lines: 1 of 4 points of wasteless have no value.");
+        assert_eq!(
+            read.results.notes.last().unwrap(),
+            "Lines: 1 of 4 points of wasteless have no value."
+        );
         let mut names: Vec<_> = std::fs::read_dir(directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -176,7 +182,8 @@ mod tests {
 
     #[test]
     fn the_verdict_names_what_differs() {
-        let mut finished = Finished::new(&made_up::FIGURE, &made_up::context(7), 1, made_up::results());
+        let mut finished =
+            Finished::new(&made_up::FIGURE, &made_up::context(7), 1, made_up::results());
         assert_eq!(
             finished.verdict(),
             "Of the statements 1 agree, 0 in direction only, 1 differ: ordered is slower (paper: 10x; ours: 0.9x)."

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// As many places as parts may be played at once, whoever plays them. So turns of a figure that run side by side fill
-/// each other's gaps, and never take more memory than so many parts need.
+/// As many places as parts may be played at once, whoever plays them. So turns of a figure that run
+/// side by side fill each other's gaps, and never take more memory than so many parts need.
 pub struct Jobs {
     all: usize,
     free: Mutex<usize>,
@@ -39,18 +39,27 @@ impl Jobs {
         *self.free.lock().expect("nobody panics while holding it") += 1;
         self.freed.notify_one();
     }
-    /// One more than there are places: while one figure has too few parts left for all of them, two others have more.
+    /// One more than there are places: while one figure has too few parts left for all of them, two
+    /// others have more.
     pub(crate) fn figures_at_once(&self) -> usize {
         self.all + 1
     }
     /// As [`side_by_side`], on as many threads as there are places. It takes no place: `one` does.
-    pub(crate) fn side_by_side<R: Send>(&self, count: usize, one: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    pub(crate) fn side_by_side<R: Send>(
+        &self,
+        count: usize,
+        one: impl Fn(usize) -> R + Sync,
+    ) -> Vec<R> {
         side_by_side(self.all, count, one)
     }
 }
 
 /// `count` values in their order, on so many threads.
-pub(crate) fn side_by_side<R: Send>(threads: usize, count: usize, one: impl Fn(usize) -> R + Sync) -> Vec<R> {
+pub(crate) fn side_by_side<R: Send>(
+    threads: usize,
+    count: usize,
+    one: impl Fn(usize) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

@@ -1,7 +1,8 @@
 //! The papers' figures, rerun: one command each, our numbers beside the paper's.
 //!
-//! A [`Figure`] plays workloads on [`stages::Stage`]s and returns [`Results`]; everything else (files, pictures, the page)
-//! is made from those. The same seed gives the same results, byte for byte.
+//! A [`Figure`] plays workloads on [`stages::Stage`]s and returns [`Results`]; everything else
+//! (files, pictures, the page) is made from those. The same seed gives the same results, byte for
+//! byte.
 #![forbid(unsafe_code)]
 
 mod chart;

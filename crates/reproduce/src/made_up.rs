@@ -1,6 +1,8 @@
 //! A figure for tests.
 
-use crate::{Axis, Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Series, Verdict};
+use crate::{
+    Axis, Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Series, Verdict,
+};
 use std::sync::atomic::AtomicBool;
 
 pub const FIGURE: Figure = Figure {
@@ -31,15 +33,20 @@ pub fn context(seed: u64) -> Context {
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {
-    let squares = context.play(&[1u64, 2, 3], |x| Ok((*x as f64, ((x + context.seed) * x) as f64 / 3.0)))?;
+    let squares =
+        context.play(&[1u64, 2, 3], |x| Ok((*x as f64, ((x + context.seed) * x) as f64 / 3.0)))?;
     let mut results = results();
     results.pictures[0].series[0].points = squares;
     Ok(results)
 }
 
 pub fn results() -> Results {
-    let series =
-        |name: &str, of_paper, points| Series { name: name.into(), of_paper, points, spread: Vec::new() };
+    let series = |name: &str, of_paper, points| Series {
+        name: name.into(),
+        of_paper,
+        points,
+        spread: Vec::new(),
+    };
     let axis = |label: &str, scale| Axis { label: label.into(), scale };
     let claim = |says: &str, paper: &str, ours: &str, verdict| Claim {
         says: says.into(),

@@ -29,7 +29,8 @@ fn digits(value: f64, significant: i32) -> String {
     }
     // The exponent after rounding: 9.9999999 has the one of 10.
     let scientific = format!("{value:.*e}", significant as usize - 1);
-    let exponent: i32 = scientific.split_once('e').map_or(0, |(_, exponent)| exponent.parse().unwrap_or(0));
+    let exponent: i32 =
+        scientific.split_once('e').map_or(0, |(_, exponent)| exponent.parse().unwrap_or(0));
     let places = (significant - 1 - exponent).max(0) as usize;
     let text = format!("{value:.places$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }

@@ -47,7 +47,9 @@ fn papers(figures: &[Finished]) -> impl Iterator<Item = (&str, Tally)> {
 fn how_judged() -> String {
     let words: Vec<String> = WORDS
         .iter()
-        .map(|words| format!("\u{201c}{}\u{201d} {} to {}", words.text, short(words.low), short(words.high)))
+        .map(|words| {
+            format!("\u{201c}{}\u{201d} {} to {}", words.text, short(words.low), short(words.high))
+        })
         .collect();
     format!(
         "A ratio agrees within a factor of two of the paper's number, both as it is and as a logarithm, or within the paper's own \
@@ -65,7 +67,8 @@ pub fn markdown(figures: &[Finished]) -> String {
         "| paper | agree | direction only | differ | fitted | ours |\n|---|---|---|---|---|---|\n",
     );
     for (paper, Tally { agree, direction_only, differ, fitted, ours }) in papers(figures) {
-        text += &format!("| {paper} | {agree} | {direction_only} | {differ} | {fitted} | {ours} |\n");
+        text +=
+            &format!("| {paper} | {agree} | {direction_only} | {differ} | {fitted} | {ours} |\n");
     }
     text += &format!(
         "\n| figure | statement | paper | ours | judged | chosen after a failure | {DEPENDS} |\n|---|---|---|---|---|---|---|\n"
@@ -78,7 +81,8 @@ pub fn markdown(figures: &[Finished]) -> String {
             }
             let depends = dependence(figure, claim, figures);
             let [says, paper, ours, chosen, depends] =
-                [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen, &depends].map(|part| cell(part));
+                [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen, &depends]
+                    .map(|part| cell(part));
             text += &format!(
                 "| {} | {says} | {paper} | {ours} | {judged} | {chosen} | {depends} |\n",
                 figure.figure
@@ -185,7 +189,8 @@ fn rerun(figure: &Finished) -> String {
         false => "The same seed gives the same bytes.",
     };
     let link = |file: String| format!("<a href=\"{0}\">{0}</a>", escaped(&file));
-    let numbers = (0..figure.results.pictures.len()).map(|number| link(figure.file_name(number, "csv")));
+    let numbers =
+        (0..figure.results.pictures.len()).map(|number| link(figure.file_name(number, "csv")));
     let files: Vec<String> = numbers.chain([link(format!("{}.json", figure.figure))]).collect();
     let shortened = match figure.quick {
         true => " <strong>Shortened by --quick: shapes need not come out.</strong>",
@@ -277,7 +282,8 @@ mod tests {
     fn a_row_tells_what_a_figure_found_with_other_numbers() {
         let mut figures = figures();
         let claim = &mut figures[0].results.claims[0];
-        *claim = claim.clone().with_other("times x 0.5: 4x".into()).with_other("times x 2: 5x".into());
+        *claim =
+            claim.clone().with_other("times x 0.5: 4x".into()).with_other("times x 2: 5x".into());
         let text = markdown(&figures);
         assert!(text.contains("| agrees |  | times x 0.5: 4x; times x 2: 5x |\n"), "{text}");
     }

@@ -1,5 +1,5 @@
-//! Figures run into a directory, several at once. A finished one is not run again, so that a run that was
-//! interrupted goes on where it was.
+//! Figures run into a directory, several at once. A finished one is not run again, so that a run
+//! that was interrupted goes on where it was.
 
 use crate::finished::Finished;
 use crate::jobs::side_by_side;
@@ -39,10 +39,15 @@ impl RunError {
     }
 }
 
-/// What `one` makes of each figure, in their order. Each fills the gaps that the others leave; those of real time run
-/// alone, behind all others.
-pub fn run_all<R: Send>(figures: &[Figure], jobs: &Jobs, one: impl Fn(&Figure) -> R + Sync) -> Vec<R> {
-    let (alone, beside): (Vec<usize>, Vec<usize>) = (0..figures.len()).partition(|&at| figures[at].real_time);
+/// What `one` makes of each figure, in their order. Each fills the gaps that the others leave;
+/// those of real time run alone, behind all others.
+pub fn run_all<R: Send>(
+    figures: &[Figure],
+    jobs: &Jobs,
+    one: impl Fn(&Figure) -> R + Sync,
+) -> Vec<R> {
+    let (alone, beside): (Vec<usize>, Vec<usize>) =
+        (0..figures.len()).partition(|&at| figures[at].real_time);
     let of = |at: usize| (at, one(&figures[at]));
     let mut all = side_by_side(jobs.figures_at_once(), beside.len(), |index| of(beside[index]));
     all.extend(alone.into_iter().map(of));
@@ -65,7 +70,9 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
         (found.seed, found.seeds, found.quick) == (context.seed, seeds, context.quick)
             && found.block_traces == context.names_of_block_traces()
     };
-    if let Some(found) = Finished::read(out, figure.name).filter(|found| !options.again && same(found)) {
+    if let Some(found) =
+        Finished::read(out, figure.name).filter(|found| !options.again && same(found))
+    {
         return Ok(Outcome::WasThere(Box::new(found)));
     }
     let results = seeds::combined(context.each_seed(seeds, figure.run)?);

@@ -8,7 +8,8 @@ pub const SEEDS: u64 = 5;
 /// Student's t, one-sided 5 %, for 1 to 9 degrees of freedom: both sides together leave out 10 %.
 const STUDENT: [f64; 9] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833];
 
-/// Of the same figure with consecutive seeds, at least one. Pictures of shades are those of the first.
+/// Of the same figure with consecutive seeds, at least one. Pictures of shades are those of the
+/// first.
 pub(crate) fn combined(mut all: Vec<Results>) -> Results {
     let others = all.split_off(1);
     let mut first = all.pop().expect("at least one seed");
@@ -19,14 +20,17 @@ pub(crate) fn combined(mut all: Vec<Results>) -> Results {
         if matches!(picture.y.scale, Scale::Shades { .. }) {
             continue;
         }
-        for (of, series) in picture.series.iter_mut().enumerate().filter(|(_, series)| !series.of_paper) {
+        for (of, series) in
+            picture.series.iter_mut().enumerate().filter(|(_, series)| !series.of_paper)
+        {
             let same = |results: &'_ Results| results.pictures.get(at)?.series.get(of).cloned();
             let same: Vec<Series> = others.iter().filter_map(same).collect();
             average(series, &same);
         }
     }
     for (at, claim) in first.claims.iter_mut().enumerate() {
-        let same: Vec<&Claim> = others.iter().filter_map(|results| results.claims.get(at)).collect();
+        let same: Vec<&Claim> =
+            others.iter().filter_map(|results| results.claims.get(at)).collect();
         judge(claim, &same);
     }
     first.notes.push(format!(
@@ -79,13 +83,16 @@ fn judge(claim: &mut Claim, others: &[&Claim]) {
 /// Longer than this no cell of a table shall be.
 const LONGEST: usize = 130;
 
-/// What several seeds gave: of numbers the least and the largest. Others stand one after the other, unless that is long and
-/// only their numbers differ.
+/// What several seeds gave: of numbers the least and the largest. Others stand one after the other,
+/// unless that is long and only their numbers differ.
 fn together(found: &[&str]) -> String {
     let parts: Vec<Vec<&str>> = found.iter().map(|text| parts(text)).collect();
     let is_number = |part: &str| part.starts_with(|letter: char| letter.is_ascii_digit());
     let frame = |parts: &[&str]| -> Vec<String> {
-        parts.iter().map(|part| if is_number(part) { String::new() } else { part.to_string() }).collect()
+        parts
+            .iter()
+            .map(|part| if is_number(part) { String::new() } else { part.to_string() })
+            .collect()
     };
     let joined = found.join("; ");
     let of_numbers = parts.iter().all(|parts| parts.len() == 1 && is_number(parts[0]));
@@ -103,7 +110,10 @@ fn parts(text: &str) -> Vec<&str> {
     // Points and commas stand within a number, or they are none of it.
     let in_number = |at: usize| {
         is_digit(at)
-            || (at > 0 && b".,".contains(&text.as_bytes()[at]) && is_digit(at - 1) && is_digit(at + 1))
+            || (at > 0
+                && b".,".contains(&text.as_bytes()[at])
+                && is_digit(at - 1)
+                && is_digit(at + 1))
     };
     let mut parts = Vec::new();
     let mut from = 0;
@@ -151,7 +161,10 @@ mod tests {
         // Standard deviation 1, of three: 2.92 / sqrt(3).
         assert!((series.spread[0].1 - 3.686).abs() < 1e-3, "{:?}", series.spread[0]);
         assert_eq!(series.spread[1], (4.0, 4.0));
-        assert!(results.pictures[0].series[1].spread.is_empty(), "the paper's points have one value");
+        assert!(
+            results.pictures[0].series[1].spread.is_empty(),
+            "the paper's points have one value"
+        );
         let claim = &results.claims[0];
         assert_eq!((claim.verdict, &*claim.ours), (Verdict::DirectionOnly, "4.4x; 3x; 9x"));
         assert_eq!(results.claims[1].ours, "0.9x");
@@ -163,7 +176,9 @@ mod tests {
     fn a_long_cell_tells_the_least_and_the_largest_of_each_number() {
         assert_eq!(together(&["3 of 4", "4 of 4"]), "3 of 4; 4 of 4");
         let long = |kept: &str, ms: &str| {
-            format!("the reader keeps {kept} %, and a sync takes {ms} ms, which is less, as with all")
+            format!(
+                "the reader keeps {kept} %, and a sync takes {ms} ms, which is less, as with all"
+            )
         };
         let (one, other) = (long("80", "5.9"), long("1,080", "5.8"));
         assert_eq!(together(&[&one, &other]), long("80 to 1,080", "5.8 to 5.9"));

@@ -1,8 +1,8 @@
 //! What a paper states, held against what came out here.
 //!
-//! A ratio is judged in both directions: one that is ten times too large agrees no more than one that is ten times too
-//! small. What a disk's parameter was derived from cannot agree with it by merit, and what no paper says is ours
-//! alone. Neither is counted as a paper's.
+//! A ratio is judged in both directions: one that is ten times too large agrees no more than one
+//! that is ten times too small. What a disk's parameter was derived from cannot agree with it by
+//! merit, and what no paper says is ours alone. Neither is counted as a paper's.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -20,8 +20,9 @@ pub struct Claim {
     /// What was chosen after this had failed, and what the other choice gives. Empty: nothing was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub chosen: String,
-    /// Of `sensitivity`'s rows: with which of its choices the statement is judged otherwise, and what comes out then. Of a figure that
-    /// plays its own rig's numbers half and double: what comes out then.
+    /// Of `sensitivity`'s rows: with which of its choices the statement is judged otherwise, and
+    /// what comes out then. Of a figure that plays its own rig's numbers half and double: what
+    /// comes out then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<String>,
 }
@@ -107,12 +108,15 @@ pub struct Words {
     pub high: f64,
 }
 
-pub const SAME: Words = Words { text: "the same, comparable, follows, similar", low: 2.0 / 3.0, high: 1.5 };
+pub const SAME: Words =
+    Words { text: "the same, comparable, follows, similar", low: 2.0 / 3.0, high: 1.5 };
 pub const NEAR: Words = Words { text: "nears, approaches", low: 0.5, high: 2.0 };
-pub const HIGHER: Words = Words { text: "significantly, notably higher or longer", low: 1.2, high: 3.0 };
+pub const HIGHER: Words =
+    Words { text: "significantly, notably higher or longer", low: 1.2, high: 3.0 };
 pub const FACTORS: Words = Words { text: "several factors, much higher", low: 2.0, high: 10.0 };
 pub const ORDER: Words = Words { text: "an order of magnitude", low: 5.0, high: 20.0 };
-pub const ORDER_OR_TWO: Words = Words { text: "one to two orders of magnitude", low: 5.0, high: 200.0 };
+pub const ORDER_OR_TWO: Words =
+    Words { text: "one to two orders of magnitude", low: 5.0, high: 200.0 };
 pub const ORDERS: Words = Words { text: "orders of magnitude, far lower", low: 30.0, high: 3000.0 };
 
 /// All of them, for the page that explains.
@@ -133,7 +137,8 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// A number agrees within a factor of two, of itself and of its logarithm: 1.01 does not agree with 1.17.
+    /// A number agrees within a factor of two, of itself and of its logarithm: 1.01 does not agree
+    /// with 1.17.
     fn agrees(&self, ratio: f64) -> bool {
         let near = |number: f64| {
             let within = |ratio: f64| (0.5..=2.0).contains(&ratio);
@@ -141,7 +146,9 @@ impl Expected {
         };
         match *self {
             Expected::Number(number) => near(number),
-            Expected::Between(low, high) => (low..=high).contains(&ratio) || near(low) || near(high),
+            Expected::Between(low, high) => {
+                (low..=high).contains(&ratio) || near(low) || near(high)
+            }
             Expected::Words(words) => words.range().contains(&ratio),
         }
     }
@@ -199,7 +206,8 @@ impl Tally {
     }
     pub fn in_words(self) -> String {
         let Tally { agree, direction_only, differ, fitted, ours } = self;
-        let mut text = format!("{agree} agree, {direction_only} in direction only, {differ} differ");
+        let mut text =
+            format!("{agree} agree, {direction_only} in direction only, {differ} differ");
         if fitted > 0 {
             text += &format!("; {fitted} fitted");
         }

@@ -1,5 +1,6 @@
-//! File systems side by side: the same writers on the same kind of loop device. They take turns, so that what
-//! else the machine does meanwhile strikes all alike. The ratio is taken within each turn.
+//! File systems side by side: the same writers on the same kind of loop device. They take turns, so
+//! that what else the machine does meanwhile strikes all alike. The ratio is taken within each
+//! turn.
 
 use crate::contender::Contender;
 use crate::disk::{Disks, Ground};
@@ -32,7 +33,8 @@ pub struct Comparison {
     pub p99_ns: f64,
     /// Median of the ratios within each turn to the first contender.
     pub ratio: f64,
-    /// What the kernel counted at the device while the writers wrote, home writes and journal alike; medians.
+    /// What the kernel counted at the device while the writers wrote, home writes and journal
+    /// alike; medians.
     pub writes_per_operation: f64,
     pub bytes_per_operation: f64,
     pub turns: Vec<ComparedRun>,
@@ -54,12 +56,19 @@ impl ComparedRun {
 }
 
 /// Runs all turns. `progress` is told what is being run.
-pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<Comparison>, RigError> {
+pub fn compare(
+    options: &CompareOptions,
+    progress: impl Fn(&str),
+) -> Result<Vec<Comparison>, RigError> {
     rig::hide_mounts()?;
     let place = Workspace::new(&options.ground.directory)?;
     progress("making the disks");
-    let disks =
-        Disks::new(&place, options.ground.model.as_deref(), options.contenders.len(), options.image_size)?;
+    let disks = Disks::new(
+        &place,
+        options.ground.model.as_deref(),
+        options.contenders.len(),
+        options.image_size,
+    )?;
     let mut reports: Vec<Vec<Vec<ComparedRun>>> =
         vec![vec![Vec::new(); options.writers.len()]; options.contenders.len()];
     for turn in 0..options.turns as usize {
@@ -69,7 +78,8 @@ pub fn compare(options: &CompareOptions, progress: impl Fn(&str)) -> Result<Vec<
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
             let disk = disks.fresh(index, &options.ground.program)?;
-            let volume = Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
+            let volume =
+                Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
             let of_turn = run_turn(options, contender, &volume)?;
             volume.take_down()?;
             reports[index].iter_mut().zip(of_turn).for_each(|(all, report)| all.push(report));
@@ -104,7 +114,11 @@ fn run_turn(
         let before = volume.traffic()?;
         let report = rig::play_streams(&mount_point, &streams, contender)?;
         let during = volume.traffic()?.minus(before);
-        reports.push(ComparedRun { report, writes: during.writes, bytes_written: during.bytes_written });
+        reports.push(ComparedRun {
+            report,
+            writes: during.writes,
+            bytes_written: during.bytes_written,
+        });
     }
     Ok(reports)
 }
@@ -113,9 +127,15 @@ fn speeds(turns: &[ComparedRun]) -> Vec<f64> {
     turns.iter().map(|run| run.report.operations_per_second).collect()
 }
 
-fn summary(contender: &Contender, writers: u32, turns: &[ComparedRun], baseline: &[f64]) -> Comparison {
+fn summary(
+    contender: &Contender,
+    writers: u32,
+    turns: &[ComparedRun],
+    baseline: &[f64],
+) -> Comparison {
     let of = |value: fn(&ComparedRun) -> f64| rig::median(turns.iter().map(value).collect());
-    let ratios = speeds(turns).iter().zip(baseline).map(|(ours, theirs)| ours / theirs.max(1e-9)).collect();
+    let ratios =
+        speeds(turns).iter().zip(baseline).map(|(ours, theirs)| ours / theirs.max(1e-9)).collect();
     Comparison {
         contender: contender.to_string(),
         writers,
@@ -156,7 +176,8 @@ mod tests {
 
     #[test]
     fn what_the_device_wrote_is_told_for_each_sync() {
-        let row = summary(&Contender::Xfs, 1, &[run(1.0, 5120), run(1.0, 40960), run(1.0, 0)], &[1.0; 3]);
+        let row =
+            summary(&Contender::Xfs, 1, &[run(1.0, 5120), run(1.0, 40960), run(1.0, 0)], &[1.0; 3]);
         assert_eq!((row.writes_per_operation, row.bytes_per_operation), (0.5, 512.0));
     }
 }

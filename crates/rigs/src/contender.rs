@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::str::FromStr;
 
-/// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`, `okeanos`, `okeanos:wasteless`.
+/// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`,
+/// `okeanos`, `okeanos:wasteless`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contender {
     /// The kernel's ext4 with `data=`.
@@ -22,7 +23,9 @@ impl FromStr for Contender {
     fn from_str(text: &str) -> Result<Contender, String> {
         match text.split_once(':') {
             Some(("ext4", "fast_commit")) => Ok(Contender::Ext4FastCommit),
-            Some(("ext4", data @ ("ordered" | "journal" | "writeback"))) => Ok(Contender::Ext4(data.into())),
+            Some(("ext4", data @ ("ordered" | "journal" | "writeback"))) => {
+                Ok(Contender::Ext4(data.into()))
+            }
             Some(("okeanos", data)) => Ok(Contender::Okeanos(Some(data.into()))),
             None if text == "okeanos" => Ok(Contender::Okeanos(None)),
             None if text == "xfs" => Ok(Contender::Xfs),
@@ -74,9 +77,16 @@ impl Contender {
     }
 
     /// Every user may use the mount, as is so with the kernel's.
-    pub(crate) fn mount(&self, program: &Path, device: &Path, directory: &Path) -> Result<Mounted, RigError> {
+    pub(crate) fn mount(
+        &self,
+        program: &Path,
+        device: &Path,
+        directory: &Path,
+    ) -> Result<Mounted, RigError> {
         match self {
-            Contender::Ext4(data) => Mounted::kernel("ext4", &format!("data={data}"), device, directory),
+            Contender::Ext4(data) => {
+                Mounted::kernel("ext4", &format!("data={data}"), device, directory)
+            }
             Contender::Ext4FastCommit => Mounted::kernel("ext4", "data=ordered", device, directory),
             Contender::Xfs => Mounted::kernel("xfs", "defaults", device, directory),
             Contender::Btrfs => Mounted::kernel("btrfs", "ssd", device, directory),
@@ -110,6 +120,8 @@ mod tests {
         ] {
             assert_eq!(name.parse::<Contender>().unwrap().to_string(), name);
         }
-        assert!(["zfs", "ext4:orderd", "ext4"].iter().all(|name| name.parse::<Contender>().is_err()));
+        assert!(
+            ["zfs", "ext4:orderd", "ext4"].iter().all(|name| name.parse::<Contender>().is_err())
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The demonstration. In each mode there are a volume and its journal on a loop device each. Many writers are
-//! measured. The same writers then meet a kill -9 of the daemon. Recovery and e2fsck follow, and everything that
-//! was acknowledged is read back.
+//! The demonstration. In each mode there are a volume and its journal on a loop device each. Many
+//! writers are measured. The same writers then meet a kill -9 of the daemon. Recovery and e2fsck
+//! follow, and everything that was acknowledged is read back.
 
 use crate::contender::mode_option;
 use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace};
@@ -12,7 +12,8 @@ use workloads::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams};
 use workloads::{SyncKind, verify};
 
 pub struct DemoOptions {
-    /// Values of `data=`; [`DEFAULT`] is a mount that names none, [`KERNEL`] the kernel's ext4, which is measured and not killed.
+    /// Values of `data=`; [`DEFAULT`] is a mount that names none, [`KERNEL`] the kernel's ext4,
+    /// which is measured and not killed.
     pub modes: Vec<String>,
     pub writers: u32,
     /// Bytes of a record.
@@ -32,8 +33,8 @@ pub struct DemoOptions {
 pub struct DemoRow {
     pub mode: String,
     pub measured: StreamReport,
-    /// What the kernel saw written to the two devices, from before the mount until after the unmount, when
-    /// everything is home.
+    /// What the kernel saw written to the two devices, from before the mount until after the
+    /// unmount, when everything is home.
     pub journal_bytes: u64,
     pub home_bytes: u64,
     pub payload_bytes: u64,
@@ -57,7 +58,8 @@ const DEFAULT: &str = "okeanos";
 const HOME_SIZE: u64 = 512 << 20;
 const JOURNAL_SIZE: u64 = 128 << 20;
 
-/// An error is what did not work; lost records are in the rows. `progress` is told what is being done.
+/// An error is what did not work; lost records are in the rows. `progress` is told what is being
+/// done.
 pub fn demo(options: &DemoOptions, progress: impl Fn(&str)) -> Result<Vec<DemoRow>, RigError> {
     rig::hide_mounts()?;
     let place = Workspace::new(&options.directory)?;
@@ -77,7 +79,11 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(options: &'a DemoOptions, place: &Workspace, mode: &'a str) -> Result<Stage<'a>, RigError> {
+    fn new(
+        options: &'a DemoOptions,
+        place: &Workspace,
+        mode: &'a str,
+    ) -> Result<Stage<'a>, RigError> {
         rig::wipe_image(&place.image("home"))?;
         rig::wipe_image(&place.image("journal"))?;
         let home = LoopDevice::attach(&place.image("home"))?;
@@ -130,7 +136,10 @@ impl<'a> Stage<'a> {
         let second = self.crash()?;
         progress(&format!("{}: recovery and proof", self.mode));
         let mut recover = Command::new(&self.options.program);
-        recover.args(["recover", "--json", "--journal-device"]).arg(&self.journal.path).arg(&self.home.path);
+        recover
+            .args(["recover", "--json", "--journal-device"])
+            .arg(&self.journal.path)
+            .arg(&self.home.path);
         let recovery = self.json(&mut recover)?;
         self.check()?;
         let mounted = self.mount()?;
@@ -165,7 +174,8 @@ impl<'a> Stage<'a> {
             sync: SyncKind::OSync,
             prefix: prefix.to_owned(),
         };
-        run_streams(&self.mount_point, &streams, |_| ()).map_err(RigError::at(self.mount_point.display()))
+        run_streams(&self.mount_point, &streams, |_| ())
+            .map_err(RigError::at(self.mount_point.display()))
     }
 
     /// Kills the daemon while the writers write; what had been acknowledged to them until then.
@@ -175,7 +185,8 @@ impl<'a> Stage<'a> {
             let writers = scope.spawn(|| self.write("crash-", Limit::Count(u64::MAX)));
             std::thread::sleep(self.options.crash_after);
             let killed = mounted.kill_daemon();
-            // Their calls fail from now on, and they close their files, so that the mount can be taken down.
+            // Their calls fail from now on, and they close their files, so that the mount can be
+            // taken down.
             let outcome = writers.join().expect("writers return their failures");
             killed.and(outcome)
         });
@@ -183,13 +194,16 @@ impl<'a> Stage<'a> {
         let (report, acknowledged) = outcome?;
         match report.failure {
             Some(_) if report.operations > 0 => Ok(acknowledged),
-            Some(failure) => Err(RigError::new(format!("{}: nothing was written: {failure}", self.mode))),
+            Some(failure) => {
+                Err(RigError::new(format!("{}: nothing was written: {failure}", self.mode)))
+            }
             None => Err(RigError::new(format!("{}: the writers survived the crash", self.mode))),
         }
     }
 
     fn read_back(&self, acknowledged: &Acknowledged) -> Result<workloads::FileVerdict, RigError> {
-        verify(&self.mount_point, acknowledged).map_err(RigError::at(format!("{}: reading back", self.mode)))
+        verify(&self.mount_point, acknowledged)
+            .map_err(RigError::at(format!("{}: reading back", self.mode)))
     }
 
     fn check(&self) -> Result<(), RigError> {
@@ -200,6 +214,7 @@ impl<'a> Stage<'a> {
 
     fn json(&self, command: &mut Command) -> Result<Value, RigError> {
         let text = rig::run(command)?;
-        serde_json::from_str(&text).map_err(|error| RigError::new(format!("{command:?}: {error}\n{text}")))
+        serde_json::from_str(&text)
+            .map_err(|error| RigError::new(format!("{command:?}: {error}\n{text}")))
     }
 }

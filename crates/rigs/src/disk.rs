@@ -1,4 +1,5 @@
-//! What a volume lies on: a loop device over a file of zeros, or over a disk that is emulated in real time.
+//! What a volume lies on: a loop device over a file of zeros, or over a disk that is emulated in
+//! real time.
 
 use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace, daemon};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,12 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// `okeanos disk serve`, fresh, and a loop device on its file.
-    pub fn emulated(program: &Path, model: &str, size: u64, directory: &Path) -> Result<Disk, RigError> {
+    pub fn emulated(
+        program: &Path,
+        model: &str,
+        size: u64,
+        directory: &Path,
+    ) -> Result<Disk, RigError> {
         let mut command = daemon(program);
         command.args(["disk", "serve", "-f", "--model", model, "--size", &size.to_string()]);
         // At its end it tells what the drive has done; the kernel's own count is what counts here.
@@ -54,9 +60,18 @@ pub(crate) enum Disks {
 
 impl Disks {
     /// `count` disks of `size` bytes, which are used one after the other.
-    pub fn new(place: &Workspace, model: Option<&str>, count: usize, size: u64) -> Result<Disks, RigError> {
+    pub fn new(
+        place: &Workspace,
+        model: Option<&str>,
+        count: usize,
+        size: u64,
+    ) -> Result<Disks, RigError> {
         if let Some(model) = model {
-            return Ok(Disks::Emulated { model: model.into(), size, directory: place.directory("disk")? });
+            return Ok(Disks::Emulated {
+                model: model.into(),
+                size,
+                directory: place.directory("disk")?,
+            });
         }
         let images: Vec<_> = (0..count).map(|index| place.image(&index.to_string())).collect();
         images.iter().try_for_each(|image| rig::fill_image(image, size))?;
@@ -66,7 +81,9 @@ impl Disks {
     pub fn fresh(&self, index: usize, program: &Path) -> Result<Disk, RigError> {
         match self {
             Disks::Images(images) => Disk::on_image(&images[index]),
-            Disks::Emulated { model, size, directory } => Disk::emulated(program, model, *size, directory),
+            Disks::Emulated { model, size, directory } => {
+                Disk::emulated(program, model, *size, directory)
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Synchronous writers beside those who move much: what each costs the others.
 //!
-//! Many writers append small records with O_SYNC, one program reads a large file from its disk, one overwrites another
-//! without syncing it. Each alone, then all together, and then the writers alone again while much of a stranger's file is
-//! dirty. Contenders take turns on fresh volumes; medians over the turns.
+//! Many writers append small records with O_SYNC, one program reads a large file from its disk, one
+//! overwrites another without syncing it. Each alone, then all together, and then the writers alone
+//! again while much of a stranger's file is dirty. Contenders take turns on fresh volumes; medians
+//! over the turns.
 
 use crate::contender::Contender;
 use crate::disk::{Disks, Ground};
@@ -104,7 +105,8 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
     let place = Workspace::new(&options.ground.directory)?;
     progress("making the disks");
     let size = ROOM + 2 * options.large + options.dirty;
-    let disks = Disks::new(&place, options.ground.model.as_deref(), options.contenders.len(), size)?;
+    let disks =
+        Disks::new(&place, options.ground.model.as_deref(), options.contenders.len(), size)?;
     let cells = options.contenders.len() * MixedCase::ALL.len();
     let mut measured: Vec<Vec<MixedMeasure>> = vec![Vec::new(); cells];
     for turn in 0..options.turns as usize {
@@ -113,12 +115,18 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             let disk = disks.fresh(index, &options.ground.program)?;
-            let mut volume = Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
+            let mut volume =
+                Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
             for name in [READ, OVERWRITTEN] {
                 fill(&volume.path(name), options.large).map_err(RigError::at(name))?;
             }
             for (at, case) in MixedCase::ALL.into_iter().enumerate() {
-                progress(&format!("turn {} of {}: {contender}, {}", turn + 1, options.turns, case.name()));
+                progress(&format!(
+                    "turn {} of {}: {contender}, {}",
+                    turn + 1,
+                    options.turns,
+                    case.name()
+                ));
                 volume.forget_content()?;
                 let measure = play(options, case, at, &volume)?;
                 measured[index * MixedCase::ALL.len() + at].push(measure);
@@ -126,7 +134,10 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
             volume.take_down()?;
         }
     }
-    let cases = options.contenders.iter().flat_map(|one| MixedCase::ALL.map(|case| (one.to_string(), case)));
+    let cases = options
+        .contenders
+        .iter()
+        .flat_map(|one| MixedCase::ALL.map(|case| (one.to_string(), case)));
     let row = |((contender, case), turns): (_, Vec<MixedMeasure>)| {
         let median = median(&turns);
         MixedRow { contender, case, median, turns }
@@ -147,7 +158,8 @@ fn play(
     }
     let stop = AtomicBool::new(false);
     let begun = Instant::now();
-    let is_over = || stop.load(Ordering::Relaxed) || (!case.has_writers() && begun.elapsed() >= options.time);
+    let is_over =
+        || stop.load(Ordering::Relaxed) || (!case.has_writers() && begun.elapsed() >= options.time);
     std::thread::scope(|scope| {
         let is_over = &is_over;
         let rate = |bytes: u64, took: Duration| bytes as f64 / took.as_secs_f64().max(1e-9);
@@ -178,8 +190,10 @@ fn play(
                 thread.join().expect("it does not panic").map_err(RigError::at(case.name()))?;
             Ok(rate(bytes, took))
         };
-        let (reading, overwriting) = (reading.map(joined).transpose()?, overwriting.map(joined).transpose()?);
-        let report = streams.transpose().map_err(RigError::at(case.name()))?.map(|(report, _)| report);
+        let (reading, overwriting) =
+            (reading.map(joined).transpose()?, overwriting.map(joined).transpose()?);
+        let report =
+            streams.transpose().map_err(RigError::at(case.name()))?.map(|(report, _)| report);
         if let Some(failure) = report.as_ref().and_then(|report| report.failure.as_ref()) {
             return Err(RigError::new(format!("{}: a write failed: {failure}", case.name())));
         }
@@ -194,8 +208,13 @@ fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a MiB at a time, from the beginning again after `bytes`, until `is_over`. Bytes written, and how long it took.
-fn write_over(path: &Path, bytes: u64, is_over: impl Fn(u64) -> bool) -> io::Result<(u64, Duration)> {
+/// Writes a MiB at a time, from the beginning again after `bytes`, until `is_over`. Bytes written,
+/// and how long it took.
+fn write_over(
+    path: &Path,
+    bytes: u64,
+    is_over: impl Fn(u64) -> bool,
+) -> io::Result<(u64, Duration)> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
     let (content, begun, mut written) = (vec![0xa5; MIB], Instant::now(), 0);
     while !is_over(written) {
@@ -228,7 +247,8 @@ fn median(turns: &[MixedMeasure]) -> MixedMeasure {
         (!values.is_empty()).then(|| rig::median(values))
     };
     let time = |value: fn(&LatencySummary) -> u64| {
-        of(&|turn| turn.latency.as_ref().map(|latency| value(latency) as f64)).map(|value| value as u64)
+        of(&|turn| turn.latency.as_ref().map(|latency| value(latency) as f64))
+            .map(|value| value as u64)
     };
     let latency = time(|latency| latency.mean_ns).map(|mean_ns| LatencySummary {
         mean_ns,

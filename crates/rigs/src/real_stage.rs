@@ -1,7 +1,7 @@
 //! A file system of the kernel's, or ours, mounted on emulated disks that are served in real time.
 //!
-//! It is the counterpart of [`stages::Stage`], with the same drives and the same layout. But the kernel, its loop
-//! devices and FUSE lie between, and the clock is the one on the wall. Needs root.
+//! It is the counterpart of [`stages::Stage`], with the same drives and the same layout. But the
+//! kernel, its loop devices and FUSE lie between, and the clock is the one on the wall. Needs root.
 
 use crate::contender::{Contender, mode_option};
 use crate::disk::Disk;
@@ -42,7 +42,8 @@ impl RealStage {
         rig::hide_mounts()?;
         let place = Workspace::new(&options.directory)?;
         let served = |name, size| {
-            let disk = Disk::emulated(&options.program, &options.model, size, &place.directory(name)?)?;
+            let disk =
+                Disk::emulated(&options.program, &options.model, size, &place.directory(name)?)?;
             // As the papers: the drive's cache is on, and nobody waits for it to be flushed.
             disk.device.ignore_flushes()?;
             Ok::<_, RigError>(disk)
@@ -50,7 +51,8 @@ impl RealStage {
         let journal = served("journal", options.journal_size)?;
         let home = served("home", options.home_size)?;
         make(options, &home.device.path, &journal.device.path)?;
-        let mounted = mount(options, &home.device.path, &journal.device.path, &place.mount_point())?;
+        let mounted =
+            mount(options, &home.device.path, &journal.device.path, &place.mount_point())?;
         let stage = RealStage { mounted, home, journal, place, before: Cell::default() };
         stage.restart_counting()?;
         Ok(stage)
@@ -59,7 +61,8 @@ impl RealStage {
     pub fn mount_point(&self) -> PathBuf {
         self.place.mount_point()
     }
-    /// What the file system asked of the journal's device since the stage was built or counting began anew.
+    /// What the file system asked of the journal's device since the stage was built or counting
+    /// began anew.
     pub fn journal_traffic(&self) -> Result<Traffic, RigError> {
         Ok(self.journal.device.traffic()?.minus(self.before.get().0))
     }
@@ -84,10 +87,13 @@ fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), R
     const NOW: &str = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
     let journal_name = journal.display();
     match &options.contender {
-        Contender::Btrfs => rig::run(Command::new("mkfs.btrfs").args(["-q", "-f", "-K"]).arg(home)).map(drop),
+        Contender::Btrfs => {
+            rig::run(Command::new("mkfs.btrfs").args(["-q", "-f", "-K"]).arg(home)).map(drop)
+        }
         Contender::Xfs => {
             let log = format!("logdev={journal_name},size={}", options.journal_size);
-            rig::run(Command::new("mkfs.xfs").args(["-q", "-f", "-K", "-l", &log]).arg(home)).map(drop)
+            rig::run(Command::new("mkfs.xfs").args(["-q", "-f", "-K", "-l", &log]).arg(home))
+                .map(drop)
         }
         Contender::Ext4(_) | Contender::Ext4FastCommit | Contender::Okeanos(_) => {
             let blocks = (options.journal_size / BLOCK).to_string();
@@ -98,8 +104,10 @@ fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), R
                 command
             };
             rig::run(mke2fs().args(["-O", "journal_dev"]).arg(journal).arg(blocks))?;
-            rig::run(mke2fs().args(["-t", "ext3", "-I", "128", "-E", NOW, "-J", &outside]).arg(home))
-                .map(drop)
+            rig::run(
+                mke2fs().args(["-t", "ext3", "-I", "128", "-E", NOW, "-J", &outside]).arg(home),
+            )
+            .map(drop)
         }
     }
 }
@@ -116,7 +124,9 @@ fn mount(
             let settings = format!("data={data},nobarrier,commit=5,journal_path={journal}");
             Mounted::kernel("ext4", &settings, home, mount_point)
         }
-        Contender::Ext4FastCommit => Err(RigError::new("fast_commit needs a journal inside the volume")),
+        Contender::Ext4FastCommit => {
+            Err(RigError::new("fast_commit needs a journal inside the volume"))
+        }
         Contender::Xfs => Mounted::kernel("xfs", &format!("logdev={journal}"), home, mount_point),
         Contender::Btrfs => Mounted::kernel("btrfs", "nobarrier", home, mount_point),
         Contender::Okeanos(data) => {

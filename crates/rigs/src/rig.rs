@@ -1,4 +1,5 @@
-//! What demonstrations and comparisons stand on: image files, loop devices, mounts, and other programs.
+//! What demonstrations and comparisons stand on: image files, loop devices, mounts, and other
+//! programs.
 //!
 //! Everything is taken down again when its value is dropped. Needs root.
 
@@ -28,7 +29,8 @@ impl RigError {
 
 /// From now on, mounts of this thread and of those it starts are seen by nobody else.
 pub(crate) fn hide_mounts() -> Result<(), RigError> {
-    // SAFETY: unshare takes no pointers; mount gets strings that end in zero, or null where it allows it.
+    // SAFETY: unshare takes no pointers; mount gets strings that end in zero, or null where it
+    // allows it.
     let failed = unsafe {
         libc::unshare(libc::CLONE_NEWNS) != 0
             || libc::mount(
@@ -54,11 +56,13 @@ pub(crate) fn run(command: &mut Command) -> Result<String, RigError> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     Err(RigError(format!("{name} failed ({}):\n{}{}", output.status, out, err)))
 }
 
-/// Makes a file full of zeros that are really written, so that no later write has to allocate or convert.
+/// Makes a file full of zeros that are really written, so that no later write has to allocate or
+/// convert.
 pub(crate) fn fill_image(path: &Path, size: u64) -> Result<(), RigError> {
     let fill = || {
         let mut file = File::create(path)?;
@@ -150,7 +154,8 @@ pub(crate) fn play_streams(
     streams: &StreamOptions,
     who: impl std::fmt::Display,
 ) -> Result<StreamReport, RigError> {
-    let (report, _) = run_streams(directory, streams, |_| ()).map_err(RigError::at(directory.display()))?;
+    let (report, _) =
+        run_streams(directory, streams, |_| ()).map_err(RigError::at(directory.display()))?;
     match &report.failure {
         Some(failure) => Err(RigError::new(format!("{who}: a write failed: {failure}"))),
         None => Ok(report),
@@ -170,7 +175,8 @@ impl Drop for Workspace {
     }
 }
 
-/// Removes images and empty directories, and never enters one: it could be a mount that was not taken down.
+/// Removes images and empty directories, and never enters one: it could be a mount that was not
+/// taken down.
 fn remove_place(path: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
@@ -183,7 +189,8 @@ fn remove_place(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-/// A loop device with direct I/O on a file. It is gone when nobody has it open, so also if this program is killed.
+/// A loop device with direct I/O on a file. It is gone when nobody has it open, so also if this
+/// program is killed.
 pub(crate) struct LoopDevice {
     pub path: PathBuf,
     _open: File,
@@ -191,7 +198,8 @@ pub(crate) struct LoopDevice {
 
 impl LoopDevice {
     pub fn attach(image: &Path) -> Result<LoopDevice, RigError> {
-        let shown = run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image))?;
+        let shown =
+            run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image))?;
         let path = PathBuf::from(shown.trim());
         let opened = File::options().read(true).write(true).open(&path);
         // Of a device that is open, losetup notes that it shall be detached when it is closed.
@@ -225,7 +233,8 @@ impl LoopDevice {
     }
 }
 
-/// The numbers of Documentation/block/stat.rst: sectors are 512 bytes, the sixteenth number counts flushes.
+/// The numbers of Documentation/block/stat.rst: sectors are 512 bytes, the sixteenth number counts
+/// flushes.
 fn traffic(text: &str) -> Option<Traffic> {
     let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let at = |index: usize| numbers.get(index).copied();
@@ -258,8 +267,8 @@ pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
     }
 }
 
-/// A daemon of ours. Ctrl-C ends this program, and it with it; its mount ends with it, and then the loop device. What it complains of is
-/// told if it fails.
+/// A daemon of ours. Ctrl-C ends this program, and it with it; its mount ends with it, and then the
+/// loop device. What it complains of is told if it fails.
 pub(crate) fn daemon(program: &Path) -> Command {
     let mut command = Command::new(program);
     ends_with_us(&mut command).process_group(0).stderr(Stdio::piped());
@@ -275,7 +284,12 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     /// `mount -t KIND -o OPTIONS DEVICE DIRECTORY`
-    pub fn kernel(kind: &str, options: &str, device: &Path, directory: &Path) -> Result<Mounted, RigError> {
+    pub fn kernel(
+        kind: &str,
+        options: &str,
+        device: &Path,
+        directory: &Path,
+    ) -> Result<Mounted, RigError> {
         run(Command::new("mount").args(["-t", kind, "-o", options]).arg(device).arg(directory))?;
         Ok(Mounted { directory: directory.to_owned(), daemon: None })
     }
@@ -287,11 +301,14 @@ impl Mounted {
         directory: &Path,
     ) -> Result<Mounted, RigError> {
         let mut command = Command::new(program);
-        ends_with_us(&mut command).process_group(0).args(["mount", "-f", "-o", options]).arg(device);
+        ends_with_us(&mut command)
+            .process_group(0)
+            .args(["mount", "-f", "-o", options])
+            .arg(device);
         Mounted::by(command, directory)
     }
-    /// What a daemon mounts on the directory, its last argument: returns once it answers. If its standard error is
-    /// piped, what it complains of is in the error.
+    /// What a daemon mounts on the directory, its last argument: returns once it answers. If its
+    /// standard error is piped, what it complains of is in the error.
     pub fn by(mut command: Command, directory: &Path) -> Result<Mounted, RigError> {
         command.arg(directory);
         let name = format!("{command:?}");
@@ -319,8 +336,12 @@ impl Mounted {
     }
     /// As a power cut would: the daemon gets no chance to do anything.
     pub fn kill_daemon(&mut self) -> Result<(), RigError> {
-        let daemon = self.daemon.as_mut().ok_or_else(|| RigError::new("there is no daemon to kill"))?;
-        daemon.kill().and_then(|()| daemon.wait()).map_err(RigError::at("kill -9 of the daemon"))?;
+        let daemon =
+            self.daemon.as_mut().ok_or_else(|| RigError::new("there is no daemon to kill"))?;
+        daemon
+            .kill()
+            .and_then(|()| daemon.wait())
+            .map_err(RigError::at("kill -9 of the daemon"))?;
         self.daemon = None;
         Ok(())
     }
@@ -358,13 +379,16 @@ impl Drop for Mounted {
 fn is_mount_point(directory: &Path) -> Result<bool, RigError> {
     let path = "/proc/self/mountinfo";
     let text = std::fs::read_to_string(path).map_err(RigError::at(path))?;
-    let wanted = directory.to_str().ok_or_else(|| RigError::new("the directory's name is not UTF-8"))?;
+    let wanted =
+        directory.to_str().ok_or_else(|| RigError::new("the directory's name is not UTF-8"))?;
     // The fifth word is the mount point; blanks in it are written \040.
-    Ok(text.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| at.replace("\\040", " ") == wanted)))
+    Ok(text
+        .lines()
+        .any(|line| line.split(' ').nth(4).is_some_and(|at| at.replace("\\040", " ") == wanted)))
 }
 
-/// Whether something is mounted there, and its daemon serves it. The kernel shows a mount before its daemon has begun,
-/// and lets whoever asks wait.
+/// Whether something is mounted there, and its daemon serves it. The kernel shows a mount before
+/// its daemon has begun, and lets whoever asks wait.
 fn answers(directory: &Path) -> Result<bool, RigError> {
     Ok(is_mount_point(directory)? && directory.symlink_metadata().is_ok())
 }
@@ -425,7 +449,8 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         image.as_file().set_len(1 << 20).unwrap();
         let attached = || run(Command::new("losetup").arg("-j").arg(image.path())).unwrap();
-        let device = LoopDevice::attach(image.path()).unwrap_or_else(|error| panic!("needs root: {error}"));
+        let device =
+            LoopDevice::attach(image.path()).unwrap_or_else(|error| panic!("needs root: {error}"));
         assert!(attached().contains(device.path.to_str().unwrap()));
         // As the kernel closes it for a process that is killed.
         // SAFETY: nothing else uses this descriptor, and the device is never dropped.
@@ -455,8 +480,13 @@ mod tests {
     #[test]
     fn the_numbers_of_a_device_are_read() {
         let text = " 10 0 80 5 7 0 56 3 0 8 8 0 0 0 0 2 1\n";
-        let expected =
-            Traffic { reads: 10, writes: 7, flushes: 2, bytes_read: 80 * 512, bytes_written: 56 * 512 };
+        let expected = Traffic {
+            reads: 10,
+            writes: 7,
+            flushes: 2,
+            bytes_read: 80 * 512,
+            bytes_written: 56 * 512,
+        };
         assert_eq!(traffic(text), Some(expected));
         assert_eq!(traffic("1 2 3"), None);
     }
@@ -466,7 +496,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo because >&2; exit 3"]).stderr(std::process::Stdio::piped());
-        let Err(error) = Mounted::by(command, directory.path()) else { panic!("nothing was mounted") };
+        let Err(error) = Mounted::by(command, directory.path()) else {
+            panic!("nothing was mounted")
+        };
         assert!(error.to_string().ends_with("because"), "{error}");
     }
 
@@ -475,7 +507,8 @@ mod tests {
     fn unmounting_waits_for_who_is_about_to_leave() {
         hide_mounts().unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let mounted = Mounted::kernel("tmpfs", "size=1m", Path::new("none"), directory.path()).unwrap();
+        let mounted =
+            Mounted::kernel("tmpfs", "size=1m", Path::new("none"), directory.path()).unwrap();
         let held = File::create(directory.path().join("held")).unwrap();
         let leaving = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(200));

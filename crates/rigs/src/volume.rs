@@ -48,7 +48,8 @@ impl<'a> Volume<'a> {
         if let Some(mounted) = self.mounted.take() {
             mounted.unmount()?;
         }
-        self.mounted = Some(self.contender.mount(self.program, &self.disk.device.path, &self.mount_point)?);
+        self.mounted =
+            Some(self.contender.mount(self.program, &self.disk.device.path, &self.mount_point)?);
         Ok(())
     }
     /// Unmounts; as dropping it does, but failures are told.

@@ -59,7 +59,8 @@ impl<T> Future for Receiver<T> {
     }
 }
 
-/// Runs `task` beside all others; the receiver gets its result, and may be dropped without stopping the task.
+/// Runs `task` beside all others; the receiver gets its result, and may be dropped without stopping
+/// the task.
 pub fn spawn_with_result<T: 'static>(
     world: &dyn World,
     task: impl Future<Output = T> + 'static,
@@ -69,9 +70,12 @@ pub fn spawn_with_result<T: 'static>(
     receiver
 }
 
-/// Takes the first step of `work` on the calling task, and the rest as a task of its own. So what has begun
-/// completes even if nobody waits for it any more.
-pub async fn complete_anyway<T: 'static>(world: &dyn World, work: impl Future<Output = T> + 'static) -> T {
+/// Takes the first step of `work` on the calling task, and the rest as a task of its own. So what
+/// has begun completes even if nobody waits for it any more.
+pub async fn complete_anyway<T: 'static>(
+    world: &dyn World,
+    work: impl Future<Output = T> + 'static,
+) -> T {
     let mut work = Box::pin(work);
     if let Poll::Ready(result) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
         return result;
@@ -83,8 +87,8 @@ pub async fn complete_anyway<T: 'static>(world: &dyn World, work: impl Future<Ou
     }
 }
 
-/// Runs all `futures` at once on the calling task and gives their results in the order given. Each wake-up
-/// looks at all that are not done: meant for up to some hundred futures.
+/// Runs all `futures` at once on the calling task and gives their results in the order given. Each
+/// wake-up looks at all that are not done: meant for up to some hundred futures.
 pub async fn join_all<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>) -> Vec<T> {
     let mut running: Vec<Option<_>> = futures.into_iter().map(Some).collect();
     let mut results: Vec<Option<T>> = running.iter().map(|_| None).collect();
@@ -104,8 +108,9 @@ pub async fn join_all<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>
     results.into_iter().map(|result| result.expect("all futures are done")).collect()
 }
 
-/// As [`join_all`] for work that can fail: in their order, at most `limit` under way at once. After an error none
-/// begins any more, and those under way are waited for. Values come as they were ready.
+/// As [`join_all`] for work that can fail: in their order, at most `limit` under way at once. After
+/// an error none begins any more, and those under way are waited for. Values come as they were
+/// ready.
 pub async fn join_window<'a, T, E>(
     futures: impl IntoIterator<Item = Pin<Box<dyn Future<Output = Result<T, E>> + 'a>>>,
     limit: usize,
@@ -147,7 +152,10 @@ pub enum Either<A, B> {
 }
 
 /// Waits for the first of two futures and drops the other; when both are ready the left one wins.
-pub async fn race<A, B>(left: impl Future<Output = A>, right: impl Future<Output = B>) -> Either<A, B> {
+pub async fn race<A, B>(
+    left: impl Future<Output = A>,
+    right: impl Future<Output = B>,
+) -> Either<A, B> {
     let (mut left, mut right) = (std::pin::pin!(left), std::pin::pin!(right));
     poll_fn(|context| {
         if let Poll::Ready(value) = left.as_mut().poll(context) {
@@ -225,7 +233,10 @@ mod tests {
     /// Each takes `times[n]` and ends with an error at 0.
     fn window(times: &[u64]) -> (VirtualWorld, Result<Vec<u64>, usize>) {
         let world = VirtualWorld::new(1);
-        let sleep = |world: VirtualWorld, number: usize, time: u64| -> LocalFuture<Result<u64, usize>> {
+        let sleep = |world: VirtualWorld,
+                     number: usize,
+                     time: u64|
+         -> LocalFuture<Result<u64, usize>> {
             Box::pin(async move {
                 world.sleep_until(world.now().plus(std::time::Duration::from_nanos(time))).await;
                 if time == 0 { Err(number) } else { Ok(time) }

@@ -1,15 +1,17 @@
-//! The program's heap: pages of block buffers beside one another, and what is nearly as long as a page; all else from the C
-//! library.
+//! The program's heap: pages of block buffers beside one another, and what is nearly as long as a
+//! page; all else from the C library.
 //!
-//! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for its
-//! alignment, and lies across two pages. A disk is then given two segments for each: a write of a mebibyte
-//! falls into requests of 256 KiB. Here a page is aligned. Pages are taken from the lowest slab that has one,
-//! which the kernel is asked to back with one huge page. What is written in order lies in order, and a MiB is
-//! few segments.
+//! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for
+//! its alignment, and lies across two pages. A disk is then given two segments for each: a write of
+//! a mebibyte falls into requests of 256 KiB. Here a page is aligned. Pages are taken from the
+//! lowest slab that has one, which the kernel is asked to back with one huge page. What is written
+//! in order lies in order, and a MiB is few segments.
 //!
 //! Invariants
-//! 1. An address within the region is a page of a slab, taken or free; any other is the C library's.
-//! 2. A bit of `taken` is one for each page that is out, and of `full` for each slab without a free one.
+//! 1. An address within the region is a page of a slab, taken or free; any other is the C
+//!    library's.
+//! 2. A bit of `taken` is one for each page that is out, and of `full` for each slab without a free
+//!    one.
 //! 3. Empty slabs hold no memory, but for `most_spares` of them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -65,8 +67,8 @@ impl Heap {
         };
         Heap { pages: Mutex::new(pages) }
     }
-    /// Empty slabs keep their memory from now on. For who fills the heap again and again, as one emulated machine after
-    /// another does, and else waits each time until memory is cleared.
+    /// Empty slabs keep their memory from now on. For who fills the heap again and again, as one
+    /// emulated machine after another does, and else waits each time until memory is cleared.
     pub fn keep(&self) {
         self.pages().most_spares = SLABS_MAX;
     }
@@ -75,14 +77,14 @@ impl Heap {
     }
 }
 
-/// Whether it gets a page. What is nearly as long gets one, too: tasks of requests are, which the C library would look for
-/// among all that is free.
+/// Whether it gets a page. What is nearly as long gets one, too: tasks of requests are, which the C
+/// library would look for among all that is free.
 fn is_page(layout: Layout) -> bool {
     layout.size() > PAGE / 2 && layout.size() <= PAGE && layout.align() <= PAGE
 }
 
-// SAFETY: a page that is given out is within the region, aligned, and given out to nobody else before it is returned
-// (invariant 2). All else is what `System` gives.
+// SAFETY: a page that is given out is within the region, aligned, and given out to nobody else
+// before it is returned (invariant 2). All else is what `System` gives.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_page(layout)
@@ -193,7 +195,8 @@ impl Pages {
         }
         self.start = (start as usize).next_multiple_of(SLAB);
         self.slabs = SLABS_MAX;
-        // SAFETY: the mapping made above, which is only told how to be backed. Pages of any size will do.
+        // SAFETY: the mapping made above, which is only told how to be backed. Pages of any size
+        // will do.
         unsafe { libc::madvise(self.start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
     }
 }
@@ -230,13 +233,17 @@ mod tests {
         let dice = units::SplitMix::new(seed);
         println!("seed {seed}");
         let first: Vec<usize> = (0..3 * PAGES).map(|_| take()).collect();
-        assert!(first.windows(2).all(|pair| pair[1] == pair[0] + PAGE) && first[0].is_multiple_of(SLAB));
+        assert!(
+            first.windows(2).all(|pair| pair[1] == pair[0] + PAGE) && first[0].is_multiple_of(SLAB)
+        );
         let mut out: BTreeSet<usize> = first.into_iter().collect();
         for _ in 0..20_000 {
             if dice.below(2) == 0 {
                 let page = take();
                 assert!(page.is_multiple_of(PAGE) && out.insert(page), "{page:x} is out already");
-            } else if let Some(page) = out.iter().nth(dice.below(out.len() as u64) as usize).copied() {
+            } else if let Some(page) =
+                out.iter().nth(dice.below(out.len() as u64) as usize).copied()
+            {
                 out.remove(&page);
                 give_back(page);
             }
@@ -248,7 +255,8 @@ mod tests {
         let pages = HEAP.pages();
         assert!(pages.taken.iter().flatten().all(|word| *word == 0) && pages.spares == SPARE_SLABS);
         assert!(pages.full.iter().all(|word| *word == 0));
-        let in_memory: usize = (0..32).filter(|slab| is_in_memory(pages.start + slab * SLAB)).count();
+        let in_memory: usize =
+            (0..32).filter(|slab| is_in_memory(pages.start + slab * SLAB)).count();
         assert_eq!(in_memory, SPARE_SLABS);
         drop(pages);
         others_are_left_to_the_c_library();
@@ -257,7 +265,8 @@ mod tests {
     fn is_in_memory(address: usize) -> bool {
         let mut pages = [0u8; PAGES];
         // SAFETY: the range is mapped, and there is a byte for each of its pages.
-        let result = unsafe { libc::mincore(address as *mut libc::c_void, SLAB, pages.as_mut_ptr()) };
+        let result =
+            unsafe { libc::mincore(address as *mut libc::c_void, SLAB, pages.as_mut_ptr()) };
         assert_eq!(result, 0);
         pages.iter().any(|page| page & 1 != 0)
     }

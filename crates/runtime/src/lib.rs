@@ -17,12 +17,14 @@ mod timers;
 mod virtual_world;
 
 pub use channel::{
-    Either, Receiver, Sender, complete_anyway, join_all, join_window, oneshot, race, spawn_with_result,
-    yield_now,
+    Either, Receiver, Sender, complete_anyway, join_all, join_window, oneshot, race,
+    spawn_with_result, yield_now,
 };
 pub use heap::Heap;
 pub use polling::POLL_DEFAULT;
 pub use real_world::RealWorld;
-pub use ring::{File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command};
+pub use ring::{
+    File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command,
+};
 pub use units::SplitMix;
 pub use virtual_world::{Deadlock, VirtualWorld};

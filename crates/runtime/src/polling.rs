@@ -1,20 +1,22 @@
-//! Whether to poll before sleeping. Waking a sleeping processor takes longer than most of what is waited for: a
-//! request's round trip is half a wake-up. But polling takes the processor from others, so it must pay.
+//! Whether to poll before sleeping. Waking a sleeping processor takes longer than most of what is
+//! waited for: a request's round trip is half a wake-up. But polling takes the processor from
+//! others, so it must pay.
 //!
-//! 1. Waits that were short give credit, polls in vain take it. Without credit nobody polls: an idle world makes a few
-//!    polls and then none.
+//! 1. Waits that were short give credit, polls in vain take it. Without credit nobody polls: an
+//!    idle world makes a few polls and then none.
 //! 2. Answers of a disk and requests of others have credit of their own, and limits of their own.
-//! 3. While polling, the processor is offered to others (sched_yield). Where somebody took it for longer than a poll
-//!    may last, polling stops for a while, and for twice as long each time. Polls that paid shorten that little by
-//!    little. Who takes it for less is mostly waited for: a client that makes its next request, a kernel's thread that
-//!    carries out a write.
+//! 3. While polling, the processor is offered to others (sched_yield). Where somebody took it for
+//!    longer than a poll may last, polling stops for a while, and for twice as long each time.
+//!    Polls that paid shorten that little by little. Who takes it for less is mostly waited for: a
+//!    client that makes its next request, a kernel's thread that carries out a write.
 //! 4. On a single processor polling would keep those off who are waited for: never.
 
 use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
 
-/// How long requests are polled for, where nobody says otherwise. The next of a busy program comes within 20 to 100 us.
+/// How long requests are polled for, where nobody says otherwise. The next of a busy program comes
+/// within 20 to 100 us.
 pub const POLL_DEFAULT: Duration = Duration::from_micros(150);
 /// How long an answer is polled for that is said to be due soon: a few flushes of a fast disk.
 const ANSWER_MAX: Duration = Duration::from_micros(400);
@@ -26,7 +28,8 @@ const ROW: u32 = 32;
 /// How long nobody polls after that, the first time and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// So many polls that pay make up for one that lost the processor: it comes back after milliseconds.
+/// So many polls that pay make up for one that lost the processor: it comes back after
+/// milliseconds.
 const PAID_FOR: u32 = 64;
 
 /// What ended a wait.
@@ -101,13 +104,21 @@ impl Polling {
         self.limit_of(expected)
     }
 
-    /// Whether enough polls have paid, without a sleep between them, to keep those awake who are waited for.
+    /// Whether enough polls have paid, without a sleep between them, to keep those awake who are
+    /// waited for.
     pub fn is_sure(&self) -> bool {
         self.row.get() >= ROW
     }
 
     /// A wait took `waited` until `now`, of which up to `window` awake.
-    pub fn learn(&self, expected: Expected, ended: Ended, waited: Duration, window: Duration, now: Instant) {
+    pub fn learn(
+        &self,
+        expected: Expected,
+        ended: Ended,
+        waited: Duration,
+        window: Duration,
+        now: Instant,
+    ) {
         let credit = self.credit_of(expected);
         let is_short = waited <= self.limit_of(expected);
         if ended != Ended::AtOnce {
@@ -156,7 +167,8 @@ mod tests {
             let window = self.polling.window(expected, self.now);
             self.polled += u32::from(!window.is_zero());
             self.now = self.now.plus(takes);
-            let ended = if crowded && !window.is_zero() { Ended::Crowded } else { Ended::Completion };
+            let ended =
+                if crowded && !window.is_zero() { Ended::Crowded } else { Ended::Completion };
             self.polling.learn(expected, ended, takes, window, self.now);
         }
         fn waits(&mut self, count: u32, takes: Duration) -> u32 {

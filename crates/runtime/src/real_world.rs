@@ -1,6 +1,6 @@
-//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop polls all ready tasks and hands their
-//! operations over. It waits for a completion or the next timer (awake, where that pays: [`crate::polling`]), and
-//! wakes whom it concerns.
+//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop polls all ready
+//! tasks and hands their operations over. It waits for a completion or the next timer (awake, where
+//! that pays: [`crate::polling`]), and wakes whom it concerns.
 //!
 //! Make it on the thread that runs it, and after any fork.
 
@@ -40,9 +40,9 @@ struct State {
 
 /// The world outside, for one thread. Clones are the same world.
 ///
-/// The time stands still while a few tasks take their steps: it may be some ten microseconds late. Outside of
-/// [`RealWorld::run`] it is the time of the last look.
-/// [`World::expect_soon`] is a flag here, not a count: the last call holds. While it is set, a wait may poll for longer.
+/// The time stands still while a few tasks take their steps: it may be some ten microseconds late.
+/// Outside of [`RealWorld::run`] it is the time of the last look. [`World::expect_soon`] is a flag
+/// here, not a count: the last call holds. While it is set, a wait may poll for longer.
 #[derive(Clone)]
 pub struct RealWorld(Rc<State>);
 
@@ -57,7 +57,9 @@ impl RealWorld {
             begin: std::time::Instant::now(),
             now: Cell::default(),
             wall_clock: Cell::new(wall_clock()),
-            polling: Polling::new(std::thread::available_parallelism().map_or(1, |count| count.get())),
+            polling: Polling::new(
+                std::thread::available_parallelism().map_or(1, |count| count.get()),
+            ),
             expected: Cell::new(Expected::Request),
         })))
     }
@@ -66,14 +68,14 @@ impl RealWorld {
         &self.0.ring
     }
 
-    /// How long a wait polls at most before it sleeps, where polling pays; zero: never. It never does on a single
-    /// processor.
+    /// How long a wait polls at most before it sleeps, where polling pays; zero: never. It never
+    /// does on a single processor.
     pub fn poll_at_most(&self, limit: Duration) {
         self.0.polling.limit_to(limit);
     }
 
-    /// While polling pays, the processors of others are kept awake from now on: programs sleep there until they are
-    /// answered. Only for root.
+    /// While polling pays, the processors of others are kept awake from now on: programs sleep
+    /// there until they are answered. Only for root.
     pub fn keep_others_awake(&self) {
         self.0.ring.may_keep_others_awake();
     }
@@ -83,8 +85,8 @@ impl RealWorld {
         self.0.ring.signals()
     }
 
-    /// Runs `main` and all tasks it spawns until `main` ends. Tasks that still run stay, and go on in the next
-    /// `run`; [`RealWorld::end`] drops them.
+    /// Runs `main` and all tasks it spawns until `main` ends. Tasks that still run stay, and go on
+    /// in the next `run`; [`RealWorld::end`] drops them.
     ///
     /// # Panics
     /// When the kernel refuses io_uring_enter for good: then no operation can complete any more.
@@ -105,8 +107,10 @@ impl RealWorld {
                 }
             }
             let over = result.borrow_mut().take();
-            // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go out.
-            let turn = if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
+            // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go
+            // out.
+            let turn =
+                if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
             turn.unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
             if let Some(value) = over {
                 return value;

@@ -1,5 +1,5 @@
-//! Standard error for programs that serve: a line goes there or is lost. It neither waits for its reader nor fails with
-//! it, as `eprintln!` does.
+//! Standard error for programs that serve: a line goes there or is lost. It neither waits for its
+//! reader nor fails with it, as `eprintln!` does.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -60,8 +60,8 @@ mod tests {
     /// Lines that go there before the first that does not. `take` takes away as much as there is.
     fn taken(descriptor: libc::c_int, mut take: impl FnMut(&mut [u8]) -> usize) {
         let text = "x".repeat(TEXT_MAX);
-        let lines =
-            (0..10_000).take_while(|_| write_if_ready(descriptor, &line_of(&text), Duration::ZERO).is_ok());
+        let lines = (0..10_000)
+            .take_while(|_| write_if_ready(descriptor, &line_of(&text), Duration::ZERO).is_ok());
         let lines = lines.count();
         assert!((1..10_000).contains(&lines), "{lines}");
         let mut bytes = vec![0; 1 << 20];

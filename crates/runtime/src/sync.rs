@@ -22,8 +22,8 @@ impl Event {
             waker.wake();
         }
     }
-    /// Waits until `ready` gives a value; it is asked at once, after every [`Event::notify`], and whenever
-    /// the task wakes for another reason.
+    /// Waits until `ready` gives a value; it is asked at once, after every [`Event::notify`], and
+    /// whenever the task wakes for another reason.
     pub async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         let mut place = InRound { event: self, at: None };
         poll_fn(|context| match ready() {
@@ -172,8 +172,9 @@ mod tests {
     use device::World;
     use units::Instant;
 
-    /// Starts one task for each letter of `script`, in this order: `r` reads, `w` writes; each holds the lock
-    /// for 10 ns. Returns how many held it at each moment, as seen by each task while it held it.
+    /// Starts one task for each letter of `script`, in this order: `r` reads, `w` writes; each
+    /// holds the lock for 10 ns. Returns how many held it at each moment, as seen by each task
+    /// while it held it.
     fn run(script: &str, seed: u64) -> Vec<(usize, char, Instant)> {
         let world = VirtualWorld::new(seed);
         let lock = Rc::new(RwLock::default());

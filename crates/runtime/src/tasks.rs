@@ -60,8 +60,8 @@ impl Tasks {
         self.ready.lock().unwrap().len()
     }
 
-    /// Polls the ready task at place `pick` of the queue. A wake-up of a task that has ended since, or of its
-    /// slot's next tenant, is harmless: a future may be polled at any time.
+    /// Polls the ready task at place `pick` of the queue. A wake-up of a task that has ended since,
+    /// or of its slot's next tenant, is harmless: a future may be polled at any time.
     pub fn poll_one(&self, pick: usize) {
         let picked = self.ready.lock().unwrap().remove(pick);
         if let Some(slot) = picked {

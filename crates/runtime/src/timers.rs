@@ -1,4 +1,5 @@
-//! Who waits for which moment. A dropped sleep leaves no trace, so that virtual time never leaps for nobody.
+//! Who waits for which moment. A dropped sleep leaves no trace, so that virtual time never leaps
+//! for nobody.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
-//! Virtual time: the clock stands still while any task can go on and then leaps to the next timer. The seed
-//! decides which ready task goes first and every random number, so the same seed gives the same run.
+//! Virtual time: the clock stands still while any task can go on and then leaps to the next timer.
+//! The seed decides which ready task goes first and every random number, so the same seed gives the
+//! same run.
 
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
@@ -41,8 +42,8 @@ impl VirtualWorld {
         }))
     }
 
-    /// Runs `main` and all tasks it spawns until `main` ends. Panics when every task waits for another.
-    /// Tasks that still run stay, and go on in the next `run`.
+    /// Runs `main` and all tasks it spawns until `main` ends. Panics when every task waits for
+    /// another. Tasks that still run stay, and go on in the next `run`.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
         match self.try_run(main) {
             Ok(value) => value,
@@ -51,7 +52,10 @@ impl VirtualWorld {
     }
 
     /// As [`VirtualWorld::run`], for scripts that may hang, such as on a disk whose power is cut.
-    pub fn try_run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> Result<T, Deadlock> {
+    pub fn try_run<T: 'static>(
+        &self,
+        main: impl Future<Output = T> + 'static,
+    ) -> Result<T, Deadlock> {
         let state = &self.0;
         let result = Rc::new(RefCell::new(None));
         let slot = result.clone();
@@ -65,7 +69,9 @@ impl VirtualWorld {
             }
             match state.tasks.ready_count() {
                 0 => {
-                    let Some(at) = state.timers.next() else { return Err(Deadlock { at: state.now.get() }) };
+                    let Some(at) = state.timers.next() else {
+                        return Err(Deadlock { at: state.now.get() });
+                    };
                     state.now.set(state.now.get().max(at));
                     if let Some(waker) = state.timers.pop_due(at) {
                         waker.wake();
@@ -76,8 +82,8 @@ impl VirtualWorld {
         }
     }
 
-    /// Drops every task. Tasks usually hold their world, so without this a world with tasks that never end is
-    /// never freed. Call it at the end of each of many runs.
+    /// Drops every task. Tasks usually hold their world, so without this a world with tasks that
+    /// never end is never freed. Call it at the end of each of many runs.
     pub fn end(&self) {
         self.0.tasks.clear();
     }
@@ -144,7 +150,9 @@ mod tests {
                 let (world, log) = (inner.clone(), log.clone());
                 inner.spawn(Box::pin(async move {
                     for _ in 0..4 {
-                        world.sleep_until(world.now().plus(Duration::from_nanos(world.random() % 3))).await;
+                        world
+                            .sleep_until(world.now().plus(Duration::from_nanos(world.random() % 3)))
+                            .await;
                         log.borrow_mut().push((task, world.now()));
                     }
                 }));

@@ -32,7 +32,9 @@ fn what_is_written_is_read_back() {
         let back = ring.read(&file, 0, 2560).await.unwrap();
         let sectors: Vec<u8> = back.chunks(512).map(|sector| sector[100]).collect();
         assert_eq!(sectors, [0, 1, 4, 2, 3]);
-        ring.allocate(&file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 4096).await.unwrap();
+        ring.allocate(&file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 4096)
+            .await
+            .unwrap();
         assert!(ring.read(&file, 0, 2560).await.unwrap().iter().all(|byte| *byte == 0));
         let short = ring.read(&file, 2048, 1024).await.unwrap_err();
         assert_eq!(short.kind(), std::io::ErrorKind::UnexpectedEof);
@@ -57,7 +59,8 @@ fn an_error_comes_back_as_its_errno() {
     let world = RealWorld::new().unwrap();
     let ring = world.ring().clone();
     let file: File = Rc::new(std::fs::File::open("/proc/self/stat").unwrap().into());
-    let result = world.run(async move { ring.write(&file, 0, &[filled(512, 1)], Durability::Cached).await });
+    let result =
+        world.run(async move { ring.write(&file, 0, &[filled(512, 1)], Durability::Cached).await });
     assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EBADF));
 }
 
@@ -72,7 +75,9 @@ fn ten_thousand_operations_at_once_all_complete() {
                 let (ring, file) = (inner.ring().clone(), file.clone());
                 spawn_with_result(&inner, async move {
                     let at = index * 512;
-                    ring.write(&file, at, &[filled(512, index as u8)], Durability::Cached).await.unwrap();
+                    ring.write(&file, at, &[filled(512, index as u8)], Durability::Cached)
+                        .await
+                        .unwrap();
                     let back = ring.read(&file, at, 512).await.unwrap();
                     assert!(back.iter().all(|byte| *byte == index as u8), "{index}");
                 })
@@ -101,12 +106,17 @@ fn a_dropped_operation_completes_and_harms_nothing() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let reader: File = Rc::new(std::os::fd::OwnedFd::from(reader));
         let receive = ring.receive(&reader, 512);
-        assert!(matches!(race(receive, inner.sleep_until(after(&inner, 5))).await, Either::Right(())));
+        assert!(matches!(
+            race(receive, inner.sleep_until(after(&inner, 5))).await,
+            Either::Right(())
+        ));
         // Churn the memory and the slots.
         let others = (1..200).map(|index| -> device::LocalFuture<()> {
             let (ring, file) = (ring.clone(), file.clone());
             Box::pin(async move {
-                ring.write(&file, index * 4096, &[filled(4096, 1)], Durability::Cached).await.unwrap();
+                ring.write(&file, index * 4096, &[filled(4096, 1)], Durability::Cached)
+                    .await
+                    .unwrap();
             })
         });
         join_all(others.collect()).await;
@@ -159,8 +169,10 @@ fn waiting_awake_also_ends_with_timers_and_completions() {
     });
 }
 
-/// Someone who answers each byte that comes through one pipe by one through the other, until the first is closed.
-fn answering_neighbour() -> (std::io::PipeReader, std::io::PipeWriter, std::thread::JoinHandle<()>) {
+/// Someone who answers each byte that comes through one pipe by one through the other, until the
+/// first is closed.
+fn answering_neighbour() -> (std::io::PipeReader, std::io::PipeWriter, std::thread::JoinHandle<()>)
+{
     let (mut asked, question) = std::io::pipe().unwrap();
     let (answer, mut answered) = std::io::pipe().unwrap();
     let neighbour = std::thread::spawn(move || {
@@ -197,13 +209,21 @@ fn answers_that_come_soon_are_polled_for() {
         // Busy neighbours of the machine may keep a world from polling for a while.
         while inner.ring().statistics().polls == 0 {
             ask_in_turns(inner.ring(), 100).await;
-            assert!(inner.now().since(begin) < Duration::from_secs(60), "{:?}", inner.ring().statistics());
+            assert!(
+                inner.now().since(begin) < Duration::from_secs(60),
+                "{:?}",
+                inner.ring().statistics()
+            );
         }
         inner.poll_at_most(Duration::ZERO);
         let before = inner.ring().statistics();
         ask_in_turns(inner.ring(), 100).await;
         let after = inner.ring().statistics();
-        assert_eq!((after.polls, after.polls_in_vain), (before.polls, before.polls_in_vain), "forbidden");
+        assert_eq!(
+            (after.polls, after.polls_in_vain),
+            (before.polls, before.polls_in_vain),
+            "forbidden"
+        );
     });
 }
 
@@ -243,7 +263,11 @@ fn an_idle_world_takes_no_processor_time() {
             let polled = inner.ring().statistics().polls_in_vain - before.1;
             assert!(polled <= 8, "{polled} polls in vain");
             // Of half a second.
-            assert!(own_time() - before.0 < Duration::from_millis(50), "{:?}", own_time() - before.0);
+            assert!(
+                own_time() - before.0 < Duration::from_millis(50),
+                "{:?}",
+                own_time() - before.0
+            );
         }
     });
 }
@@ -330,7 +354,10 @@ fn termination_signals_are_awaited() {
             // SAFETY: the signal is blocked in this thread, to which alone raise(3) sends it.
             assert_eq!(unsafe { libc::raise(signal) }, 0);
         };
-        assert!(matches!(race(signals.next(), inner.sleep_until(after(&inner, 1))).await, Either::Right(())));
+        assert!(matches!(
+            race(signals.next(), inner.sleep_until(after(&inner, 1))).await,
+            Either::Right(())
+        ));
         raise(libc::SIGTERM);
         assert_eq!(signals.next().await.unwrap(), runtime::Signal::Terminate);
         raise(libc::SIGINT);

@@ -1,10 +1,11 @@
-//! A block trace's windows side by side on one 7200 rpm drive without write cache, in virtual time, with and without
-//! scattered logs. It tells latency, and how many requests the drive had at a time. For looking into what a figure
-//! shows (`okeanos reproduce manylogs-6`).
+//! A block trace's windows side by side on one 7200 rpm drive without write cache, in virtual time,
+//! with and without scattered logs. It tells latency, and how many requests the drive had at a
+//! time. For looking into what a figure shows (`okeanos reproduce manylogs-6`).
 //!
 //!     zcat trace.csv.gz >trace.csv; cargo run -p scattered --example replay -- trace.csv FROM,FROM,... SECONDS SLOWER [DRIVE-TRACE-PREFIX]
 //!
-//! FROM: the second of the trace that a tenant begins with. SLOWER: times between requests are so much longer.
+//! FROM: the second of the trace that a tenant begins with. SLOWER: times between requests are so
+//! much longer.
 
 use device::{Disk, World};
 use disks::{MemoryDisk, TraceFile as Requests, Watched};
@@ -36,13 +37,19 @@ fn main() {
 
 fn mixed(all: &[Recorded], from: &str, seconds: f64, slower: u32) -> Vec<Recorded> {
     // One read at the very begin keeps the times from being moved.
-    let mut requests =
-        vec![Recorded { is_write: false, at: 0, length: 512, time: Duration::ZERO, measured: None }];
+    let mut requests = vec![Recorded {
+        is_write: false,
+        at: 0,
+        length: 512,
+        time: Duration::ZERO,
+        measured: None,
+    }];
     for (tenant, from) in (0u64..).zip(from.split(',')) {
         let from = all[0].time + Duration::from_secs(from.parse().expect("a second"));
         let until = from + Duration::from_secs_f64(seconds);
         for request in all.iter().filter(|request| (from..until).contains(&request.time)) {
-            let (at, time) = (request.at + tenant * (170 << 30), (request.time - from) * slower + BEGIN);
+            let (at, time) =
+                (request.at + tenant * (170 << 30), (request.time - from) * slower + BEGIN);
             requests.push(Recorded { at, time, measured: None, ..request.clone() });
         }
     }
@@ -65,19 +72,28 @@ fn run(requests: &[Recorded], logged: Option<u64>, trace: Option<PathBuf>) {
     }
     let logs = logged.map(|logged_write_size| {
         let drive = beneath.clone();
-        let settings =
-            Settings { logged_write_size, checkpoint: CheckpointPolicy::Manual, ..Settings::default() };
+        let settings = Settings {
+            logged_write_size,
+            checkpoint: CheckpointPolicy::Manual,
+            ..Settings::default()
+        };
         world.run(async move {
             let table: Rc<dyn Disk> = Rc::new(MemoryDisk::new(in_world.clone(), 1 << 30));
-            ScatteredDisk::format(&in_world, &drive, Some(&table), Sizes::default()).await.expect("logs");
-            ScatteredDisk::open(in_world, drive, Some(table), settings).await.expect("an open disk").0
+            ScatteredDisk::format(&in_world, &drive, Some(&table), Sizes::default())
+                .await
+                .expect("logs");
+            ScatteredDisk::open(in_world, drive, Some(table), settings)
+                .await
+                .expect("an open disk")
+                .0
         })
     });
     let disk = logs.clone().map_or(beneath, |logs| Rc::new(logs) as Rc<dyn Disk>);
     let trace = Rc::new(Trace { pace: Pace::Timestamps, requests: requests.to_vec() });
     let times = replay::run(&world, &disk, trace).expect("a replay");
     for (what, writes) in [("reads", false), ("writes", true)] {
-        let of = requests.iter().zip(&times).skip(1).filter(|(request, _)| request.is_write == writes);
+        let of =
+            requests.iter().zip(&times).skip(1).filter(|(request, _)| request.is_write == writes);
         let mut latency: Vec<f64> = of.map(|(_, time)| *time as f64 / 1e6).collect();
         latency.sort_by(f64::total_cmp);
         let Some(last) = latency.len().checked_sub(1) else { continue };

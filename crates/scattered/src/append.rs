@@ -1,11 +1,13 @@
-//! Records to logs: begun at once (place, sequence, header), then listed as open, written, and only then in the table.
+//! Records to logs: begun at once (place, sequence, header), then listed as open, written, and only
+//! then in the table.
 //!
-//! Invariants: who begins a record holds `appending` shared until it is in the table. Several are under way,
-//! of one log too. Each is complete only when those before it in its log are: a restart that misses one sees
-//! none behind it. A durable one is promised only when those before it are durable.
+//! Invariants: who begins a record holds `appending` shared until it is in the table. Several are
+//! under way, of one log too. Each is complete only when those before it in its log are: a restart
+//! that misses one sees none behind it. A durable one is promised only when those before it are
+//! durable.
 //!
-//! A record that follows another at once lies behind a gap. The platter turns on until the drive has begun with it: right
-//! behind the other it would wait for a whole revolution.
+//! A record that follows another at once lies behind a gap. The platter turns on until the drive
+//! has begun with it: right behind the other it would wait for a whole revolution.
 
 use crate::choose_log::near_head_log;
 use crate::drops::Dropped;
@@ -21,10 +23,12 @@ use runtime::sync::ReadGuard;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The fastest disks (250 MB/s) take so long for a gap of 64 KiB. Its end is still in front of the head for who begins by then.
+/// The fastest disks (250 MB/s) take so long for a gap of 64 KiB. Its end is still in front of the
+/// head for who begins by then.
 const AT_ONCE: Duration = Duration::from_micros(250);
 
-/// Blocks on their way to a log: homes with the sectors that count, and their content one after the other.
+/// Blocks on their way to a log: homes with the sectors that count, and their content one after the
+/// other.
 #[derive(Clone)]
 pub struct Piece {
     pub blocks: Vec<(u64, u8)>,
@@ -49,8 +53,9 @@ impl State {
     /// The near-head log for a record of so many blocks, its header included.
     pub fn near_head(&self, blocks: u32) -> Option<u32> {
         let inner = self.inner.borrow();
-        let is_open =
-            |log: u32| [&inner.regions, &inner.opening].iter().any(|of| of.contains(&(log / REGION_LOGS)));
+        let is_open = |log: u32| {
+            [&inner.regions, &inner.opening].iter().any(|of| of.contains(&(log / REGION_LOGS)))
+        };
         let most = self.settings.scan_regions.clamp(1, REGIONS_MAX);
         let full = inner.regions.len() + inner.opening.len() >= most;
         near_head_log(&self.layout, &inner.logs, inner.head, blocks, |log| !full || is_open(log))
@@ -93,8 +98,13 @@ impl State {
         assert!(blocks <= room, "a record of {blocks} blocks for log {log} with room for {room}");
         inner.in_use += usize::from(of.fill == 0);
         of.fill += blocks;
-        let spaced =
-            Spaced { log, gap_begin, begin: header.position, end: of.fill, at_once: at_once && fits };
+        let spaced = Spaced {
+            log,
+            gap_begin,
+            begin: header.position,
+            end: of.fill,
+            at_once: at_once && fits,
+        };
         of.tag = tag;
         of.used = now.0;
         let region = log / REGION_LOGS;
@@ -162,12 +172,14 @@ impl State {
     ) -> Result<(), DeviceError> {
         self.check_failed()?;
         self.open_region(header.log / REGION_LOGS).await?;
-        let parts = std::iter::once(Rc::new(Buffer::copy_of(&header.serialize(self.layout.nonce()))));
+        let parts =
+            std::iter::once(Rc::new(Buffer::copy_of(&header.serialize(self.layout.nonce()))));
         let parts = parts.chain(pieces.iter().map(|piece| piece.content.clone())).collect();
         self.fail(self.main.write(place * BLOCK as u64, parts, how).await)
     }
 
-    /// All records that are complete now are durable, and everything else that the disk has completed.
+    /// All records that are complete now are durable, and everything else that the disk has
+    /// completed.
     pub async fn flush_records(&self) -> Result<(), DeviceError> {
         let until = self.inner.borrow().completions;
         self.flush_main().await?;

@@ -1,8 +1,9 @@
 //! Copies logged blocks home, in the order of their homes, neighbours in one write.
 //!
-//! Invariants: an entry stays in the table, marked clean, until a snapshot without it is durable; only then
-//! may its log be written anew. A block is copied after its record is durable, under a claim, and only if its
-//! entry is still the one that was read. So no older content goes over newer.
+//! Invariants: an entry stays in the table, marked clean, until a snapshot without it is durable;
+//! only then may its log be written anew. A block is copied after its record is durable, under a
+//! claim, and only if its entry is still the one that was read. So no older content goes over
+//! newer.
 
 use crate::claims::{Change, sectors_of};
 use crate::disk::DeviceResult;
@@ -23,7 +24,8 @@ use std::time::Duration;
 const REQUEST_BLOCKS: usize = 256;
 /// Blocks between two logged blocks that one read takes along.
 const GAP: u64 = 16;
-/// Requests under way, of which the disk chooses: half of what drives have room for. In idle time it is one, so that nobody waits for more.
+/// Requests under way, of which the disk chooses: half of what drives have room for. In idle time
+/// it is one, so that nobody waits for more.
 const TOGETHER: usize = 16;
 /// Of one step between two looks at whether the disk is still idle.
 const STEP_BYTES: usize = 4 << 20;
@@ -55,7 +57,8 @@ fn share_saved(done: u64, asked: u64) -> f64 {
     if asked == 0 { 0.0 } else { 1.0 - done.min(asked) as f64 / asked as f64 }
 }
 
-/// What a checkpoint asks of the disk beneath, in bytes there, if nobody changes anything meanwhile.
+/// What a checkpoint asks of the disk beneath, in bytes there, if nobody changes anything
+/// meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointRequests {
     pub reads: Vec<Range<u64>>,
@@ -74,8 +77,9 @@ impl State {
         (report.logged_writes, report.logged_blocks) =
             std::mem::take(&mut self.inner.borrow_mut().logged_since);
         let mut cursor = 0;
-        while let Some(next) =
-            self.step(&maintenance, cursor, (self.settings.checkpoint_memory, TOGETHER), &mut report).await?
+        while let Some(next) = self
+            .step(&maintenance, cursor, (self.settings.checkpoint_memory, TOGETHER), &mut report)
+            .await?
         {
             cursor = next;
         }
@@ -180,13 +184,20 @@ impl State {
     }
 
     /// Neighbours at home, as far as they are still what was read: how many writes, and blocks.
-    async fn copy_home(&self, run: &[(u64, Mapped)], contents: &Contents) -> DeviceResult<(u64, u64)> {
+    async fn copy_home(
+        &self,
+        run: &[(u64, Mapped)],
+        contents: &Contents,
+    ) -> DeviceResult<(u64, u64)> {
         let Some(((first, _), (last, _))) = run.first().zip(run.last()) else { return Ok((0, 0)) };
         let mut writes = 0;
         let _claim = self.claims.claim(Change::Alone, sectors_of(&(*first..last + 1))).await;
         let same: Batch = {
             let inner = self.inner.borrow();
-            run.iter().filter(|(home, mapped)| inner.table.get(*home) == Some(*mapped)).copied().collect()
+            run.iter()
+                .filter(|(home, mapped)| inner.table.get(*home) == Some(*mapped))
+                .copied()
+                .collect()
         };
         for (at, sectors) in sector_runs(&same) {
             let parts = sectors.iter().map(|(home, from, until)| {
@@ -210,14 +221,17 @@ impl State {
 
 /// All that these entries take.
 pub fn requests(layout: &Layout, batch: &[(u64, Mapped)]) -> CheckpointRequests {
-    let mut by_place: Vec<(u64, u64)> = batch.iter().map(|(home, mapped)| (mapped.place, *home)).collect();
+    let mut by_place: Vec<(u64, u64)> =
+        batch.iter().map(|(home, mapped)| (mapped.place, *home)).collect();
     by_place.sort_unstable();
     let block = BLOCK as u64;
-    let read = |entries: &[(u64, u64)]| entries[0].0 * block..(entries[entries.len() - 1].0 + 1) * block;
+    let read =
+        |entries: &[(u64, u64)]| entries[0].0 * block..(entries[entries.len() - 1].0 + 1) * block;
     let reads = near_ones(layout, &by_place).into_iter().map(read).collect();
     let runs = runs(batch, |home| layout.place_of(home).0);
     let write = |(at, sectors): (u64, Sectors)| {
-        let (place, length) = (byte_of(layout, at), sectors.iter().map(|(_, from, until)| until - from));
+        let (place, length) =
+            (byte_of(layout, at), sectors.iter().map(|(_, from, until)| until - from));
         place..place + length.sum::<usize>() as u64
     };
     CheckpointRequests { reads, writes: runs.flat_map(sector_runs).map(write).collect() }
@@ -250,7 +264,10 @@ fn byte_of(layout: &Layout, at: u64) -> u64 {
 }
 
 /// Neighbours at home, of at most one request.
-fn runs(batch: &[(u64, Mapped)], place_of: impl Fn(u64) -> u64) -> impl Iterator<Item = &[(u64, Mapped)]> {
+fn runs(
+    batch: &[(u64, Mapped)],
+    place_of: impl Fn(u64) -> u64,
+) -> impl Iterator<Item = &[(u64, Mapped)]> {
     let mut rest = batch;
     std::iter::from_fn(move || {
         let (first, _) = rest.first()?;
@@ -268,7 +285,8 @@ fn runs(batch: &[(u64, Mapped)], place_of: impl Fn(u64) -> u64) -> impl Iterator
 /// For each block of a run: its home, and its bytes from and until.
 type Sectors = Vec<(u64, usize, usize)>;
 
-/// The writes that a run takes: sectors that follow one another, and the logical byte they begin at.
+/// The writes that a run takes: sectors that follow one another, and the logical byte they begin
+/// at.
 fn sector_runs(batch: &[(u64, Mapped)]) -> Vec<(u64, Sectors)> {
     let mut runs: Vec<(u64, Sectors)> = Vec::new();
     let mut end = u64::MAX;

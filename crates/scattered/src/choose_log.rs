@@ -1,7 +1,8 @@
-//! The near-head log: of the logs with room the one nearest the arm, which is where the last request that was not logged ended.
+//! The near-head log: of the logs with room the one nearest the arm, which is where the last
+//! request that was not logged ended.
 //!
-//! Invariant: the answer has room for the record. It may lie in a region that is not on the open list; where the list is full, only logs
-//! of its regions are asked.
+//! Invariant: the answer has room for the record. It may lie in a region that is not on the open
+//! list; where the list is full, only logs of its regions are asked.
 
 use crate::layout::Layout;
 use crate::logs::Log;
@@ -15,10 +16,11 @@ pub fn near_head_log(
     may: impl Fn(u32) -> bool,
 ) -> Option<u32> {
     let near = layout.group_near(head);
-    let distance = |log: u32| (layout.log_begin(log) + u64::from(logs[log as usize].fill)).abs_diff(head);
+    let distance =
+        |log: u32| (layout.log_begin(log) + u64::from(logs[log as usize].fill)).abs_diff(head);
     let fits = |log: &u32| logs[*log as usize].room(layout.log_blocks()) >= blocks && may(*log);
-    // The log of the arm's own group, or one on each side. Groups are of one size, so the first found on a side is its
-    // nearest.
+    // The log of the arm's own group, or one on each side. Groups are of one size, so the first
+    // found on a side is its nearest.
     let up = (near..layout.logs).find(fits);
     let down = (0..near).rev().find(fits);
     up.into_iter().chain(down).min_by_key(|log| distance(*log))

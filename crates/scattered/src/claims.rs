@@ -1,7 +1,9 @@
-//! Who may change which blocks at a time: a write, a trim, and whoever copies blocks claim their range first.
+//! Who may change which blocks at a time: a write, a trim, and whoever copies blocks claim their
+//! range first.
 //!
-//! Invariants: of claims that are held and overlap, all go to logs (their records' order decides), or all go home with no sector in common. Who waits is served
-//! in the order of arrival among those it cannot be beside. Whoever holds a claim waits for no other, so nobody waits in a circle.
+//! Invariants: of claims that are held and overlap, all go to logs (their records' order decides),
+//! or all go home with no sector in common. Who waits is served in the order of arrival among those
+//! it cannot be beside. Whoever holds a claim waits for no other, so nobody waits in a circle.
 
 use crate::{BLOCK, SECTOR};
 use runtime::sync::Event;
@@ -14,7 +16,8 @@ use std::rc::Rc;
 pub enum Change {
     /// A write to a log.
     Logged,
-    /// A write to the blocks' homes. Writes of one stream share blocks at their ends where requests are not whole blocks.
+    /// A write to the blocks' homes. Writes of one stream share blocks at their ends where requests
+    /// are not whole blocks.
     Home,
     /// Everything else.
     Alone,
@@ -64,7 +67,9 @@ fn exclude((one, of_one): (Change, &Range<u64>), (other, of_other): (Change, &Ra
 impl Claims {
     pub async fn claim(self: &Rc<Self>, change: Change, sectors: Range<u64>) -> Claim {
         let claim = self.enter(change, sectors.clone());
-        self.changed.until(|| (!self.is_behind(claim.number, change, &sectors)).then_some(())).await;
+        self.changed
+            .until(|| (!self.is_behind(claim.number, change, &sectors)).then_some(()))
+            .await;
         claim
     }
     /// `None` where somebody has or wants a part of it.
@@ -108,9 +113,16 @@ mod tests {
             drop(claims.claim(Change::Logged, 80..160).await);
             assert!(claims.try_claim(Change::Alone, 79..81).is_none());
             let behind = claims.clone();
-            let second = spawn_with_result(&inner, async move { behind.claim(Change::Alone, 40..240).await });
+            let second =
+                spawn_with_result(
+                    &inner,
+                    async move { behind.claim(Change::Alone, 40..240).await },
+                );
             inner.sleep_until(units::Instant(1000)).await;
-            assert!(claims.try_claim(Change::Logged, 200..201).is_none(), "nobody overtakes who waits");
+            assert!(
+                claims.try_claim(Change::Logged, 200..201).is_none(),
+                "nobody overtakes who waits"
+            );
             drop(first);
             drop(second.await);
             assert!(claims.try_claim(Change::Alone, 200..201).is_some());
@@ -122,7 +134,9 @@ mod tests {
         let may = |change, sectors| claims.try_claim(change, sectors).is_some();
         let logged = claims.try_claim(Change::Logged, 3..20).expect("free");
         assert!(may(Change::Logged, 0..8));
-        assert!(!may(Change::Home, 0..3) && !may(Change::Alone, 23..24) && may(Change::Home, 24..25));
+        assert!(
+            !may(Change::Home, 0..3) && !may(Change::Alone, 23..24) && may(Change::Home, 24..25)
+        );
         drop(logged);
         let _home = claims.try_claim(Change::Home, 3..20).expect("free");
         assert!(may(Change::Home, 0..3) && may(Change::Home, 20..28) && !may(Change::Home, 19..20));

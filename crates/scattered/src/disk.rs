@@ -22,7 +22,8 @@ pub type DeviceResult<T> = Result<T, DeviceError>;
 pub struct ScatteredDisk(Rc<State>);
 
 impl ScatteredDisk {
-    /// Makes empty logs on `main`, with the mapping table there or on `table`, memory that survives power loss.
+    /// Makes empty logs on `main`, with the mapping table there or on `table`, memory that survives
+    /// power loss.
     pub async fn format(
         world: &Rc<dyn World>,
         main: &Rc<dyn Disk>,
@@ -42,7 +43,10 @@ impl ScatteredDisk {
     }
 
     /// What its logs hold. Nothing is written; it may be open elsewhere.
-    pub async fn look(main: &Rc<dyn Disk>, table: Option<&Rc<dyn Disk>>) -> Result<LogsState, OpenError> {
+    pub async fn look(
+        main: &Rc<dyn Disk>,
+        table: Option<&Rc<dyn Disk>>,
+    ) -> Result<LogsState, OpenError> {
         look(main, table).await
     }
 
@@ -60,7 +64,8 @@ impl ScatteredDisk {
     pub async fn snapshot(&self) -> DeviceResult<()> {
         self.0.snapshot().await
     }
-    /// Moves what a log holds to a cold one, as idle time would. False: no log is full enough, or none is cold.
+    /// Moves what a log holds to a cold one, as idle time would. False: no log is full enough, or
+    /// none is cold.
     pub async fn swap(&self) -> DeviceResult<bool> {
         let Some(log) = self.0.log_to_swap() else { return Ok(false) };
         while !self.0.swap_step(log, SwapTime::Now).await? {}
@@ -191,7 +196,9 @@ impl Disk for ScatteredDisk {
         durability: Durability,
     ) -> LocalFuture<DeviceResult<()>> {
         let length = parts.iter().map(|part| part.len() as u64).sum();
-        self.request((Operation::Write, at, length), move |state| state.write(at, parts, durability))
+        self.request((Operation::Write, at, length), move |state| {
+            state.write(at, parts, durability)
+        })
     }
     fn flush(&self) -> LocalFuture<DeviceResult<()>> {
         self.request((Operation::Flush, 0, 0), |state| async move {

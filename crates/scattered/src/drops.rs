@@ -1,6 +1,8 @@
-//! Homes that hold newer content than their log records: until a record or a snapshot says so durably, a restart would believe the records.
+//! Homes that hold newer content than their log records: until a record or a snapshot says so
+//! durably, a restart would believe the records.
 //!
-//! Invariant: a range is listed from the completion of the change at home on, until it is durably told; only then is that change promised.
+//! Invariant: a range is listed from the completion of the change at home on, until it is durably
+//! told; only then is that change promised.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -37,7 +39,9 @@ impl Drops {
         self.next
     }
     pub fn concern(&self, homes: &Range<u64>) -> bool {
-        self.list.iter().any(|dropped| dropped.homes.start < homes.end && homes.start < dropped.homes.end)
+        self.list
+            .iter()
+            .any(|dropped| dropped.homes.start < homes.end && homes.start < dropped.homes.end)
     }
     /// All up to `mark` are durably told.
     pub fn told(&mut self, mark: u64) {

@@ -1,21 +1,29 @@
-//! Little-endian fields of a block of bytes. Reading beyond its end gives zeros, which no checksum accepts.
+//! Little-endian fields of a block of bytes. Reading beyond its end gives zeros, which no checksum
+//! accepts.
 
 use crate::BLOCK;
 
-/// Where each block of ours keeps its magic and the CRC-32C of its 4096 bytes, this field being zero.
+/// Where each block of ours keeps its magic and the CRC-32C of its 4096 bytes, this field being
+/// zero.
 const CHECKSUM_AT: usize = 4;
 
 /// No number that grows by one comes here; a larger one is damage, and would overflow.
 pub const NUMBER_MAX: u64 = 1 << 62;
 
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |field| u32::from_le_bytes(field.try_into().expect("four bytes")))
+    bytes
+        .get(at..at + 4)
+        .map_or(0, |field| u32::from_le_bytes(field.try_into().expect("four bytes")))
 }
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).map_or(0, |field| u64::from_le_bytes(field.try_into().expect("eight bytes")))
+    bytes
+        .get(at..at + 8)
+        .map_or(0, |field| u64::from_le_bytes(field.try_into().expect("eight bytes")))
 }
 pub fn u128_at(bytes: &[u8], at: usize) -> u128 {
-    bytes.get(at..at + 16).map_or(0, |field| u128::from_le_bytes(field.try_into().expect("sixteen bytes")))
+    bytes
+        .get(at..at + 16)
+        .map_or(0, |field| u128::from_le_bytes(field.try_into().expect("sixteen bytes")))
 }
 pub fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);

@@ -1,8 +1,12 @@
-//! How long the gap is between records of a log that follow each other at once. It is learnt from when they were complete.
+//! How long the gap is between records of a log that follow each other at once. It is learnt from
+//! when they were complete.
 //!
-//! A drive takes a while to begin with what it was given, and the platter turns meanwhile. Where the gap passes by too soon, the record behind it waits for a
-//! revolution: it is complete that much later. After two in a row the gap is lengthened. When many came in time it is shortened by a block, down to what it was at first. Where other
-//! requests wait, too, a record that is too late is seldom seen: the drive serves those before it. So what came in time cannot tell that less would do.
+//! A drive takes a while to begin with what it was given, and the platter turns meanwhile. Where
+//! the gap passes by too soon, the record behind it waits for a revolution: it is complete that
+//! much later. After two in a row the gap is lengthened. When many came in time it is shortened by
+//! a block, down to what it was at first. Where other requests wait, too, a record that is too late
+//! is seldom seen: the drive serves those before it. So what came in time cannot tell that less
+//! would do.
 //!
 //! Invariant: no gap is longer than the superblock says, since a restart looks no farther.
 
@@ -10,12 +14,15 @@ use crate::BLOCK;
 use std::time::Duration;
 use units::Instant;
 
-/// Before anything is learnt, and at least. It passes in a quarter to three quarters of a millisecond (250 to 83 MB/s).
+/// Before anything is learnt, and at least. It passes in a quarter to three quarters of a
+/// millisecond (250 to 83 MB/s).
 const FIRST: u32 = (64 << 10) / BLOCK as u32;
-/// A lost revolution costs as much as some hundred blocks of gap: few are lost to find out whether a shorter one does again.
+/// A lost revolution costs as much as some hundred blocks of gap: few are lost to find out whether
+/// a shorter one does again.
 const LENGTHENED: u32 = 4;
 const IN_TIME: u32 = 128;
-/// Half a revolution of the fastest disks. Less than this a drive takes for its overhead, and from one track to the next.
+/// Half a revolution of the fastest disks. Less than this a drive takes for its overhead, and from
+/// one track to the next.
 const LATE: Duration = Duration::from_millis(2);
 /// A block takes no longer than at 80 MB/s.
 const BLOCK_TIME: Duration = Duration::from_nanos(BLOCK as u64 * 1_000_000_000 / 80_000_000);
@@ -27,7 +34,8 @@ pub struct Spaced {
     pub gap_begin: u32,
     pub begin: u32,
     pub end: u32,
-    /// It was begun when the one before was under way or had just ended, and there was room for a gap.
+    /// It was begun when the one before was under way or had just ended, and there was room for a
+    /// gap.
     pub at_once: bool,
 }
 
@@ -38,7 +46,8 @@ pub struct Gap {
     in_time: u32,
     /// The last one that tells something was late, and the gap is not longer since.
     was_late: bool,
-    /// The log and end of the record that the disk completed last, and when. `None`: it was no record.
+    /// The log and end of the record that the disk completed last, and when. `None`: it was no
+    /// record.
     last: Option<(u32, u32, Instant)>,
 }
 
@@ -56,9 +65,9 @@ impl Gap {
     /// The disk has completed a record. Whether it is known to have lost a revolution.
     pub fn completed(&mut self, record: Spaced, now: Instant) -> bool {
         let before = self.last.replace((record.log, record.end, now));
-        let Some((_, _, ended)) =
-            before.filter(|(log, end, _)| record.at_once && (*log, *end) == (record.log, record.gap_begin))
-        else {
+        let Some((_, _, ended)) = before.filter(|(log, end, _)| {
+            record.at_once && (*log, *end) == (record.log, record.gap_begin)
+        }) else {
             return false;
         };
         let is_late = now.since(ended) > LATE + BLOCK_TIME * (record.end - record.gap_begin);
@@ -94,7 +103,8 @@ mod tests {
         for each in milliseconds {
             time = time.plus(Duration::from_millis(*each));
             let begin = position + gap.blocks();
-            let record = Spaced { log: 1, gap_begin: position, begin, end: begin + 2, at_once: true };
+            let record =
+                Spaced { log: 1, gap_begin: position, begin, end: begin + 2, at_once: true };
             late += u32::from(gap.completed(record, time));
             position = record.end;
         }
@@ -146,8 +156,13 @@ mod tests {
         let mut gap = Gap::new(32);
         for record in 0..8 {
             let begin = 18 * record;
-            let spaced =
-                Spaced { log: 1, gap_begin: begin, begin: begin + 16, end: begin + 18, at_once: true };
+            let spaced = Spaced {
+                log: 1,
+                gap_begin: begin,
+                begin: begin + 16,
+                end: begin + 18,
+                at_once: true,
+            };
             gap.completed(spaced, Instant(u64::from(record) * 9_000_000));
         }
         assert_eq!(gap.blocks(), 20);

@@ -1,7 +1,8 @@
 //! Changes that go home: large writes, small ones that no log has room for, and trims.
 //!
-//! Invariants: the caller holds a claim on the blocks. Entries leave the table when the change at home is complete, and a drop says so until
-//! it is durably told. A block of which some logged sectors are not overwritten goes home whole.
+//! Invariants: the caller holds a claim on the blocks. Entries leave the table when the change at
+//! home is complete, and a drop says so until it is durably told. A block of which some logged
+//! sectors are not overwritten goes home whole.
 
 use crate::claims::{Change, Claim, sectors_of, whole_blocks};
 use crate::disk::DeviceResult;
@@ -48,8 +49,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether a small write of these blocks goes home since no log is nearer to the arm. Blocks that logs have go to logs: home would
-    /// need the rest of them, and a drop.
+    /// Whether a small write of these blocks goes home since no log is nearer to the arm. Blocks
+    /// that logs have go to logs: home would need the rest of them, and a drop.
     pub fn home_is_near(&self, homes: &Range<u64>) -> bool {
         let log = self.near_head(1 + (homes.end - homes.start) as u32);
         let inner = self.inner.borrow();
@@ -64,7 +65,8 @@ impl State {
             })
     }
 
-    /// Of a write: its sectors alone, but whole blocks where those at its ends have other sectors in logs.
+    /// Of a write: its sectors alone, but whole blocks where those at its ends have other sectors
+    /// in logs.
     pub async fn claim_home(&self, at: u64, length: u64) -> Claim {
         let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
         let claim = self.claims.claim(Change::Home, sectors.clone()).await;
@@ -87,7 +89,8 @@ impl State {
         (uncovered(at / block), uncovered((end - 1) / block))
     }
 
-    /// Where the first or last block is written in part and has other sectors in a log: the range and bytes with that block whole.
+    /// Where the first or last block is written in part and has other sectors in a log: the range
+    /// and bytes with that block whole.
     async fn with_logged_edges(
         self: &Rc<Self>,
         at: u64,
@@ -116,10 +119,12 @@ impl State {
         Ok((from, vec![Rc::new(whole)]))
     }
 
-    /// Home has newer content of these blocks than any log: reads go there, and a restart must learn of it.
+    /// Home has newer content of these blocks than any log: reads go there, and a restart must
+    /// learn of it.
     pub fn newer_at_home(&self, homes: Range<u64>) {
         let mut inner = self.inner.borrow_mut();
-        let mapped: Vec<u64> = inner.table.range(homes.start, homes.end).map(|(home, _)| home).collect();
+        let mapped: Vec<u64> =
+            inner.table.range(homes.start, homes.end).map(|(home, _)| home).collect();
         if mapped.is_empty() {
             return;
         }
@@ -142,7 +147,9 @@ impl State {
         let claim = self.claims.claim(Change::Alone, sectors_of(&homes)).await;
         self.newer_at_home(homes.clone());
         if self.main.geometry().discard {
-            for (place, range) in self.layout.pieces(homes.start * block, (homes.end - homes.start) * block) {
+            for (place, range) in
+                self.layout.pieces(homes.start * block, (homes.end - homes.start) * block)
+            {
                 self.main.discard(place, range.end - range.start).await?;
             }
         }

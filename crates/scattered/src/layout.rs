@@ -1,8 +1,9 @@
-//! Where everything lies: the superblock, the table's area, and groups of data with a log at their end.
+//! Where everything lies: the superblock, the table's area, and groups of data with a log at their
+//! end.
 //!
-//! Invariants: a layout exists only of sizes that were checked, so its arithmetic cannot overflow; each block
-//! of the logical disk has one home. No home lies in a log or in the table's area. Neighbours within a group
-//! are neighbours at home.
+//! Invariants: a layout exists only of sizes that were checked, so its arithmetic cannot overflow;
+//! each block of the logical disk has one home. No home lies in a log or in the table's area.
+//! Neighbours within a group are neighbours at home.
 
 use crate::fields::{begin, put, seal, sealed, u32_at, u64_at, u128_at};
 use crate::{BLOCK, MAX_ENTRIES};
@@ -14,8 +15,9 @@ const MAGIC: [u8; 4] = *b"OKSD";
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=3;
 const WITHOUT_GAPS: u32 = 1;
 const WITH_CRC: u32 = 2;
-/// Bytes of a gap between records at most. They pass below the head in half a millisecond to one and a half (250 to 83 MB/s).
-/// A drive takes a tenth or two to begin what it was given, and this much seldom. A restart reads so much of each log.
+/// Bytes of a gap between records at most. They pass below the head in half a millisecond to one
+/// and a half (250 to 83 MB/s). A drive takes a tenth or two to begin what it was given, and this
+/// much seldom. A restart reads so much of each log.
 const GAP: u64 = 128 << 10;
 /// Of a log a gap takes at most so small a part.
 const GAPS_IN_A_LOG: u32 = 8;
@@ -62,8 +64,8 @@ pub enum FormatError {
 /// Which checksum a record has of each of its data blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSums {
-    /// Of disks that older programs have formatted. Where older content of a log holds a CRC-32C of its own, it passes for newer.
-    /// Nodes of an extent tree are such content.
+    /// Of disks that older programs have formatted. Where older content of a log holds a CRC-32C of
+    /// its own, it passes for newer. Nodes of an extent tree are such content.
     Crc32c,
     /// The low half of XXH64.
     Xxh64,
@@ -105,15 +107,23 @@ impl Superblock {
         if !log.is_multiple_of(block) || !group.is_multiple_of(block) {
             return Err(bad);
         }
-        let (Ok(log_blocks), Ok(group_blocks)) = (u32::try_from(log / block), u32::try_from(group / block))
+        let (Ok(log_blocks), Ok(group_blocks)) =
+            (u32::try_from(log / block), u32::try_from(group / block))
         else {
             return Err(bad);
         };
         let device_blocks = size / block;
         let gap_blocks = ((GAP / block) as u32).min(log_blocks / GAPS_IN_A_LOG);
         let sums = DataSums::Xxh64;
-        let superblock =
-            Superblock { nonce, device_blocks, log_blocks, group_blocks, table_elsewhere, gap_blocks, sums };
+        let superblock = Superblock {
+            nonce,
+            device_blocks,
+            log_blocks,
+            group_blocks,
+            table_elsewhere,
+            gap_blocks,
+            sums,
+        };
         Layout::new(superblock)?;
         Ok(superblock)
     }
@@ -152,7 +162,8 @@ impl Superblock {
     }
 }
 
-/// Addresses are in blocks: *homes* count the blocks of the logical disk, *places* those of the disk beneath.
+/// Addresses are in blocks: *homes* count the blocks of the logical disk, *places* those of the
+/// disk beneath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub superblock: Superblock,
@@ -166,13 +177,17 @@ pub struct Layout {
 
 impl Layout {
     pub fn new(superblock: Superblock) -> Result<Layout, FormatError> {
-        let Superblock { device_blocks, log_blocks, group_blocks, table_elsewhere, gap_blocks, .. } =
-            superblock;
+        let Superblock {
+            device_blocks, log_blocks, group_blocks, table_elsewhere, gap_blocks, ..
+        } = superblock;
         let sizes = || FormatError::BadSizes {
             log: u64::from(log_blocks) * BLOCK as u64,
             group: u64::from(group_blocks) * BLOCK as u64,
         };
-        if log_blocks < LOG_BLOCKS_MIN || log_blocks >= group_blocks || group_blocks > GROUP_BLOCKS_MAX {
+        if log_blocks < LOG_BLOCKS_MIN
+            || log_blocks >= group_blocks
+            || group_blocks > GROUP_BLOCKS_MAX
+        {
             return Err(sizes());
         }
         if gap_blocks >= log_blocks {
@@ -231,8 +246,11 @@ impl Layout {
     pub fn place_of(&self, home: u64) -> (u64, u64) {
         let (group, within) = (home / self.data_blocks(), home % self.data_blocks());
         let place = self.first_group + group * u64::from(self.superblock.group_blocks) + within;
-        let together =
-            if group < u64::from(self.logs) { self.data_blocks() - within } else { self.homes() - home };
+        let together = if group < u64::from(self.logs) {
+            self.data_blocks() - within
+        } else {
+            self.homes() - home
+        };
         (place, together)
     }
     pub fn log_begin(&self, log: u32) -> u64 {
@@ -249,7 +267,8 @@ impl Layout {
     }
     /// The group whose data or log is nearest a place.
     pub fn group_near(&self, place: u64) -> u32 {
-        let group = place.saturating_sub(self.first_group) / u64::from(self.superblock.group_blocks);
+        let group =
+            place.saturating_sub(self.first_group) / u64::from(self.superblock.group_blocks);
         group.min(u64::from(self.logs) - 1) as u32
     }
 
@@ -266,7 +285,8 @@ impl Layout {
         (3 + 2 * self.snapshot_blocks) * BLOCK as u64
     }
 
-    /// The pieces of a range of sectors of the logical disk that lie together beneath: (bytes there, bytes of the range).
+    /// The pieces of a range of sectors of the logical disk that lie together beneath: (bytes
+    /// there, bytes of the range).
     pub fn pieces(&self, at: u64, length: u64) -> Vec<(u64, Range<u64>)> {
         let (block, end) = (BLOCK as u64, at + length);
         let mut pieces = Vec::new();
@@ -295,7 +315,10 @@ mod tests {
         let mut taken = std::collections::BTreeSet::new();
         for home in 0..layout.homes() {
             let (place, together) = layout.place_of(home);
-            assert!(place >= layout.table_area() / BLOCK as u64 && place < layout.superblock.device_blocks);
+            assert!(
+                place >= layout.table_area() / BLOCK as u64
+                    && place < layout.superblock.device_blocks
+            );
             assert_eq!(layout.log_of(place), None, "home {home}");
             assert!(taken.insert(place) && together > 0);
             if together > 1 {
@@ -325,10 +348,12 @@ mod tests {
         for older in [with_crc, without_gaps] {
             assert_eq!(Superblock::parse(&older.serialize()), Ok(older));
         }
-        let versions =
-            [superblock, with_crc, without_gaps].map(|superblock| u32_at(&superblock.serialize(), 24));
+        let versions = [superblock, with_crc, without_gaps]
+            .map(|superblock| u32_at(&superblock.serialize(), 24));
         assert_eq!((superblock.gap_blocks, versions), (32, [3, 2, 1]));
-        assert!(Layout::new(Superblock { gap_blocks: superblock.log_blocks, ..superblock }).is_err());
+        assert!(
+            Layout::new(Superblock { gap_blocks: superblock.log_blocks, ..superblock }).is_err()
+        );
         let mut bytes = superblock.serialize();
         bytes[40] ^= 1;
         assert_eq!(Superblock::parse(&bytes), Err(FormatError::NoSuperblock));

@@ -1,8 +1,10 @@
 //! Scattered logs as a block device (Patana-anake et al., MSST 2016, "Manylogs": MLB).
 //!
-//! A [`ScatteredDisk`] stands in front of another disk. Small writes are appended to the log nearest the arm; a mapping table says which
-//! blocks lie in logs, and reads follow it. Large writes go home. What makes the table durable: each append describes itself, and
-//! snapshots of the table bound what a restart reads. Bytes: `docs/ON_DISK.md`; promises and order: `docs/modes/scattered.md`.
+//! A [`ScatteredDisk`] stands in front of another disk. Small writes are appended to the log
+//! nearest the arm; a mapping table says which blocks lie in logs, and reads follow it. Large
+//! writes go home. What makes the table durable: each append describes itself, and snapshots of the
+//! table bound what a restart reads. Bytes: `docs/ON_DISK.md`; promises and order:
+//! `docs/modes/scattered.md`.
 #![forbid(unsafe_code)]
 
 mod append;

@@ -1,7 +1,8 @@
 //! One scattered log: how far it is filled, and what of it is still needed.
 //!
-//! Invariants: records lie one behind the other from the begin to `fill`; `live` counts the table's entries that lie here and are not
-//! clean. A log is written from its begin again only in a new epoch, after a snapshot without its records is durable and nobody reads it.
+//! Invariants: records lie one behind the other from the begin to `fill`; `live` counts the table's
+//! entries that lie here and are not clean. A log is written from its begin again only in a new
+//! epoch, after a snapshot without its records is durable and nobody reads it.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {

@@ -1,4 +1,5 @@
-//! What the logs of a disk hold, for whoever looks at them. It reads as a restart does, and writes nothing.
+//! What the logs of a disk hold, for whoever looks at them. It reads as a restart does, and writes
+//! nothing.
 
 use crate::BLOCK;
 use crate::checkpoint::{CheckpointRequests, requests};
@@ -43,7 +44,10 @@ pub struct LogState {
 }
 
 /// Others may change the disk meanwhile: then what is told may not fit together.
-pub async fn look(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<LogsState, OpenError> {
+pub async fn look(
+    main: &Rc<dyn Disk>,
+    meta: Option<&Rc<dyn Disk>>,
+) -> Result<LogsState, OpenError> {
     let layout = identify(main, meta).await?;
     let mut reader = Reader::new(main, meta.unwrap_or(main), layout);
     let inner = reader.restore(Instant(0)).await?;
@@ -73,7 +77,13 @@ pub async fn look(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<Lo
         });
     }
     let checkpoint = requests(&layout, &batch);
-    Ok(LogsState { layout, snapshot: reader.snapshot_sequence, newest: inner.assigned, checkpoint, logs })
+    Ok(LogsState {
+        layout,
+        snapshot: reader.snapshot_sequence,
+        newest: inner.assigned,
+        checkpoint,
+        logs,
+    })
 }
 
 /// Whether the record with its header there holds what is newest of some block.
@@ -82,19 +92,26 @@ fn is_live(table: &Table, place: u64, header: &Header) -> bool {
         RecordEntry::Data { home, .. } => Some(*home),
         RecordEntry::Drop { .. } => None,
     });
-    (place + 1..).zip(data).any(|(at, home)| table.get(home).is_some_and(|mapped| mapped.place == at))
+    (place + 1..)
+        .zip(data)
+        .any(|(at, home)| table.get(home).is_some_and(|mapped| mapped.place == at))
 }
 
 impl Reader<'_> {
     /// The headers of a log, and where they lie.
-    async fn records_of(&mut self, number: u32, log: &Log) -> Result<Vec<(u64, Header)>, OpenError> {
+    async fn records_of(
+        &mut self,
+        number: u32,
+        log: &Log,
+    ) -> Result<Vec<(u64, Header)>, OpenError> {
         let layout = self.layout;
         let (begin, mut at, mut gap) = (layout.log_begin(number), 0, layout.gap());
         let mut records = Vec::new();
         while at < log.fill {
             let bytes = self.read(self.main, begin + u64::from(at), BLOCK).await?;
-            let is_here =
-                |header: &Header| (header.log, header.epoch, header.position) == (number, log.epoch, at);
+            let is_here = |header: &Header| {
+                (header.log, header.epoch, header.position) == (number, log.epoch, at)
+            };
             match Header::parse(&bytes, layout.nonce(), layout.homes()).filter(is_here) {
                 Some(header) => {
                     let blocks = header.data_blocks() as u32;

@@ -1,7 +1,8 @@
 //! Blocks on their way to logs: the newest content of each, until all its records are in the table.
 //!
-//! Invariants: tickets grow in the order in which pieces were made, which is the order of their records' sequence. Of the records of one block that
-//! were under way at once the newest stays in the table, whichever is complete first.
+//! Invariants: tickets grow in the order in which pieces were made, which is the order of their
+//! records' sequence. Of the records of one block that were under way at once the newest stays in
+//! the table, whichever is complete first.
 
 use crate::BLOCK;
 use crate::append::Piece;
@@ -37,8 +38,10 @@ impl Pending {
         piece.ticket = self.last;
         for (number, (home, mask)) in piece.blocks.iter().enumerate() {
             let (content, offset) = (piece.content.clone(), number * BLOCK);
-            let before = self.blocks.get(home).map_or((0, 0), |block| (block.pieces, block.installed));
-            let block = Block { pieces: before.0 + 1, installed: before.1, mask: *mask, content, offset };
+            let before =
+                self.blocks.get(home).map_or((0, 0), |block| (block.pieces, block.installed));
+            let block =
+                Block { pieces: before.0 + 1, installed: before.1, mask: *mask, content, offset };
             self.blocks.insert(*home, block);
         }
     }
@@ -69,7 +72,11 @@ mod tests {
     use super::*;
 
     fn piece(home: u64, byte: u8) -> Piece {
-        Piece { blocks: vec![(home, 1)], content: Rc::new(Buffer::copy_of(&[byte; BLOCK])), ticket: 0 }
+        Piece {
+            blocks: vec![(home, 1)],
+            content: Rc::new(Buffer::copy_of(&[byte; BLOCK])),
+            ticket: 0,
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! What a write brings to a log: whole blocks, with the sectors that are written, and those that were logged before.
+//! What a write brings to a log: whole blocks, with the sectors that are written, and those that
+//! were logged before.
 //!
-//! Invariants: the caller holds a claim. A record stands for all that is logged of its blocks. So a piece is
-//! made, and becomes pending, in one step, after what it takes from logs was read. What others bring of the
-//! same block meanwhile is in it or behind it.
+//! Invariants: the caller holds a claim. A record stands for all that is logged of its blocks. So a
+//! piece is made, and becomes pending, in one step, after what it takes from logs was read. What
+//! others bring of the same block meanwhile is in it or behind it.
 
 use crate::append::Piece;
 use crate::disk::DeviceResult;
@@ -22,7 +23,11 @@ enum Made {
 
 impl State {
     /// Pending already. `None`: it must go home.
-    pub async fn piece(self: &Rc<Self>, at: u64, parts: &[Rc<Buffer>]) -> DeviceResult<Option<Piece>> {
+    pub async fn piece(
+        self: &Rc<Self>,
+        at: u64,
+        parts: &[Rc<Buffer>],
+    ) -> DeviceResult<Option<Piece>> {
         // What was read stays what its place holds until the piece is made.
         let (mut known, mut pins) = (BTreeMap::new(), Vec::new());
         loop {
@@ -61,15 +66,19 @@ impl State {
             let mut mask = mask_of(from, until);
             let here = &mut content[number * BLOCK..(number + 1) * BLOCK];
             if mask != WHOLE {
-                // What home has beside it may not be durable there yet, and the record before, which would give it, would be hidden.
+                // What home has beside it may not be durable there yet, and the record before,
+                // which would give it, would be hidden.
                 if inner.drops.concern(&(home..home + 1)) {
                     return Made::GoesHome;
                 }
                 if let Some((before, old)) = inner.pending.newest(home) {
                     copy_sectors(here, old, before);
                     mask |= before;
-                } else if let Some(before) = inner.table.get(home).filter(|before| before.mask & !mask != 0) {
-                    let old = known.get(&before.place).cloned().or_else(|| inner.partial(before.place));
+                } else if let Some(before) =
+                    inner.table.get(home).filter(|before| before.mask & !mask != 0)
+                {
+                    let old =
+                        known.get(&before.place).cloned().or_else(|| inner.partial(before.place));
                     let Some(old) = old else { return Made::Needs(before.place) };
                     copy_sectors(here, &old, before.mask);
                     mask |= before.mask;

@@ -24,7 +24,8 @@ pub enum CheckpointPolicy {
 pub enum NearHome {
     /// The paper's: to a log as any other. So each small write is as atomic as records are.
     IsLogged,
-    /// A log would save it no seek, and would have it written twice. It is as atomic as the disk's sectors.
+    /// A log would save it no seek, and would have it written twice. It is as atomic as the disk's
+    /// sectors.
     GoesHome,
 }
 
@@ -34,7 +35,8 @@ pub struct Settings {
     pub logged_write_size: u64,
     pub near_home: NearHome,
     pub checkpoint: CheckpointPolicy,
-    /// A log filled to more than this share is swapped in idle time, in percent; 100 or more: never.
+    /// A log filled to more than this share is swapped in idle time, in percent; 100 or more:
+    /// never.
     pub swap_above: u32,
     /// No request for so long is idle time for swapping.
     pub swap_idle: Duration,
@@ -130,13 +132,15 @@ impl State {
     }
     pub fn snapshot_is_due(&self) -> bool {
         let inner = self.inner.borrow();
-        inner.unknown_bytes >= self.settings.scan_bytes || inner.regions.len() >= self.settings.scan_regions
+        inner.unknown_bytes >= self.settings.scan_bytes
+            || inner.regions.len() >= self.settings.scan_regions
     }
     /// Every log is full: no record of the usual size finds room.
     pub fn wants_room(&self) -> bool {
         let inner = self.inner.borrow();
         let blocks = self.logged_blocks() as u32 + 1;
-        !inner.table.is_empty() && near_head_log(&self.layout, &inner.logs, 0, blocks, |_| true).is_none()
+        !inner.table.is_empty()
+            && near_head_log(&self.layout, &inner.logs, 0, blocks, |_| true).is_none()
     }
 }
 

@@ -44,13 +44,20 @@ impl State {
         Ok(whole)
     }
 
-    /// Runs that lie in logs; and of each piece at home what reaches from its first to its last sector that is there.
-    fn plan_read(&self, at: u64, length: usize, pieces: &[(u64, Range<u64>)]) -> (Vec<Run>, Vec<Run>) {
+    /// Runs that lie in logs; and of each piece at home what reaches from its first to its last
+    /// sector that is there.
+    fn plan_read(
+        &self,
+        at: u64,
+        length: usize,
+        pieces: &[(u64, Range<u64>)],
+    ) -> (Vec<Run>, Vec<Run>) {
         let inner = self.inner.borrow();
         let mut logged: Vec<Run> = Vec::new();
         let mut homes = Vec::new();
         let block = BLOCK as u64;
-        let mut entries = inner.table.range(at / block, (at + length as u64).div_ceil(block)).peekable();
+        let mut entries =
+            inner.table.range(at / block, (at + length as u64).div_ceil(block)).peekable();
         for (place, piece) in pieces {
             let mut home: Option<Range<u64>> = None;
             for offset in piece.clone().step_by(SECTOR) {
@@ -58,7 +65,8 @@ impl State {
                 while entries.peek().is_some_and(|(home, _)| *home < of) {
                     entries.next();
                 }
-                let entry = entries.peek().filter(|(home, _)| *home == of).map(|(_, mapped)| *mapped);
+                let entry =
+                    entries.peek().filter(|(home, _)| *home == of).map(|(_, mapped)| *mapped);
                 match entry {
                     Some(Mapped { place, mask, .. }) if mask & 1 << sector != 0 => {
                         let from = place * block + sector * SECTOR as u64;
@@ -78,7 +86,8 @@ impl State {
         (logged, homes)
     }
 
-    /// The place where a request that is not logged ended, in bytes. Where the disk has several waiting, it is one that is complete that tells.
+    /// The place where a request that is not logged ended, in bytes. Where the disk has several
+    /// waiting, it is one that is complete that tells.
     pub fn arm_is_at(&self, end: u64) {
         self.inner.borrow_mut().head = end / BLOCK as u64;
     }
@@ -87,7 +96,9 @@ impl State {
 /// To the last run, if it goes on there.
 fn add_sector(runs: &mut Vec<Run>, from: u64, to: usize) {
     match runs.last_mut() {
-        Some((begin, range)) if *begin + range.len() as u64 == from && range.end == to => range.end += SECTOR,
+        Some((begin, range)) if *begin + range.len() as u64 == from && range.end == to => {
+            range.end += SECTOR
+        }
         _ => runs.push((from, to..to + SECTOR)),
     }
 }

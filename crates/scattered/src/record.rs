@@ -1,9 +1,9 @@
 //! One append to a log: a header block that describes it, then the data blocks it names.
 //!
-//! Invariants: a header is accepted only at the place that it names (log, epoch, position). It must stand
-//! behind the very record that it followed when it was written (`previous`). The checksums of its data must
-//! be right. So three records end the log: a torn one, one of an earlier life of the log, and one behind a
-//! lost record. They still do when the place is written again.
+//! Invariants: a header is accepted only at the place that it names (log, epoch, position). It must
+//! stand behind the very record that it followed when it was written (`previous`). The checksums of
+//! its data must be right. So three records end the log: a torn one, one of an earlier life of the
+//! log, and one behind a lost record. They still do when the place is written again.
 
 use crate::BLOCK;
 use crate::fields::{NUMBER_MAX, begin, is_of, put, seal, sealed, u32_at, u64_at};
@@ -19,7 +19,8 @@ pub const MAX_ENTRIES: usize = (BLOCK - ENTRIES_AT) / ENTRY_SIZE;
 pub enum RecordEntry {
     /// The next data block of the record is this home's content, in the sectors of the mask.
     Data { home: u64, mask: u8, checksum: u32 },
-    /// The homes hold newer content than any record before the `age`-th record before this one, itself included.
+    /// The homes hold newer content than any record before the `age`-th record before this one,
+    /// itself included.
     Drop { home: u64, length: u32, age: u32 },
 }
 
@@ -55,7 +56,9 @@ impl Header {
         put(&mut bytes, 56, &self.previous.to_le_bytes());
         for (number, entry) in self.entries.iter().enumerate() {
             let (place, length, last) = match *entry {
-                RecordEntry::Data { home, mask, checksum } => (home << 8 | u64::from(mask), 1, checksum),
+                RecordEntry::Data { home, mask, checksum } => {
+                    (home << 8 | u64::from(mask), 1, checksum)
+                }
                 RecordEntry::Drop { home, length, age } => (home << 8, length, age),
             };
             let at = ENTRIES_AT + number * ENTRY_SIZE;
@@ -76,7 +79,8 @@ impl Header {
         let mut entries = Vec::with_capacity(count);
         for number in 0..count {
             let at = ENTRIES_AT + number * ENTRY_SIZE;
-            let (place, length, last) = (u64_at(bytes, at), u32_at(bytes, at + 8), u32_at(bytes, at + 12));
+            let (place, length, last) =
+                (u64_at(bytes, at), u32_at(bytes, at + 8), u32_at(bytes, at + 12));
             let (home, mask) = (place >> 8, place as u8);
             if home + u64::from(length) > homes || length == 0 || (mask != 0 && length != 1) {
                 return None;
@@ -97,7 +101,8 @@ impl Header {
         })
     }
 
-    /// Whether a record that followed the one with this tag was begun there, whole or not. Its first sector tells.
+    /// Whether a record that followed the one with this tag was begun there, whole or not. Its
+    /// first sector tells.
     pub fn was_begun(bytes: &[u8], nonce: u128, previous: u64) -> bool {
         bytes.len() >= BLOCK && is_of(bytes, MAGIC, nonce) && u64_at(bytes, 56) == previous
     }
@@ -152,7 +157,8 @@ mod tests {
         };
         let [older, newer] = [node(3), node(4)];
         for (sums, is_blind) in [(DataSums::Crc32c, true), (SUMS, false)] {
-            let entries = vec![RecordEntry::Data { home: 12, mask: 0xff, checksum: sums.of(&newer) }];
+            let entries =
+                vec![RecordEntry::Data { home: 12, mask: 0xff, checksum: sums.of(&newer) }];
             let header = Header { entries, ..header() };
             assert!(header.holds(&newer, sums));
             assert_eq!(header.holds(&older, sums), is_blind, "{sums:?}");

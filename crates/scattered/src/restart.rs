@@ -1,9 +1,10 @@
-//! Opening: the newest snapshot, then the records behind it of the logs on the open list. Nothing is checkpointed.
+//! Opening: the newest snapshot, then the records behind it of the logs on the open list. Nothing
+//! is checkpointed.
 //!
-//! Invariants: both disks are flushed first, so that what is read stays. A log's records are followed as far as each
-//! proves that it follows the one before, right behind it or behind a gap. A log with a record that was begun and is not whole
-//! takes no other until it is begun anew. All are applied in the order of their sequence, and a drop hides only what is
-//! older than it.
+//! Invariants: both disks are flushed first, so that what is read stays. A log's records are
+//! followed as far as each proves that it follows the one before, right behind it or behind a gap.
+//! A log with a record that was begun and is not whole takes no other until it is begun anew. All
+//! are applied in the order of their sequence, and a drop hides only what is older than it.
 
 use crate::BLOCK;
 use crate::claims::Claims;
@@ -39,7 +40,9 @@ pub enum OpenError {
     HasTable { disk: String },
     #[error("{table} holds the mapping table of another disk than {disk}")]
     OtherTable { table: String, disk: String },
-    #[error("{disk}: the mapping table is damaged ({what}): blocks that lie in logs cannot be found")]
+    #[error(
+        "{disk}: the mapping table is damaged ({what}): blocks that lie in logs cannot be found"
+    )]
     Damaged { disk: String, what: &'static str },
     #[error("{disk}: sectors of {sector} bytes are larger than a block of {BLOCK}")]
     Sectors { disk: String, sector: u32 },
@@ -66,11 +69,13 @@ pub async fn format(
 ) -> Result<Layout, OpenError> {
     let wrong = |error| OpenError::Format { disk: main.name().to_owned(), error };
     let nonce = u128::from(world.random()) << 64 | u128::from(world.random());
-    let superblock = Superblock::new(main.geometry().size, sizes, nonce, meta.is_some()).map_err(wrong)?;
+    let superblock =
+        Superblock::new(main.geometry().size, sizes, nonce, meta.is_some()).map_err(wrong)?;
     let layout = Layout::new(superblock).map_err(wrong)?;
     let table = meta.unwrap_or(main);
     if table.geometry().size < layout.table_area() {
-        let error = FormatError::Shrunk { size: table.geometry().size, wanted: layout.table_area() };
+        let error =
+            FormatError::Shrunk { size: table.geometry().size, wanted: layout.table_area() };
         return Err(OpenError::Format { disk: table.name().to_owned(), error });
     }
     let logs = vec![Log::default(); layout.logs as usize];
@@ -88,7 +93,8 @@ pub async fn format(
     };
     write(table, place + BLOCK as u64, &payload).await?;
     write(table, place, &header.serialize(nonce)).await?;
-    // Last, and the main disk's at the very end: an interrupted format leaves what was there before.
+    // Last, and the main disk's at the very end: an interrupted format leaves what was there
+    // before.
     if meta.is_some() {
         write(table, 0, &superblock.serialize()).await?;
     }
@@ -134,7 +140,10 @@ pub async fn open(
 }
 
 /// Reads what the disks say of themselves.
-pub async fn identify(main: &Rc<dyn Disk>, meta: Option<&Rc<dyn Disk>>) -> Result<Layout, OpenError> {
+pub async fn identify(
+    main: &Rc<dyn Disk>,
+    meta: Option<&Rc<dyn Disk>>,
+) -> Result<Layout, OpenError> {
     let disk = || main.name().to_owned();
     let wrong = |error| OpenError::Format { disk: disk(), error };
     let geometry = main.geometry();
@@ -183,7 +192,12 @@ impl<'a> Reader<'a> {
     fn damaged(&self, what: &'static str) -> OpenError {
         OpenError::Damaged { disk: self.table.name().to_owned(), what }
     }
-    pub async fn read(&mut self, disk: &Rc<dyn Disk>, place: u64, bytes: usize) -> Result<Buffer, OpenError> {
+    pub async fn read(
+        &mut self,
+        disk: &Rc<dyn Disk>,
+        place: u64,
+        bytes: usize,
+    ) -> Result<Buffer, OpenError> {
         self.report.bytes_read += bytes as u64;
         Ok(disk.read(place * BLOCK as u64, bytes).await?)
     }
@@ -199,7 +213,8 @@ impl<'a> Reader<'a> {
             let first = region * REGION_LOGS;
             for number in first..(first + REGION_LOGS).min(self.layout.logs) {
                 let before = logs[number as usize].fill;
-                self.scan(number, &mut logs[number as usize], header.sequence, &mut records).await?;
+                self.scan(number, &mut logs[number as usize], header.sequence, &mut records)
+                    .await?;
                 let grown = logs[number as usize].fill - before;
                 unknown_bytes += u64::from(grown) * BLOCK as u64;
                 self.report.logs_read += 1;
@@ -212,7 +227,8 @@ impl<'a> Reader<'a> {
         inner.list_counter = counter;
         inner.regions = list;
         inner.unknown_bytes = unknown_bytes;
-        inner.assigned = records.last_key_value().map_or(header.sequence, |(sequence, _)| *sequence);
+        inner.assigned =
+            records.last_key_value().map_or(header.sequence, |(sequence, _)| *sequence);
         inner.installed = inner.assigned;
         apply(&mut inner, &self.layout, header.sequence, records);
         Ok(inner)
@@ -222,15 +238,18 @@ impl<'a> Reader<'a> {
         let mut newest: Option<SnapshotHeader> = None;
         for slot in 0..2 {
             let bytes = self.read(self.table, self.layout.snapshot_place(slot), BLOCK).await?;
-            let header =
-                SnapshotHeader::parse(&bytes, &self.layout).filter(|header| header.number % 2 == slot);
+            let header = SnapshotHeader::parse(&bytes, &self.layout)
+                .filter(|header| header.number % 2 == slot);
             newest = newest.into_iter().chain(header).max_by_key(|header| header.number);
         }
         newest.ok_or_else(|| self.damaged("no snapshot is whole"))
     }
 
     /// The logs that may have grown, and the highest counter.
-    async fn newest_list(&mut self, header: &SnapshotHeader) -> Result<(BTreeSet<u32>, u64), OpenError> {
+    async fn newest_list(
+        &mut self,
+        header: &SnapshotHeader,
+    ) -> Result<(BTreeSet<u32>, u64), OpenError> {
         let (mut regions, mut of, mut highest) = (header.regions.clone(), 0, 0);
         for slot in 0..2 {
             let bytes = self.read(self.table, self.layout.list_place(slot), BLOCK).await?;
@@ -250,7 +269,8 @@ impl<'a> Reader<'a> {
         let length = header.payload_bytes(&self.layout) as usize;
         let mut bytes = Vec::new();
         while bytes.len() < length {
-            let place = self.layout.snapshot_place(header.number) + 1 + (bytes.len() / BLOCK) as u64;
+            let place =
+                self.layout.snapshot_place(header.number) + 1 + (bytes.len() / BLOCK) as u64;
             let chunk = (length - bytes.len()).min(CHUNK);
             bytes.extend_from_slice(&self.read(self.table, place, chunk).await?);
         }
@@ -287,7 +307,10 @@ impl<'a> Reader<'a> {
                         && header.sequence > known
                         && !records.contains_key(&header.sequence)
                 };
-                next = self.record_at(&mut window, position, follows).await?.map(|header| (position, header));
+                next = self
+                    .record_at(&mut window, position, follows)
+                    .await?
+                    .map(|header| (position, header));
                 if next.is_some() {
                     break;
                 }
@@ -295,7 +318,8 @@ impl<'a> Reader<'a> {
             let Some((position, header)) = next else {
                 // What is written over parts of it might make it whole, and it would follow again.
                 let nonce = self.layout.nonce();
-                if places.clone().any(|place| Header::was_begun(window.from(place), nonce, log.tag)) {
+                if places.clone().any(|place| Header::was_begun(window.from(place), nonce, log.tag))
+                {
                     log.fill = blocks;
                 }
                 return Ok(());
@@ -317,16 +341,20 @@ impl<'a> Reader<'a> {
         let main = self.main.clone();
         loop {
             let behind = window.from(position);
-            let header = Header::parse(behind, self.layout.nonce(), self.layout.homes()).filter(&follows);
+            let header =
+                Header::parse(behind, self.layout.nonce(), self.layout.homes()).filter(&follows);
             let needed = (1 + header.as_ref().map_or(0, Header::data_blocks)) * BLOCK;
             let end = window.at as usize + window.bytes.len() / BLOCK;
             if behind.len() >= needed || end >= blocks {
-                let is_whole =
-                    |header: &Header| behind.get(BLOCK..needed).is_some_and(|data| header.holds(data, sums));
+                let is_whole = |header: &Header| {
+                    behind.get(BLOCK..needed).is_some_and(|data| header.holds(data, sums))
+                };
                 return Ok(header.filter(is_whole));
             }
             let chunk = window.size.min((blocks - end) * BLOCK);
-            window.bytes.extend_from_slice(&self.read(&main, window.begin + end as u64, chunk).await?);
+            window
+                .bytes
+                .extend_from_slice(&self.read(&main, window.begin + end as u64, chunk).await?);
             window.size = CHUNK.min(window.size * 2);
         }
     }

@@ -1,5 +1,5 @@
-//! How long a restart takes on a modelled disk: 100 GB of logs in groups of 100 MB. The table has all that may be in them, and
-//! as much stands behind the last snapshot as there ever is.
+//! How long a restart takes on a modelled disk: 100 GB of logs in groups of 100 MB. The table has
+//! all that may be in them, and as much stands behind the last snapshot as there ever is.
 #![cfg(test)]
 
 use crate::layout::{Layout, Sizes};
@@ -54,11 +54,14 @@ async fn know(disk: &Rc<dyn Disk>, layout: &Layout, entries: u64) {
     let (entries, payload) = payload(layout, &table, &logs, &BTreeSet::new());
     drop(table);
     let checksum = crc32c::crc32c(&payload);
-    let header = SnapshotHeader { number: 2, sequence: 0, entries, checksum, regions: BTreeSet::new() };
+    let header =
+        SnapshotHeader { number: 2, sequence: 0, entries, checksum, regions: BTreeSet::new() };
     let at = layout.snapshot_place(2) * BLOCK as u64;
     for (piece, number) in payload.chunks(1 << 20).zip(0..) {
         let at = at + BLOCK as u64 + (number << 20);
-        disk.write(at, vec![Rc::new(Buffer::copy_of(piece))], Durability::Cached).await.expect("a write");
+        disk.write(at, vec![Rc::new(Buffer::copy_of(piece))], Durability::Cached)
+            .await
+            .expect("a write");
     }
     let header = Rc::new(Buffer::copy_of(&header.serialize(layout.nonce())));
     disk.write(at, vec![header], Durability::Durable).await.expect("a write");
@@ -69,7 +72,8 @@ async fn log_what_no_snapshot_knows(logs: &ScatteredDisk) {
     let (layout, settings) = (logs.layout(), settings());
     let regions = settings.scan_regions as u32 - 1;
     let write = async |log: u32, length: usize| {
-        // Home in front of the log: the arm is there, and so is the record. What is read was never logged.
+        // Home in front of the log: the arm is there, and so is the record. What is read was never
+        // logged.
         let each = layout.place_of(0).1;
         let at = ((u64::from(log) + 1) * each - 64) * BLOCK as u64;
         logs.read(at - BLOCK as u64, 512).await.expect("a read");
@@ -116,7 +120,8 @@ fn restart_with(entries: u64) -> RestartReport {
 /// Of a full table so much is played.
 const PART: u64 = 4;
 
-/// The snapshot's part grows with the table: an empty one and a part tell how long a full one takes.
+/// The snapshot's part grows with the table: an empty one and a part tell how long a full one
+/// takes.
 #[test]
 fn a_restart_with_100_gb_of_logs_takes_at_most_ten_seconds() {
     let logs = LOGS_BYTES / BLOCK as u64;

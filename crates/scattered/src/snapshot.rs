@@ -1,7 +1,9 @@
-//! A snapshot of the table and of the logs: a header block, and a payload of 16 bytes for each log and each entry.
+//! A snapshot of the table and of the logs: a header block, and a payload of 16 bytes for each log
+//! and each entry.
 //!
-//! Invariants: the header is written, durably, after payload and everything the payload speaks of are durable. So a whole header means a
-//! whole snapshot, and a torn one means the snapshot before it, whose logs nobody has reused.
+//! Invariants: the header is written, durably, after payload and everything the payload speaks of
+//! are durable. So a whole header means a whole snapshot, and a torn one means the snapshot before
+//! it, whose logs nobody has reused.
 
 use crate::BLOCK;
 use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
@@ -46,8 +48,8 @@ impl SnapshotHeader {
             checksum: u32_at(bytes, 56),
             regions,
         };
-        let in_bounds =
-            header.entries <= layout.entries_max() && header.number.max(header.sequence) <= NUMBER_MAX;
+        let in_bounds = header.entries <= layout.entries_max()
+            && header.number.max(header.sequence) <= NUMBER_MAX;
         in_bounds.then_some(header)
     }
     pub fn payload_bytes(&self, layout: &Layout) -> u64 {
@@ -59,8 +61,14 @@ fn payload_bytes(layout: &Layout, entries: u64) -> u64 {
     ((u64::from(layout.logs) + entries) * SNAPSHOT_ITEM).next_multiple_of(BLOCK as u64)
 }
 
-/// The payload as of now. Entries that are clean, and the records of logs in `emptied`, are left out.
-pub fn payload(layout: &Layout, table: &Table, logs: &[Log], emptied: &BTreeSet<u32>) -> (u64, Vec<u8>) {
+/// The payload as of now. Entries that are clean, and the records of logs in `emptied`, are left
+/// out.
+pub fn payload(
+    layout: &Layout,
+    table: &Table,
+    logs: &[Log],
+    emptied: &BTreeSet<u32>,
+) -> (u64, Vec<u8>) {
     let entries = table.iter().filter(|(_, mapped)| !mapped.clean);
     let mut bytes = Vec::with_capacity(payload_bytes(layout, table.len() as u64) as usize);
     for (log, number) in logs.iter().zip(0..) {
@@ -85,8 +93,12 @@ pub fn parse_payload(layout: &Layout, entries: u64, bytes: &[u8]) -> Option<(Vec
     let mut items = bytes.chunks_exact(SNAPSHOT_ITEM as usize);
     let mut logs = Vec::new();
     for item in items.by_ref().take(layout.logs as usize) {
-        let log =
-            Log { epoch: u32_at(item, 0), fill: u32_at(item, 4), tag: u64_at(item, 8), ..Log::default() };
+        let log = Log {
+            epoch: u32_at(item, 0),
+            fill: u32_at(item, 4),
+            tag: u64_at(item, 8),
+            ..Log::default()
+        };
         if log.fill > layout.log_blocks() {
             return None;
         }
@@ -150,14 +162,19 @@ mod tests {
             let mut table = Table::default();
             table.insert(home, Mapped { place, mask: 1, clean: false });
             let (count, bytes) = payload(&layout, &table, &logs, &BTreeSet::new());
-            assert_eq!(parse_payload(&layout, count, &bytes).is_some(), right, "home {home}, place {place}");
+            assert_eq!(
+                parse_payload(&layout, count, &bytes).is_some(),
+                right,
+                "home {home}, place {place}"
+            );
         }
         assert!(parse_payload(&layout, 5, &[0; BLOCK]).is_none());
     }
     #[test]
     fn a_header_comes_back_and_one_of_too_many_entries_does_not() {
         let layout = layout();
-        let header = SnapshotHeader { number: 4, sequence: 5, entries: 6, checksum: 7, regions: [1].into() };
+        let header =
+            SnapshotHeader { number: 4, sequence: 5, entries: 6, checksum: 7, regions: [1].into() };
         assert_eq!(SnapshotHeader::parse(&header.serialize(3), &layout), Some(header.clone()));
         let absurd = SnapshotHeader { entries: u64::MAX, ..header };
         assert_eq!(SnapshotHeader::parse(&absurd.serialize(3), &layout), None);

@@ -1,8 +1,9 @@
 //! Writes a snapshot, and with it empties the logs that hold nothing needed.
 //!
-//! The order is: the moment, while nothing is appended; the payload; a flush; the header. The flush makes durable at
-//! home what the snapshot no longer tells. While the header is written nothing is appended, for it begins a new open
-//! list. Only then are logs emptied, clean entries and told drops forgotten.
+//! The order is: the moment, while nothing is appended; the payload; a flush; the header. The flush
+//! makes durable at home what the snapshot no longer tells. While the header is written nothing is
+//! appended, for it begins a new open list. Only then are logs emptied, clean entries and told
+//! drops forgotten.
 
 use crate::open_list::REGION_LOGS;
 use crate::snapshot::{SnapshotHeader, payload};
@@ -45,7 +46,8 @@ impl State {
         }
         self.flush_all().await?;
         let _appending = self.appending.write().await;
-        let regions = self.inner.borrow().since.as_ref().map(|since| since.0.clone()).unwrap_or_default();
+        let regions =
+            self.inner.borrow().since.as_ref().map(|since| since.0.clone()).unwrap_or_default();
         let header = SnapshotHeader {
             number: moment.number,
             sequence: moment.sequence,
@@ -90,8 +92,12 @@ impl State {
         inner.unknown_bytes = inner.since.take().map_or(0, |(_, bytes)| bytes);
         inner.drops.told(moment.drops);
         if inner.clean > 0 {
-            let clean: Vec<u64> =
-                inner.table.iter().filter(|(_, mapped)| mapped.clean).map(|(home, _)| home).collect();
+            let clean: Vec<u64> = inner
+                .table
+                .iter()
+                .filter(|(_, mapped)| mapped.clean)
+                .map(|(home, _)| home)
+                .collect();
             clean.into_iter().for_each(|home| inner.unmap(layout, home));
         }
         for number in &moment.emptied {

@@ -1,12 +1,13 @@
 //! What a scattered disk knows, and who may change it.
 //!
-//! Locks are always taken in this order: a claim on homes, `maintenance`, `appending`, `listing`. Checkpoint,
-//! swap and snapshot take `maintenance` one at a time. Records under way share `appending`, and a snapshot's
-//! moment has it alone. The open list is written by one, which has `listing`. The writer takes the last two
-//! only, so it never waits for a claim or for maintenance. Whoever holds a claim may wait for the writer.
+//! Locks are always taken in this order: a claim on homes, `maintenance`, `appending`, `listing`.
+//! Checkpoint, swap and snapshot take `maintenance` one at a time. Records under way share
+//! `appending`, and a snapshot's moment has it alone. The open list is written by one, which has
+//! `listing`. The writer takes the last two only, so it never waits for a claim or for maintenance.
+//! Whoever holds a claim may wait for the writer.
 //!
-//! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk holds. Reads go on,
-//! all changes report that error.
+//! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk
+//! holds. Reads go on, all changes report that error.
 
 use crate::claims::Claims;
 use crate::drops::Drops;
@@ -52,7 +53,8 @@ pub struct Inner {
     pub since: Option<(BTreeSet<u32>, u64)>,
     /// Bytes of records that no snapshot knows.
     pub unknown_bytes: u64,
-    /// Records complete in the disk's cache only: for each log the last one's number among all of those.
+    /// Records complete in the disk's cache only: for each log the last one's number among all of
+    /// those.
     pub unflushed: BTreeMap<u32, u64>,
     pub completions: u64,
     pub under_way: UnderWay,
@@ -210,7 +212,8 @@ impl State {
         result
     }
 
-    /// A request of a disk beneath that is no record: the arm is somewhere else when it is complete.
+    /// A request of a disk beneath that is no record: the arm is somewhere else when it is
+    /// complete.
     pub fn beside_records<'a, T: 'a>(
         &'a self,
         request: LocalFuture<T>,
@@ -239,7 +242,9 @@ impl State {
         durability: Durability,
     ) -> Result<(), DeviceError> {
         let parts = vec![Rc::new(Buffer::copy_of(bytes))];
-        self.fail(self.beside_records(self.meta.write(place * BLOCK as u64, parts, durability)).await)
+        self.fail(
+            self.beside_records(self.meta.write(place * BLOCK as u64, parts, durability)).await,
+        )
     }
 }
 

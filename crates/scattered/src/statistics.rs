@@ -11,7 +11,8 @@ pub struct ScatteredStatistics {
     pub logged_blocks: u64,
     /// Records that carried them: one request to the disk each.
     pub records: u64,
-    /// Of those that followed another at once: how many lost a revolution, as far as that can be told.
+    /// Of those that followed another at once: how many lost a revolution, as far as that can be
+    /// told.
     pub late_records: u64,
     /// Writes larger than the logged size.
     pub home_writes: u64,

@@ -1,9 +1,12 @@
-//! Log swapping: what a hot, nearly full log holds moves to a cold, empty one, so that there is room again where the arm is.
+//! Log swapping: what a hot, nearly full log holds moves to a cold, empty one, so that there is
+//! room again where the arm is.
 //!
-//! It reads one record's blocks, and writes them. A request that comes meanwhile waits for one of the two, and the rest of the swap for idle time.
+//! It reads one record's blocks, and writes them. A request that comes meanwhile waits for one of
+//! the two, and the rest of the swap for idle time.
 //!
-//! Invariants: the blocks go as ordinary records, so a restart knows no swaps. A block is moved under a claim and only
-//! if its entry is still the one that was read. The old log is emptied by a snapshot, as ever.
+//! Invariants: the blocks go as ordinary records, so a restart knows no swaps. A block is moved
+//! under a claim and only if its entry is still the one that was read. The old log is emptied by a
+//! snapshot, as ever.
 
 use crate::BLOCK;
 use crate::append::Piece;
@@ -40,13 +43,16 @@ impl State {
         let inner = self.inner.borrow();
         let most = self.settings.scan_regions.clamp(1, crate::open_list::REGIONS_MAX);
         let listed = |log: u32| {
-            inner.regions.len() < most || inner.regions.contains(&(log / crate::open_list::REGION_LOGS))
+            inner.regions.len() < most
+                || inner.regions.contains(&(log / crate::open_list::REGION_LOGS))
         };
         let empty = (0u32..).zip(&inner.logs).filter(|(number, log)| {
             log.fill == 0 && log.room(self.layout.log_blocks()) > 0 && listed(*number)
         });
         let far = |log: u32| self.layout.log_begin(log).abs_diff(inner.head);
-        empty.min_by_key(|(number, log)| (log.used, u64::MAX - far(*number))).map(|(number, _)| number)
+        empty
+            .min_by_key(|(number, log)| (log.used, u64::MAX - far(*number)))
+            .map(|(number, _)| number)
     }
 
     /// The blocks of one record, from the one swap to the next. True: the log is swapped.
@@ -59,7 +65,8 @@ impl State {
         // Gaps between records make a read long.
         let first = entries.first().map_or(0, |(_, mapped)| mapped.place);
         entries.retain(|(_, mapped)| mapped.place - first < 2 * MAX_ENTRIES as u64);
-        let going_on = self.inner.borrow().swapping.filter(|(from, _)| *from == log).map(|(_, to)| to);
+        let going_on =
+            self.inner.borrow().swapping.filter(|(from, _)| *from == log).map(|(_, to)| to);
         let Some(cold) = going_on.or_else(|| self.coldest()) else { return Ok(true) };
         let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks()) as usize;
         entries.truncate(room.saturating_sub(1));
@@ -99,7 +106,8 @@ impl State {
         for (home, mapped) in entries {
             let same = || self.inner.borrow().table.get(*home) == Some(*mapped);
             // Whoever has it is about to change it.
-            let Some(claim) = self.claims.try_claim(Change::Alone, sectors_of(&(*home..home + 1))) else {
+            let Some(claim) = self.claims.try_claim(Change::Alone, sectors_of(&(*home..home + 1)))
+            else {
                 continue;
             };
             if same() {
@@ -123,7 +131,8 @@ impl State {
 
     fn entries_of(&self, log: u32) -> Vec<(u64, Mapped)> {
         let inner = self.inner.borrow();
-        let lies_here = |mapped: &Mapped| self.layout.log_of(mapped.place).is_some_and(|(of, _)| of == log);
+        let lies_here =
+            |mapped: &Mapped| self.layout.log_of(mapped.place).is_some_and(|(of, _)| of == log);
         inner.table.iter().filter(|(_, mapped)| !mapped.clean && lies_here(mapped)).collect()
     }
 }

@@ -1,8 +1,10 @@
-//! The writer: one task that turns what waits into records. While few records are under way each write gets its own at once; else what waits shares the next.
-//! And the flusher: one task, too, so that who asks while a flush is under way shares the next.
+//! The writer: one task that turns what waits into records. While few records are under way each
+//! write gets its own at once; else what waits shares the next. And the flusher: one task, too, so
+//! that who asks while a flush is under way shares the next.
 //!
-//! Invariants: a flush is answered when everything completed before it was asked for is durable, drops included. A
-//! write that no log has room for is given back at once, so that nobody waits for a checkpoint.
+//! Invariants: a flush is answered when everything completed before it was asked for is durable,
+//! drops included. A write that no log has room for is given back at once, so that nobody waits for
+//! a checkpoint.
 
 use crate::append::{Begun, Piece};
 use crate::drops::Dropped;
@@ -40,7 +42,11 @@ struct Batch {
 
 impl State {
     /// The piece is pending.
-    pub async fn log(self: &Rc<Self>, piece: Piece, durability: Durability) -> Result<Placed, DeviceError> {
+    pub async fn log(
+        self: &Rc<Self>,
+        piece: Piece,
+        durability: Durability,
+    ) -> Result<Placed, DeviceError> {
         let (answer, answered) = oneshot();
         let runs = {
             let mut inner = self.inner.borrow_mut();
@@ -59,7 +65,8 @@ impl State {
 
     async fn write_what_waits(self: Rc<Self>) {
         loop {
-            let may_begin = || (self.inner.borrow().under_way.count() < RECORDS_UNDER_WAY).then_some(());
+            let may_begin =
+                || (self.inner.borrow().under_way.count() < RECORDS_UNDER_WAY).then_some(());
             self.advanced.until(may_begin).await;
             let appending = self.appending.read().await;
             if let Some(batch) = self.next_batch(appending) {
@@ -154,7 +161,8 @@ impl State {
             if waiting.is_empty() {
                 return;
             }
-            // A snapshot leaves out what was dropped. It waits for whoever maintains, so others do not wait for it.
+            // A snapshot leaves out what was dropped. It waits for whoever maintains, so others do
+            // not wait for it.
             match self.flush_and_tell().await {
                 Ok(false) => {
                     let state = self.clone();
@@ -174,7 +182,8 @@ impl State {
     /// False where records cannot tell the drops.
     async fn flush_and_tell(&self) -> Result<bool, DeviceError> {
         self.check_failed()?;
-        // Before the flush: one that comes meanwhile speaks of a change at home that this flush need not cover.
+        // Before the flush: one that comes meanwhile speaks of a change at home that this flush
+        // need not cover.
         let drops = self.inner.borrow().drops.all();
         self.flush_records().await?;
         self.tell_drops(&drops).await

@@ -6,7 +6,9 @@
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use engine::{DataMode, EngineOptions};
-use ext4::{Caller, OpenParts, SetAttributes, SetTime, SyncWhat, Volume, VolumeOptions, WriteFlags};
+use ext4::{
+    Caller, OpenParts, SetAttributes, SetTime, SyncWhat, Volume, VolumeOptions, WriteFlags,
+};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,7 +35,8 @@ fn main() {
     let [work, count, rest @ ..] = &arguments[..] else {
         panic!("instructions sync|overwrite|large|read|tree COUNT [MODE]");
     };
-    let (count, mode) = (count.parse().expect("a count"), rest.first().map_or("wasteless", String::as_str));
+    let (count, mode) =
+        (count.parse().expect("a count"), rest.first().map_or("wasteless", String::as_str));
     let world = VirtualWorld::new(1);
     let request = ImageRequest {
         options: &["-t", "ext4", "-J", "size=32"],
@@ -93,7 +96,12 @@ impl Disk for Flat {
             Ok(buffer)
         })
     }
-    fn write(&self, at: u64, parts: Vec<Rc<Buffer>>, _: Durability) -> LocalFuture<Result<(), DeviceError>> {
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        _: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
         let image = self.0.clone();
         Box::pin(async move {
             // A disk that answered at once would hide that others wait.
@@ -128,7 +136,8 @@ async fn append_synchronously(world: &VirtualWorld, volume: &Rc<Volume>, count: 
             let inode = file(&volume, &format!("writer-{writer}")).await;
             let flags = WriteFlags { append: true, ..WriteFlags::default() };
             for _ in 0..count / WRITERS {
-                let written = volume.write(&inode, &CALLER, 0, &[7; RECORD], flags).await.expect("writes");
+                let written =
+                    volume.write(&inode, &CALLER, 0, &[7; RECORD], flags).await.expect("writes");
                 volume.settle_write(&inode, &written, Some(SyncWhat::All)).await.expect("syncs");
             }
             left.set(left.get() - 1);
@@ -138,7 +147,8 @@ async fn append_synchronously(world: &VirtualWorld, volume: &Rc<Volume>, count: 
     done.until(|| (left.get() == 0).then_some(())).await;
 }
 
-/// `count` times [`LOG_WRITE`] bytes over old ones, one after the other, each made durable, as a database does with its log.
+/// `count` times [`LOG_WRITE`] bytes over old ones, one after the other, each made durable, as a
+/// database does with its log.
 async fn overwrite_durably(volume: &Rc<Volume>, count: u64) {
     let inode = file(volume, "log").await;
     let mut bytes = vec![0; LARGE];
@@ -170,7 +180,8 @@ async fn read_large(volume: &Rc<Volume>, count: u64) {
     let root = volume.inode(ROOT).await.expect("the root");
     let inode = volume.lookup(&root, b"large").await.expect("the file");
     for number in 0..count {
-        let content = volume.read_for_cache(&inode, number * LARGE as u64, LARGE).await.expect("reads");
+        let content =
+            volume.read_for_cache(&inode, number * LARGE as u64, LARGE).await.expect("reads");
         assert_eq!(content.len(), LARGE);
     }
 }
@@ -183,7 +194,10 @@ async fn make_files(volume: &Rc<Volume>, count: u64) {
         let inode = file(volume, &name).await;
         volume.opened(&inode);
         for at in (0..TREE_FILE).step_by(TREE_WRITE) {
-            volume.write(&inode, &CALLER, at as u64, &bytes, WriteFlags::default()).await.expect("writes");
+            volume
+                .write(&inode, &CALLER, at as u64, &bytes, WriteFlags::default())
+                .await
+                .expect("writes");
         }
         let time = Some(SetTime::Now);
         for change in [

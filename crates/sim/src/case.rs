@@ -1,5 +1,5 @@
-//! One case: writers run their scripts on a volume. At every write, flush and discard the disk is asked what a
-//! power cut would leave. Each such image is recovered and judged.
+//! One case: writers run their scripts on a volume. At every write, flush and discard the disk is
+//! asked what a power cut would leave. Each such image is recovered and judged.
 
 use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
@@ -28,7 +28,8 @@ pub struct Case {
     pub mix: Option<Mix>,
     /// Bytes of blocks in the engine's cache.
     pub cache_bytes: u64,
-    /// Of this many images one is given to e2fsck, and is recovered a second time with two crashes on the way.
+    /// Of this many images one is given to e2fsck, and is recovered a second time with two crashes
+    /// on the way.
     pub sample: u64,
     /// What fails, instead of the power.
     pub fault: Option<FaultPlan>,
@@ -47,8 +48,8 @@ pub enum Scripts {
     Given { scripts: Vec<Script>, quiet: usize },
 }
 
-/// How long the engine leaves things as they are. What goes wrong when write-back comes between two commits is
-/// never seen where it comes seldom.
+/// How long the engine leaves things as they are. What goes wrong when write-back comes between two
+/// commits is never seen where it comes seldom.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub commit: Duration,
@@ -101,14 +102,22 @@ impl Case {
             hostile: false,
         }
     }
-    pub fn given(setup: Setup, mode: DataMode, seed: u64, scripts: Vec<Script>, quiet: usize) -> Case {
+    pub fn given(
+        setup: Setup,
+        mode: DataMode,
+        seed: u64,
+        scripts: Vec<Script>,
+        quiet: usize,
+    ) -> Case {
         Case { scripts: Scripts::Given { scripts, quiet }, ..Case::random(setup, mode, seed, 0, 0) }
     }
 
-    /// A failing read needs a cache that does not hold everything. A failed write or flush may leave old content on
-    /// the disk, so then only what is cached can be read. The cache therefore holds everything.
+    /// A failing read needs a cache that does not hold everything. A failed write or flush may
+    /// leave old content on the disk, so then only what is cached can be read. The cache therefore
+    /// holds everything.
     pub fn with_fault(self, fault: FaultPlan) -> Case {
-        let cache_bytes = if fault.operation == Operation::Read { LEAST_CACHE } else { CACHE_BYTES };
+        let cache_bytes =
+            if fault.operation == Operation::Read { LEAST_CACHE } else { CACHE_BYTES };
         Case { fault: Some(fault), cache_bytes, ..self }
     }
 
@@ -116,7 +125,8 @@ impl Case {
         match &self.scripts {
             Scripts::Given { scripts, .. } => scripts.clone(),
             Scripts::Random { writers, steps } => {
-                let (mix, extents, block) = (self.mix(), self.setup.has_extents(), self.setup.block_size());
+                let (mix, extents, block) =
+                    (self.mix(), self.setup.has_extents(), self.setup.block_size());
                 let size = ScriptSize { steps: *steps, files: 3, mix, extents, block };
                 let mut scripts = make_scripts(self.seed, *writers, size);
                 if self.has_rests() {
@@ -135,7 +145,8 @@ impl Case {
         }
     }
 
-    /// Without it every commit is a flush, and takes the log's tail along where the log is in the volume.
+    /// Without it every commit is a flush, and takes the log's tail along where the log is in the
+    /// volume.
     pub(crate) fn has_forced_unit_access(&self) -> bool {
         self.seed % 2 == 1
     }
@@ -150,8 +161,8 @@ impl Case {
         if self.seed.is_multiple_of(2) { WriteThreshold::Auto } else { WriteThreshold::Fixed(4096) }
     }
 
-    /// One case of three has packed transactions, and two where that is the mode's default; one of four of those in units
-    /// of 1 KiB.
+    /// One case of three has packed transactions, and two where that is the mode's default; one of
+    /// four of those in units of 1 KiB.
     pub(crate) fn records(&self) -> (RecordFormat, Option<u32>) {
         let unit = (self.seed % 4 == 3).then_some(1024);
         let default = EngineOptions { data: self.mode, ..EngineOptions::default() }.record_format();
@@ -178,7 +189,8 @@ impl Case {
         1 + (self.seed / 3 % 2) as usize
     }
 
-    /// In two cases of three packed transactions in the journal lie apart. They do so by a few sectors, or by more than most are long.
+    /// In two cases of three packed transactions in the journal lie apart. They do so by a few
+    /// sectors, or by more than most are long.
     pub(crate) fn log_gap(&self) -> LogGap {
         [LogGap::Off, LogGap::Always(1536), LogGap::Always(20 << 10)][(self.seed / 6 % 3) as usize]
     }
@@ -189,13 +201,15 @@ impl Case {
         has_one.then(|| "file-1".parse().expect("a name"))
     }
 
-    /// Scattered logs: in every other case they hold what an earlier life has left, which a power cut ended.
+    /// Scattered logs: in every other case they hold what an earlier life has left, which a power
+    /// cut ended.
     pub(crate) fn had_earlier_life(&self) -> bool {
         let is_plain = self.liar.is_none() && self.fault.is_none() && !self.hostile;
         self.setup.logs.is_some() && is_plain && self.seed % 4 < 2
     }
 
-    /// Scattered logs: in two of three cases memory that survives the cuts has a table of their runs.
+    /// Scattered logs: in two of three cases memory that survives the cuts has a table of their
+    /// runs.
     pub(crate) fn has_run_table(&self) -> bool {
         self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
     }
@@ -205,14 +219,16 @@ impl Case {
         self.setup.logs.is_some() && (self.seed / 2).is_multiple_of(2)
     }
 
-    /// Scattered logs: a snapshot of the mapping table is written after each run, after many, or never.
+    /// Scattered logs: a snapshot of the mapping table is written after each run, after many, or
+    /// never.
     pub fn snapshot_after(&self) -> Option<u64> {
         [Some(SNAPSHOT_EACH_RUN), Some(3 << 20), None][(self.seed / 2 % 3) as usize]
     }
 
     /// Seeds take all worlds in turn; on each kind of volume another one first.
     fn turn(&self) -> u64 {
-        let name = self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+        let name =
+            self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
         self.seed.wrapping_add(name)
     }
     fn has_short_log(&self) -> bool {
@@ -234,8 +250,8 @@ impl Case {
     pub(crate) fn is_scattered(&self) -> bool {
         self.mix == Some(Mix::Scattered)
     }
-    /// Of so many writes, flushes and discards one is a place to cut. What is lost on scattered blocks stays lost, and
-    /// there are many of them.
+    /// Of so many writes, flushes and discards one is a place to cut. What is lost on scattered
+    /// blocks stays lost, and there are many of them.
     pub(crate) fn changes_a_cut(&self) -> u64 {
         if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
     }
@@ -255,8 +271,10 @@ impl Case {
         let bounds = self.setup.write_bounds();
         let scripts = self.scripts();
         let each = scripts.iter().zip(outcomes).enumerate();
-        each.map(|(writer, (script, outcomes))| History::with_outcomes(writer, script, outcomes, bounds))
-            .collect()
+        each.map(|(writer, (script, outcomes))| {
+            History::with_outcomes(writer, script, outcomes, bounds)
+        })
+        .collect()
     }
 }
 
@@ -277,8 +295,8 @@ pub struct CaseReport {
     pub met: u64,
     /// Actions that found no room on the volume.
     pub refused: u64,
-    /// Writes over a border of blocks that were under way at the cut of an image. Only where the mode
-    /// promises that they are there whole or not at all.
+    /// Writes over a border of blocks that were under way at the cut of an image. Only where the
+    /// mode promises that they are there whole or not at all.
     pub writes: u64,
     /// Those of them that were there in part.
     pub torn: u64,
@@ -293,10 +311,12 @@ pub struct CaseReport {
     /// Mounts that believed a table of runs, and those that had one and did not.
     pub told: u64,
     pub untold: u64,
-    /// Mounts that believed a snapshot of the mapping table, and those to which one was named that they did not believe.
+    /// Mounts that believed a snapshot of the mapping table, and those to which one was named that
+    /// they did not believe.
     pub by_snapshot: u64,
     pub not_by_snapshot: u64,
-    /// Cuts that lost something, where that is counted: on disks for which evictions are no certainty.
+    /// Cuts that lost something, where that is counted: on disks for which evictions are no
+    /// certainty.
     pub lost: u64,
 }
 
@@ -335,12 +355,30 @@ pub struct Failure {
 }
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Case { setup, mode, seed, scripts, mix, cache_bytes, fault, barrier, liar, hostile, .. } =
-            &self.case;
+        let Case {
+            setup,
+            mode,
+            seed,
+            scripts,
+            mix,
+            cache_bytes,
+            fault,
+            barrier,
+            liar,
+            hostile,
+            ..
+        } = &self.case;
         writeln!(f, "{} ({})", self.why, self.left)?;
-        write!(f, "replay: okeanos sim --mode {} --setup {} --seed {seed}", mode.name(), setup.name)?;
+        write!(
+            f,
+            "replay: okeanos sim --mode {} --setup {} --seed {seed}",
+            mode.name(),
+            setup.name
+        )?;
         match scripts {
-            Scripts::Random { writers, steps } => write!(f, " --writers {writers} --steps {steps}")?,
+            Scripts::Random { writers, steps } => {
+                write!(f, " --writers {writers} --steps {steps}")?
+            }
             Scripts::Given { scripts, quiet } => {
                 write!(f, " --script '{}'", format_scripts(scripts))?;
                 if *quiet > 0 {
@@ -376,7 +414,8 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, moments, outcomes, redirected, swaps } = record(case, fresh, only_cut)?;
+    let Recording { snapshots, moments, outcomes, redirected, swaps } =
+        record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
     let mut report = CaseReport {
         scripts: 1,

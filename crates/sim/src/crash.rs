@@ -1,5 +1,6 @@
-//! Runs the scripts of a case to their end, and collects what power cuts on the way would have left. That is
-//! every subset of few volatile writes, some of many by the dice, and always a few torn at single sectors.
+//! Runs the scripts of a case to their end, and collects what power cuts on the way would have
+//! left. That is every subset of few volatile writes, some of many by the dice, and always a few
+//! torn at single sectors.
 
 use crate::case::{Case, Failure};
 use crate::earlier;
@@ -38,7 +39,8 @@ const SUBSETS_MAX: u64 = 8;
 const EVICTION_WRITES_A_CUT: u64 = 4;
 /// At one of so many cuts the daemon is killed, too.
 const CUTS_A_KILL: u64 = 3;
-/// Images that most cuts leave: a turn of each, whatever other cuts have left, so that one cut alone leaves the same.
+/// Images that most cuts leave: a turn of each, whatever other cuts have left, so that one cut
+/// alone leaves the same.
 const TURNS_A_CUT: u64 = 3;
 
 /// What the disks have at a cut.
@@ -61,7 +63,11 @@ pub struct Recording {
     pub swaps: u64,
 }
 
-pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recording, Box<Failure>> {
+pub fn record(
+    case: &Case,
+    fresh: &Disks,
+    only_cut: Option<u64>,
+) -> Result<Recording, Box<Failure>> {
     let unexpected = |error: Error, cut: u64| {
         let (case, why) = (case.clone(), format!("without any crash: {error}"));
         Box::new(Failure { case, cut, left: "everything".into(), why })
@@ -92,7 +98,14 @@ pub fn record(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<Recor
                 &disks,
                 &volume,
                 &case,
-                Watched { older_table: begun.table, journal, only_cut, snapshots, progress, moments },
+                Watched {
+                    older_table: begun.table,
+                    journal,
+                    only_cut,
+                    snapshots,
+                    progress,
+                    moments,
+                },
             );
             let outcomes = writers.outcomes.clone();
             for ended in writers.run(&world).await {
@@ -127,13 +140,14 @@ struct Watched {
     moments: Rc<RefCell<Vec<Moment>>>,
 }
 
-/// From now on takes crash images whenever something starts on either disk, but only at some of the writes of
-/// evictions. Also checks the memory that is held then.
+/// From now on takes crash images whenever something starts on either disk, but only at some of the
+/// writes of evictions. Also checks the memory that is held then.
 fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched) {
     let Watched { older_table, journal, only_cut, snapshots, progress, moments } = watched;
     let (all, volume, seed, setup) = (disks.clone(), volume.clone(), case.seed, case.setup);
     let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
-    let (evicting, changes, changes_a_cut) = (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());
+    let (evicting, changes, changes_a_cut) =
+        (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());
     disks.on_change(move |disk, logged| {
         check_memory(&volume);
         if logged.operation == Operation::Write && logged.at >= disk.geometry().size - zone {
@@ -146,7 +160,8 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
             return;
         }
         let cut = moments.borrow().len() as u64;
-        let [durable, written] = [CrashPolicy::LoseAll, CrashPolicy::KeepAll].map(|policy| all.crash(policy));
+        let [durable, written] =
+            [CrashPolicy::LoseAll, CrashPolicy::KeepAll].map(|policy| all.crash(policy));
         moments.borrow_mut().push(Moment { durable, written });
         if only_cut.is_some_and(|only| only != cut) {
             return;
@@ -179,7 +194,8 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
     let mut count = 0;
     loop {
         subset.begin();
-        let image = disks.crash_by(|disk| disk.crash_by(Atomicity::Write, &mut |limit| subset.choose(limit)));
+        let image = disks
+            .crash_by(|disk| disk.crash_by(Atomicity::Write, &mut |limit| subset.choose(limit)));
         if subset.total() > SUBSETS_MAX {
             break;
         }
@@ -207,7 +223,8 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
     images
 }
 
-/// One sector has what was there before, and that is what checksums are for. By the dice alone that hardly ever happens.
+/// One sector has what was there before, and that is what checksums are for. By the dice alone that
+/// hardly ever happens.
 fn all_but_one_sector(disks: &MemoryDisks, seed: u64) -> Option<(u64, Disks)> {
     let crash = |lost: Option<u64>| {
         let mut sectors = 0;

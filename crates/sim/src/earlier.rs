@@ -1,5 +1,6 @@
-//! An earlier life of a volume with scattered logs, which a power cut has ended. The next mount goes on with what its logs
-//! hold, and everything after that happens beside files that lie in them.
+//! An earlier life of a volume with scattered logs, which a power cut has ended. The next mount
+//! goes on with what its logs hold, and everything after that happens beside files that lie in
+//! them.
 
 use crate::case::Case;
 use crate::memory_disks::MemoryDisks;
@@ -41,7 +42,8 @@ pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
             let root = volume.inode(InodeNumber(2)).await?;
             let mut files = Vec::new();
             for number in 0..FILES {
-                let made = volume.mknod(&root, &name(number), &Caller::ROOT, 0o100_644, 0).await?.value;
+                let made =
+                    volume.mknod(&root, &name(number), &Caller::ROOT, 0o100_644, 0).await?.value;
                 let flags = WriteFlags::default();
                 volume.write(&made, &Caller::ROOT, 0, &content(number), flags).await?;
                 volume.sync().await?;
@@ -71,12 +73,15 @@ pub async fn check(volume: &Rc<Volume>) -> Result<(), String> {
             }
         }
         let found = found.map_err(|error| format!("of an earlier life: {error}"))?;
-        let read = volume.read(&found, 0, LENGTH).await.map_err(|error| error.to_string())?.to_vec();
+        let read =
+            volume.read(&found, 0, LENGTH).await.map_err(|error| error.to_string())?.to_vec();
         let mut expected = content(number);
         expected[CHANGED].copy_from_slice(&changed(number));
         if read != expected {
             let at = read.iter().zip(&expected).position(|(is, was)| is != was);
-            return Err(format!("file {number} of an earlier life is not what it was, from byte {at:?} on"));
+            return Err(format!(
+                "file {number} of an earlier life is not what it was, from byte {at:?} on"
+            ));
         }
     }
     Ok(())

@@ -34,8 +34,8 @@ fn alphabet() -> Vec<Letter> {
     actions.into_iter().map(Letter::Action).chain(syncs.map(Letter::Sync)).collect()
 }
 
-/// All scripts of 1 to `letters` letters in which every action does something, shortest first. The first step of
-/// each makes the file they work on.
+/// All scripts of 1 to `letters` letters in which every action does something, shortest first. The
+/// first step of each makes the file they work on.
 pub fn scripts(letters: usize) -> Vec<Script> {
     let alphabet = alphabet();
     let mut all = Vec::new();
@@ -51,7 +51,9 @@ fn extend(script: &Script, alphabet: &[Letter]) -> Vec<Script> {
     let one_longer = |letter: &Letter| {
         let mut longer = script.clone();
         match letter {
-            Letter::Action(action) => longer.push(ScriptStep { action: action.clone(), sync: Sync::None }),
+            Letter::Action(action) => {
+                longer.push(ScriptStep { action: action.clone(), sync: Sync::None })
+            }
             Letter::Sync(sync) => {
                 let last = longer.last_mut()?;
                 if last.sync != Sync::None {

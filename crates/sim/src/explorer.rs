@@ -1,5 +1,6 @@
-//! Rounds of cases without end. Each seed gives one round over all modes and volumes, with random scripts, a slice
-//! of the enumerated ones, and faults. Or the enumerated ones alone, until all have been seen.
+//! Rounds of cases without end. Each seed gives one round over all modes and volumes, with random
+//! scripts, a slice of the enumerated ones, and faults. Or the enumerated ones alone, until all
+//! have been seen.
 
 use crate::case::{Case, LEAST_CACHE, SMALL_CACHE};
 use crate::enumerate;
@@ -42,7 +43,8 @@ impl Explorer {
         Explorer { modes, setups, writers, steps, enumerated: enumerate::scripts(letters) }
     }
 
-    /// Slice `slice` of all enumerated scripts, each in every mode on one of the volumes; empty behind the last.
+    /// Slice `slice` of all enumerated scripts, each in every mode on one of the volumes; empty
+    /// behind the last.
     pub fn enumerated(&self, slice: u64) -> Vec<Case> {
         let first = ENUMERATED_A_SLICE.saturating_mul(slice as usize);
         let scripts = self.enumerated.iter().enumerate().skip(first).take(ENUMERATED_A_SLICE);
@@ -70,7 +72,8 @@ impl Explorer {
             for setup in &self.setups {
                 let mut case = Case::random(*setup, *mode, seed, self.writers, self.steps);
                 if dice.next().is_multiple_of(4) {
-                    // Of blocks that leave memory before they are home, scattered logs know where they are.
+                    // Of blocks that leave memory before they are home, scattered logs know where
+                    // they are.
                     let leaves = setup.logs.is_some();
                     case.cache_bytes = if leaves { LEAST_CACHE } else { SMALL_CACHE };
                 }
@@ -86,7 +89,8 @@ impl Explorer {
                 }
             }
             for index in 0..HOSTILE_A_ROUND {
-                let setup = self.setups[(seed as usize * HOSTILE_A_ROUND + index) % self.setups.len()];
+                let setup =
+                    self.setups[(seed as usize * HOSTILE_A_ROUND + index) % self.setups.len()];
                 let random = Case::random(setup, *mode, seed, 3, 30);
                 cases.push(Case { hostile: true, ..random });
             }
@@ -103,7 +107,8 @@ impl Explorer {
 
     /// One on each of a few volumes with room for it, others for other seeds.
     fn scattered(&self, mode: DataMode, seed: u64) -> impl Iterator<Item = Case> {
-        let roomy: Vec<Setup> = self.setups.iter().copied().filter(|setup| !setup.is_tight()).collect();
+        let roomy: Vec<Setup> =
+            self.setups.iter().copied().filter(|setup| !setup.is_tight()).collect();
         let count = roomy.len().min(SCATTERED_A_ROUND);
         let first = seed as usize * count;
         let (writers, steps) = (self.writers, self.steps);

@@ -1,6 +1,6 @@
-//! The same scripts on a disk that fails. It fails a read, a write or a flush, once or from then on, or a flush
-//! never returns. What was acknowledged must be there after recovery. After a failed write or flush every later
-//! sync fails as well, and what is in memory can still be read.
+//! The same scripts on a disk that fails. It fails a read, a write or a flush, once or from then
+//! on, or a flush never returns. What was acknowledged must be there after recovery. After a failed
+//! write or flush every later sync fails as well, and what is in memory can still be read.
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::{Snapshot, State};
@@ -19,8 +19,8 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What fails, and from which operation (from 0) on: reads by their own number, all others at that write, flush or
-/// discard, whichever comes.
+/// What fails, and from which operation (from 0) on: reads by their own number, all others at that
+/// write, flush or discard, whichever comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     pub operation: Operation,
@@ -104,10 +104,12 @@ struct Suffered {
     failed: bool,
 }
 
-/// Runs the case with its fault, looks at the volume while it lasts, and judges what a power cut leaves then.
+/// Runs the case with its fault, looks at the volume while it lasts, and judges what a power cut
+/// leaves then.
 pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Box<Failure>> {
-    let failure =
-        |left: String, why: String| Box::new(Failure { case: case.clone(), cut: plan.place, left, why });
+    let failure = |left: String, why: String| {
+        Box::new(Failure { case: case.clone(), cut: plan.place, left, why })
+    };
     let world = VirtualWorld::new(case.seed);
     let disks = MemoryDisks::of(&world, fresh, case);
     let outcome = world.run({
@@ -116,20 +118,23 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     });
     disks.all().for_each(|disk| disk.heal());
     let random = CrashPolicy::Random { seed: plan.place, atomicity: Atomicity::Unit(512) };
-    let images =
-        [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random].map(|policy| (policy, disks.crash(policy)));
+    let images = [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random]
+        .map(|policy| (policy, disks.crash(policy)));
     world.end();
     disks.stop_watching();
     let outcome = outcome.map_err(|why| failure("the fault lasts".into(), why))?;
     let refused = refused(&outcome.outcomes);
     let histories = case.histories(&outcome.outcomes);
-    let mut report = CaseReport { scripts: 1, faults: outcome.met.into(), refused, ..CaseReport::default() };
+    let mut report =
+        CaseReport { scripts: 1, faults: outcome.met.into(), refused, ..CaseReport::default() };
     for (policy, disks) in images {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();
-        let snapshot = Snapshot { cut: plan.place, left: left.clone(), state: State::Cut(disks), progress };
+        let snapshot =
+            Snapshot { cut: plan.place, left: left.clone(), state: State::Cut(disks), progress };
         let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
-        judge(case, snapshot, &histories, sampled, &mut report).map_err(|wrong| failure(left, wrong.why))?;
+        judge(case, snapshot, &histories, sampled, &mut report)
+            .map_err(|wrong| failure(left, wrong.why))?;
     }
     Ok(report)
 }
@@ -140,9 +145,11 @@ async fn suffer(
     case: &Case,
     plan: FaultPlan,
 ) -> Result<Suffered, String> {
-    let volume = disks.open(world, case).await.map_err(|error| format!("before any fault: {error}"))?;
-    let writers =
-        Writers::prepare(&volume, world, case).await.map_err(|error| format!("before any fault: {error}"))?;
+    let volume =
+        disks.open(world, case).await.map_err(|error| format!("before any fault: {error}"))?;
+    let writers = Writers::prepare(&volume, world, case)
+        .await
+        .map_err(|error| format!("before any fault: {error}"))?;
     let (changes, all) = (Rc::new(Cell::new(0)), disks.clone());
     let count = changes.clone();
     let reads = || disks.all().map(|disk| disk.statistics().reads).max().unwrap_or(0);
@@ -162,10 +169,13 @@ async fn suffer(
     let errors: Vec<Error> = match ended {
         Either::Left(ends) => ends.into_iter().filter_map(Result::err).collect(),
         Either::Right(()) if plan.how == How::Hang => Vec::new(),
-        Either::Right(()) => return Err("the writers hang, although no operation of the disk does".into()),
+        Either::Right(()) => {
+            return Err("the writers hang, although no operation of the disk does".into());
+        }
     };
     for error in &errors {
-        // Who begins a change after the journal's end finds a volume that is read-only; every sync fails.
+        // Who begins a change after the journal's end finds a volume that is read-only; every sync
+        // fails.
         if ![errno::EIO, errno::EROFS].contains(&error.errno()) {
             return Err(format!("a writer got {error} (errno {}) instead of EIO", error.errno()));
         }
@@ -174,7 +184,8 @@ async fn suffer(
     let failed = !errors.is_empty();
     if failed && plan.ends_writing() {
         sync_fails(&volume).await?;
-        // What no flush covered the disk has lost. It is in memory only where nothing goes past the cache.
+        // What no flush covered the disk has lost. It is in memory only where nothing goes past the
+        // cache.
         if plan.operation != Operation::Flush || case.past_cache_from() != Some(0) {
             still_readable(&volume, &case.histories(&outcomes), &progress).await?;
         }
@@ -186,7 +197,8 @@ async fn suffer(
             return Err("a flush that never returns keeps others from reading".into());
         }
     }
-    let seen = if plan.operation == Operation::Read { reads() - reads_before } else { changes.get() };
+    let seen =
+        if plan.operation == Operation::Read { reads() - reads_before } else { changes.get() };
     Ok(Suffered { progress, outcomes, met: seen > plan.place, failed })
 }
 
@@ -202,7 +214,8 @@ async fn sync_fails(volume: &Rc<Volume>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writers that stopped at an error see what they have done so far, and perhaps the step that failed.
+/// Writers that stopped at an error see what they have done so far, and perhaps the step that
+/// failed.
 async fn still_readable(
     volume: &Rc<Volume>,
     histories: &[History],

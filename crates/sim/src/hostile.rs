@@ -1,7 +1,7 @@
-//! The same scripts on volumes whose bitmaps lie. After half of each script, inodes and blocks in use are
-//! marked free, with counts and checksums that agree. The rest runs with every file in memory. What
-//! contradicts memory is refused, and the volume says so from then on; nothing panics or hangs, and no file
-//! comes to hold another's content.
+//! The same scripts on volumes whose bitmaps lie. After half of each script, inodes and blocks in
+//! use are marked free, with counts and checksums that agree. The rest runs with every file in
+//! memory. What contradicts memory is refused, and the volume says so from then on; nothing panics
+//! or hangs, and no file comes to hold another's content.
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::memory_disks::MemoryDisks;
@@ -26,8 +26,9 @@ pub fn run(case: &Case, fresh: &Disks) -> Result<CaseReport, Box<Failure>> {
         async move { suffer(&world, &fresh, &case).await }
     });
     world.end();
-    outcome
-        .map_err(|why| Box::new(Failure { case: case.clone(), cut: 0, left: "bitmaps that lie".into(), why }))
+    outcome.map_err(|why| {
+        Box::new(Failure { case: case.clone(), cut: 0, left: "bitmaps that lie".into(), why })
+    })
 }
 
 async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<CaseReport, String> {
@@ -55,7 +56,10 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
     let errors: Vec<Error> = ends.into_iter().filter_map(Result::err).collect();
     for error in &errors {
         if !matches!(error.errno(), errno::EUCLEAN | errno::EIO) {
-            return Err(format!("a writer got {error} (errno {}) instead of EUCLEAN or EIO", error.errno()));
+            return Err(format!(
+                "a writer got {error} (errno {}) instead of EUCLEAN or EIO",
+                error.errno()
+            ));
         }
     }
     let (progress, outcomes) = (progress.borrow().clone(), outcomes.borrow().clone());
@@ -85,6 +89,7 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
 fn is_marked(disks: &MemoryDisks) -> Result<bool, String> {
     let mut bytes = vec![0; 1024];
     disks.images().home.read(SUPERBLOCK_OFFSET, &mut bytes);
-    let superblock = VolumeSuperblock::parse(&bytes).map_err(|error| format!("the superblock: {error}"))?;
+    let superblock =
+        VolumeSuperblock::parse(&bytes).map_err(|error| format!("the superblock: {error}"))?;
     Ok(superblock.state & state::ERROR != 0)
 }

@@ -1,4 +1,5 @@
-//! Recovers a crash image, reads everything back, and holds it against the histories of the writers.
+//! Recovers a crash image, reads everything back, and holds it against the histories of the
+//! writers.
 
 use crate::case::{Case, CaseReport};
 use crate::crash::{Snapshot, State};
@@ -28,8 +29,9 @@ impl From<String> for Wrong {
     }
 }
 
-/// Recovers the image and judges it. When sampled, e2fsck sees the result, and the image is recovered once more
-/// with two crashes on the way. Where the daemon was killed, the power is cut while the next one recovers.
+/// Recovers the image and judges it. When sampled, e2fsck sees the result, and the image is
+/// recovered once more with two crashes on the way. Where the daemon was killed, the power is cut
+/// while the next one recovers.
 pub fn judge(
     case: &Case,
     snapshot: Snapshot,
@@ -41,14 +43,22 @@ pub fn judge(
     let mut cuts = Vec::new();
     let mut disks = match state {
         State::Cut(disks) => disks,
-        State::Killed(memory) => crash_recovery(case, |world| memory.go_on(world, case), cut, &mut cuts)?,
+        State::Killed(memory) => {
+            crash_recovery(case, |world| memory.go_on(world, case), cut, &mut cuts)?
+        }
     };
     let mut judge_now = |disks: &Disks, cuts: &[String]| {
         report.recoveries_cut += u64::from(!cuts.is_empty());
-        judge_once(case, disks, &progress, histories, sampled, report).map_err(|Wrong { why, torn }| {
-            let after = if cuts.is_empty() { String::new() } else { format!("after {}: ", cuts.join(", ")) };
-            Wrong { why: format!("{after}{why}"), torn }
-        })
+        judge_once(case, disks, &progress, histories, sampled, report).map_err(
+            |Wrong { why, torn }| {
+                let after = if cuts.is_empty() {
+                    String::new()
+                } else {
+                    format!("after {}: ", cuts.join(", "))
+                };
+                Wrong { why: format!("{after}{why}"), torn }
+            },
+        )
     };
     judge_now(&disks, &cuts)?;
     if sampled {
@@ -75,7 +85,8 @@ fn judge_once(
         let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
         let case = case.clone();
         async move {
-            let volume = memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
+            let volume =
+                memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
             let recovery = volume.open_report().recovery;
             if case.had_earlier_life() {
                 earlier::check(&volume).await?;
@@ -131,7 +142,8 @@ fn promise(case: &Case) -> Promise {
     }
 }
 
-/// Cuts the power at some write of a recovery, and says so in `cuts`. The table of runs may be lost with it.
+/// Cuts the power at some write of a recovery, and says so in `cuts`. The table of runs may be lost
+/// with it.
 fn crash_recovery(
     case: &Case,
     disks: impl FnOnce(&VirtualWorld) -> MemoryDisks,
@@ -152,7 +164,8 @@ fn crash_recovery(
         return Err(format!("recovery before its own crash: {error}"));
     }
     let disks = memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) });
-    let (said, disks) = spoiled("a power cut while recovering".to_owned(), disks, None, dice.next());
+    let (said, disks) =
+        spoiled("a power cut while recovering".to_owned(), disks, None, dice.next());
     cuts.push(said);
     Ok(disks)
 }
@@ -197,7 +210,11 @@ async fn entries(
     }
 }
 
-async fn read_entry(volume: &Rc<Volume>, inode: &Rc<Inode>, kind: FileType) -> Result<FoundEntry, Error> {
+async fn read_entry(
+    volume: &Rc<Volume>,
+    inode: &Rc<Inode>,
+    kind: FileType,
+) -> Result<FoundEntry, Error> {
     Ok(match kind {
         FileType::Directory => FoundEntry::Directory,
         FileType::Symlink => FoundEntry::Symlink { target: volume.readlink(inode).await? },

@@ -1,5 +1,5 @@
-//! Disks that ignore flushes, alone or with evictions in their place. They are small caches over the memory
-//! disks, with the profile that a fingerprint of such a disk finds.
+//! Disks that ignore flushes, alone or with evictions in their place. They are small caches over
+//! the memory disks, with the profile that a fingerprint of such a disk finds.
 
 use crate::case::Case;
 use crate::setup::Disks;
@@ -49,7 +49,8 @@ impl Liar {
     }
     /// Bytes at the end of each disk that belong to no volume.
     pub fn zone_size(&self) -> u64 {
-        self.workload().map_or(0, |workload| FlushZone::size(&workload, SECTOR).next_multiple_of(4096))
+        self.workload()
+            .map_or(0, |workload| FlushZone::size(&workload, SECTOR).next_multiple_of(4096))
     }
     /// Changes of the disk that one flush is.
     pub(crate) fn writes_a_flush(&self) -> u64 {
@@ -107,23 +108,31 @@ pub fn profile(replacement: LineReplacement, trials: u32) -> Profile {
     let disk = probed(&world, replacement);
     let kib = |sizes: [u64; 7]| sizes.map(|size| size << 10).to_vec();
     let patterns = vec![Pattern::Sequential, Pattern::Random];
-    let grid = Grid { patterns, writes: vec![1, 4, 16], bytes: kib([32, 64, 128, 256, 512, 1024, 2048]) };
-    // Such a disk answers a write when what it evicts is on the medium: it is never busy, and pauses change nothing.
-    let options =
-        FingerprintOptions { trials, at_once: false, ..FingerprintOptions::adaptive(grid, 0..PROBED) };
+    let grid =
+        Grid { patterns, writes: vec![1, 4, 16], bytes: kib([32, 64, 128, 256, 512, 1024, 2048]) };
+    // Such a disk answers a write when what it evicts is on the medium: it is never busy, and
+    // pauses change nothing.
+    let options = FingerprintOptions {
+        trials,
+        at_once: false,
+        ..FingerprintOptions::adaptive(grid, 0..PROBED)
+    };
     let of_run: Rc<dyn World> = Rc::new(world.clone());
     let found = world.run(async move {
         let mut state = Fingerprint::default();
-        let mut watch = |_: &Fingerprint, _: eviction::fingerprint::ProbeProgress| ControlFlow::Continue(());
-        fingerprint(&of_run, &disk, &options, &mut state, &mut watch).await.expect("a disk that answers");
+        let mut watch =
+            |_: &Fingerprint, _: eviction::fingerprint::ProbeProgress| ControlFlow::Continue(());
+        fingerprint(&of_run, &disk, &options, &mut state, &mut watch)
+            .await
+            .expect("a disk that answers");
         state.profile("memory disk that lies", PROBED)
     });
     world.end();
     found.expect("the largest workload is many times the cache")
 }
 
-/// Of so many single sectors, each written, flushed by an eviction and then cut off at once, how many were lost.
-/// The profile's bound speaks of this.
+/// Of so many single sectors, each written, flushed by an eviction and then cut off at once, how
+/// many were lost. The profile's bound speaks of this.
 pub fn lost_targets(replacement: LineReplacement, profile: &Profile, targets: u64) -> u64 {
     let liar = Liar { replacement, profile: Some(profile.clone()) };
     let world = VirtualWorld::new(1);

@@ -1,5 +1,5 @@
-//! The crash explorer. Scripts of many writers run on whole volumes, are cut at every write, recovered and
-//! judged. The same scripts run on disks that fail, and under bitmaps that lie.
+//! The crash explorer. Scripts of many writers run on whole volumes, are cut at every write,
+//! recovered and judged. The same scripts run on disks that fail, and under bitmaps that lie.
 #![forbid(unsafe_code)]
 
 mod case;

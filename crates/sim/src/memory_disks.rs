@@ -30,7 +30,8 @@ impl MemoryDisks {
             disk
         };
         let table = disks.table.as_ref().map(memory);
-        MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make), table }.like(case)
+        MemoryDisks { home: make(&disks.home), journal: disks.journal.as_ref().map(make), table }
+            .like(case)
     }
 
     /// The same disks in the same state, caches included, without what is on its way.

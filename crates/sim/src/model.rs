@@ -1,5 +1,5 @@
-//! What a writer's directory looks like after each of its actions, and whether a recovered directory is one
-//! that its mode allows.
+//! What a writer's directory looks like after each of its actions, and whether a recovered
+//! directory is one that its mode allows.
 
 use crate::script::{Action, Offset, Script, Sync};
 pub use crate::tree::{Tree, TreeEntry, directory_name, file_name, inner_name, link_name};
@@ -39,14 +39,16 @@ pub struct History {
 pub struct WriteBounds {
     /// Bytes of the volume's blocks: a write within one is never torn by what journals blocks.
     pub block: usize,
-    /// Bytes of the longest write that is whole or not at all. A longer one may take several transactions.
+    /// Bytes of the longest write that is whole or not at all. A longer one may take several
+    /// transactions.
     pub whole_max: usize,
 }
 
 /// What there is to tell of a directory that is as it should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Judged {
-    /// Writes over a border of blocks that were begun and not acknowledged, and are promised to be whole.
+    /// Writes over a border of blocks that were begun and not acknowledged, and are promised to be
+    /// whole.
     pub writes: u64,
     /// A write too long for that promise was found in part.
     pub split: bool,
@@ -72,7 +74,8 @@ pub enum Promise {
     Version,
     /// Only bytes that were written to the file, and every synced one (`ordered`, `selective`).
     Data,
-    /// The same, but no commit waits for overwrites in place: a sync promises those of its own file alone.
+    /// The same, but no commit waits for overwrites in place: a sync promises those of its own file
+    /// alone.
     Reachable,
     /// Synced bytes; anything in bytes never synced (`writeback`).
     Synced,
@@ -122,7 +125,9 @@ impl History {
                     let values = history.values.entry(*identity).or_default();
                     values.resize(values.len().max(content.len()), ByteSet::default());
                     let values = values[range.clone()].iter_mut();
-                    values.zip(&content[range.clone()]).for_each(|(values, byte)| values.insert(*byte));
+                    values
+                        .zip(&content[range.clone()])
+                        .for_each(|(values, byte)| values.insert(*byte));
                     changed.push((*identity, range));
                 }
             }
@@ -143,8 +148,9 @@ impl History {
         self.states.last_chunk::<2>().is_some_and(|[before, after]| before != after)
     }
 
-    /// Whether `found` is allowed. The last acknowledged sync of everything came after `acknowledged`
-    /// actions, that of a file's data alone after `data`. At most `started` actions had begun.
+    /// Whether `found` is allowed. The last acknowledged sync of everything came after
+    /// `acknowledged` actions, that of a file's data alone after `data`. At most `started` actions
+    /// had begun.
     pub fn judge(
         &self,
         found: &Found,
@@ -155,7 +161,8 @@ impl History {
     ) -> Result<Judged, CrashVerdict> {
         let mut nearest = None;
         let window = Window { acknowledged, data: data.max(acknowledged), started };
-        let whole = |state: &usize| self.write_after(*state).is_some_and(|write| self.is_judged(&write));
+        let whole =
+            |state: &usize| self.write_after(*state).is_some_and(|write| self.is_judged(&write));
         let writes = match promise {
             Promise::Version => (acknowledged..started).filter(whole).count() as u64,
             Promise::Data | Promise::Reachable | Promise::Synced => 0,
@@ -172,11 +179,13 @@ impl History {
             }
         }
         let half_there = |state: &usize| {
-            self.parts_after(*state).any(|tree| self.matches(found, &tree, *state, window, promise).is_ok())
+            self.parts_after(*state)
+                .any(|tree| self.matches(found, &tree, *state, window, promise).is_ok())
         };
         let torn = (acknowledged..started).find(half_there);
-        let allowed =
-            |state: usize| self.write_after(state).is_some_and(|write| write.len() > self.bounds.whole_max);
+        let allowed = |state: usize| {
+            self.write_after(state).is_some_and(|write| write.len() > self.bounds.whole_max)
+        };
         if torn.is_some_and(allowed) {
             return Ok(Judged { writes, split: true });
         }
@@ -184,7 +193,8 @@ impl History {
         Err(CrashVerdict { acknowledged, started, nearest, torn, writes })
     }
 
-    /// The bytes of the file that the action after `state` writes, as far as it is known how many it wrote.
+    /// The bytes of the file that the action after `state` writes, as far as it is known how many
+    /// it wrote.
     fn write_after(&self, state: usize) -> Option<std::ops::Range<usize>> {
         let Action::Write { file, place, length } = self.script[state].action else { return None };
         let tree = &self.states[state];
@@ -208,9 +218,11 @@ impl History {
             && write.len() <= self.bounds.whole_max
     }
 
-    /// What the write after `state` leaves if it is torn between blocks: its blocks up to each border.
+    /// What the write after `state` leaves if it is torn between blocks: its blocks up to each
+    /// border.
     fn parts_after(&self, state: usize) -> impl Iterator<Item = Tree> {
-        let (start, length) = self.write_after(state).map_or((0, 0), |write| (write.start, write.len()));
+        let (start, length) =
+            self.write_after(state).map_or((0, 0), |write| (write.start, write.len()));
         let first = (start / SMALLEST_BLOCK + 1) * SMALLEST_BLOCK - start;
         (first..length).step_by(SMALLEST_BLOCK).map(move |most| {
             let mut tree = self.states[state].clone();
@@ -234,25 +246,33 @@ impl History {
             return Err((0, format!("names {names:?}, expected {expected:?}")));
         }
         if let Some(lost) = self.file_lost(state, window.data) {
-            return Err((0, format!("the file of step {lost} is not there, and its data was synced")));
+            return Err((
+                0,
+                format!("the file of step {lost} is not there, and its data was synced"),
+            ));
         }
         let mut inodes = BTreeMap::new();
         for (name, entry) in tree {
             match (entry, &found[name]) {
                 (TreeEntry::Directory, FoundEntry::Directory) => {}
-                (TreeEntry::Symlink { target }, FoundEntry::Symlink { target: met }) if target == met => {}
+                (TreeEntry::Symlink { target }, FoundEntry::Symlink { target: met })
+                    if target == met => {}
                 (
                     TreeEntry::File { identity, content, attribute },
                     FoundEntry::File { inode, links, content: bytes, attribute: met },
                 ) => {
                     if attribute != met {
                         let (met, expected) = (met.len(), attribute.len());
-                        let why = format!("{name} has an attribute of {met} bytes, expected {expected}");
+                        let why =
+                            format!("{name} has an attribute of {met} bytes, expected {expected}");
                         return Err((1, why));
                     }
                     let names = names_of(tree, *identity);
                     if *links != names || *inodes.entry(*identity).or_insert(*inode) != *inode {
-                        return Err((1, format!("{name}, {inode}: {links} links, expected {names} names")));
+                        return Err((
+                            1,
+                            format!("{name}, {inode}: {links} links, expected {names} names"),
+                        ));
                     }
                     self.content_matches(name, state, *identity, content, bytes, window, promise)?
                 }
@@ -262,8 +282,8 @@ impl History {
         Ok(())
     }
 
-    /// A file made after `state` whose data was synced up to `data`: the sync of a new file takes its name along. One
-    /// made without a name got that by an action of its own.
+    /// A file made after `state` whose data was synced up to `data`: the sync of a new file takes
+    /// its name along. One made without a name got that by an action of its own.
     fn file_lost(&self, state: usize, data: usize) -> Option<usize> {
         (state + 1..=data).find_map(|synced| {
             let Synced::File(identity) = self.synced[synced] else { return None };
@@ -285,7 +305,10 @@ impl History {
         promise: Promise,
     ) -> Result<(), (u8, String)> {
         if bytes.len() != expected.len() {
-            return Err((1, format!("{name} has {} bytes, expected {}", bytes.len(), expected.len())));
+            return Err((
+                1,
+                format!("{name} has {} bytes, expected {}", bytes.len(), expected.len()),
+            ));
         }
         let synced = self.last_sync(identity, window.data);
         // Only data whose place and size were committed may be synced without the tree.
@@ -294,25 +317,32 @@ impl History {
             && then.len() != bytes.len()
         {
             let (bytes, then) = (bytes.len(), then.len());
-            return Err((1, format!("{name} has {bytes} bytes, {then} were synced after step {synced}")));
+            return Err((
+                1,
+                format!("{name} has {bytes} bytes, {then} were synced after step {synced}"),
+            ));
         }
         let stable = match promise {
             Promise::Version => None,
             Promise::Data => {
-                let from = synced.map_or(window.acknowledged, |synced| synced.max(window.acknowledged));
+                let from =
+                    synced.map_or(window.acknowledged, |synced| synced.max(window.acknowledged));
                 Some(self.stable(identity, from..=window.started))
             }
             Promise::Reachable => Some(self.reachable(identity, synced, window)),
-            Promise::Synced => {
-                synced.map(|from| self.untouched(identity, from..=window.started)).or(Some(Vec::new()))
-            }
+            Promise::Synced => synced
+                .map(|from| self.untouched(identity, from..=window.started))
+                .or(Some(Vec::new())),
         };
         let pieces = bytes.chunks(PIECE).zip(expected.chunks(PIECE)).enumerate();
         let differ = pieces.filter(|(_, (bytes, expected))| bytes != expected);
         let places = differ.flat_map(|(index, (bytes, _))| (index * PIECE..).zip(bytes));
         for (place, byte) in places {
             let fine = match &stable {
-                None => *byte == expected[place] || *byte == 0 && self.may_be_zero(state, identity, place),
+                None => {
+                    *byte == expected[place]
+                        || *byte == 0 && self.may_be_zero(state, identity, place)
+                }
                 Some(stable) => match stable.get(place).copied().flatten() {
                     Some(promised) => *byte == promised,
                     // Zero: the tail of a block that a truncate cleared, home before its commit.
@@ -321,14 +351,22 @@ impl History {
                             || *byte == 0
                             || *byte == expected[place]
                             || self.values[&identity][place].contains(*byte)
-                                && self.had(identity, synced.unwrap_or(0)..=window.started, place, *byte)
+                                && self.had(
+                                    identity,
+                                    synced.unwrap_or(0)..=window.started,
+                                    place,
+                                    *byte,
+                                )
                     }
                 },
             };
             if !fine {
                 return Err((
                     2,
-                    format!("{name} byte {place} is {byte:#04x}, expected {:#04x}", expected[place]),
+                    format!(
+                        "{name} byte {place} is {byte:#04x}, expected {:#04x}",
+                        expected[place]
+                    ),
                 ));
             }
         }
@@ -340,14 +378,17 @@ impl History {
         zeros.is_some_and(|zeros| zeros.identity == identity && zeros.range.contains(&place))
     }
 
-    /// The bytes of a file that were the same in all states of the window: a crash may not change them.
+    /// The bytes of a file that were the same in all states of the window: a crash may not change
+    /// them.
     fn stable(&self, identity: usize, window: States) -> Vec<Option<u8>> {
-        let mut states = window.filter_map(|state| Some((state, content_of(&self.states[state], identity)?)));
+        let mut states =
+            window.filter_map(|state| Some((state, content_of(&self.states[state], identity)?)));
         let Some((_, first)) = states.next() else { return Vec::new() };
         let mut stable: Vec<Option<u8>> = first.iter().map(|byte| Some(*byte)).collect();
         for (state, content) in states {
             stable.truncate(content.len());
-            let Some((_, changed)) = self.changed[state].iter().find(|(changed, _)| *changed == identity)
+            let Some((_, changed)) =
+                self.changed[state].iter().find(|(changed, _)| *changed == identity)
             else {
                 continue;
             };
@@ -359,34 +400,42 @@ impl History {
         stable
     }
 
-    /// The bytes of a file that a crash may not change where no commit waits for overwrites in place. They are as of
-    /// the file's last sync, or as a committed transaction made them part of the file or zeroed them, unless
-    /// overwritten since.
+    /// The bytes of a file that a crash may not change where no commit waits for overwrites in
+    /// place. They are as of the file's last sync, or as a committed transaction made them part of
+    /// the file or zeroed them, unless overwritten since.
     fn reachable(&self, identity: usize, synced: Option<usize>, window: Window) -> Vec<Option<u8>> {
         let mut promised: Vec<Option<u8>> = Vec::new();
         let mut before: &[u8] = &[];
         for state in 0..=window.started {
             let Some(content) = content_of(&self.states[state], identity) else { continue };
             promised.resize(content.len(), None);
-            let is_write = state > 0 && matches!(self.script[state - 1].action, Action::Write { .. });
-            for (place, byte) in content.iter().enumerate().skip(first_difference(before, content)) {
+            let is_write =
+                state > 0 && matches!(self.script[state - 1].action, Action::Write { .. });
+            for (place, byte) in content.iter().enumerate().skip(first_difference(before, content))
+            {
                 let is_overwritten = is_write && place < before.len();
                 if before.get(place) != Some(byte) {
-                    promised[place] = (!is_overwritten && state <= window.acknowledged).then_some(*byte);
+                    promised[place] =
+                        (!is_overwritten && state <= window.acknowledged).then_some(*byte);
                 }
             }
             if synced == Some(state) {
-                promised.iter_mut().zip(content).for_each(|(promised, byte)| *promised = Some(*byte));
+                promised
+                    .iter_mut()
+                    .zip(content)
+                    .for_each(|(promised, byte)| *promised = Some(*byte));
             }
             before = content;
         }
         promised
     }
 
-    /// Whether a byte of the file had this value in one of these states: in the first, or in one that changed it.
+    /// Whether a byte of the file had this value in one of these states: in the first, or in one
+    /// that changed it.
     fn had(&self, identity: usize, states: States, place: usize, byte: u8) -> bool {
         let has = |state: usize| {
-            content_of(&self.states[state], identity).is_some_and(|content| content.get(place) == Some(&byte))
+            content_of(&self.states[state], identity)
+                .is_some_and(|content| content.get(place) == Some(&byte))
         };
         let changes = |state: &usize| {
             let mut changed = self.changed[*state].iter();
@@ -395,12 +444,15 @@ impl History {
         has(*states.start()) || states.skip(1).filter(changes).any(has)
     }
 
-    /// The bytes of those blocks that were the same in all states of the window. A block that a later write
-    /// allocated, its data not yet home, may show in `writeback` what the disk held before: all of it.
+    /// The bytes of those blocks that were the same in all states of the window. A block that a
+    /// later write allocated, its data not yet home, may show in `writeback` what the disk held
+    /// before: all of it.
     fn untouched(&self, identity: usize, window: States) -> Vec<Option<u8>> {
         let mut stable = self.stable(identity, window.clone());
         let lengths = || {
-            self.states[window.clone()].iter().filter_map(|tree| content_of(tree, identity).map(<[u8]>::len))
+            self.states[window.clone()]
+                .iter()
+                .filter_map(|tree| content_of(tree, identity).map(<[u8]>::len))
         };
         if lengths().min() != lengths().max() {
             stable.truncate(stable.len() / LARGEST_BLOCK * LARGEST_BLOCK);
@@ -432,7 +484,8 @@ const PIECE: usize = 512;
 fn first_difference(before: &[u8], content: &[u8]) -> usize {
     let both = before.len().min(content.len());
     let mut pairs = before.chunks(PIECE).zip(content.chunks(PIECE));
-    let whole = pairs.position(|(before, content)| before != content).unwrap_or(both / PIECE) * PIECE;
+    let whole =
+        pairs.position(|(before, content)| before != content).unwrap_or(both / PIECE) * PIECE;
     let rest = before[whole.min(both)..both].iter().zip(&content[whole.min(both)..both]);
     whole.min(both) + rest.take_while(|(before, content)| before == content).count()
 }
@@ -467,8 +520,8 @@ impl ByteSet {
 
 type States = std::ops::RangeInclusive<usize>;
 
-/// From the last acknowledged sync to the last action begun: the states that a crash may leave. And the last one after which a
-/// file's data was synced.
+/// From the last acknowledged sync to the last action begun: the states that a crash may leave. And
+/// the last one after which a file's data was synced.
 #[derive(Clone, Copy)]
 struct Window {
     acknowledged: usize,
@@ -522,7 +575,8 @@ mod tests {
 
     const INODE: InodeNumber = InodeNumber(12);
 
-    /// Makes a file, writes it, overwrites it in place, appends to it, and syncs the volume after step `synced`.
+    /// Makes a file, writes it, overwrites it in place, appends to it, and syncs the volume after
+    /// step `synced`.
     fn history(synced: usize) -> History {
         let write = |place, length| Action::Write { file: 0, place, length };
         let actions = [
@@ -548,10 +602,18 @@ mod tests {
     #[test]
     fn what_no_commit_waits_for_may_be_missing_until_its_file_is_synced() {
         let unsynced = history(1);
-        assert!(judge(&unsynced, 2, 0, Promise::Reachable) && judge(&unsynced, 1, 0, Promise::Reachable));
+        assert!(
+            judge(&unsynced, 2, 0, Promise::Reachable)
+                && judge(&unsynced, 1, 0, Promise::Reachable)
+        );
         assert!(!judge(&unsynced, 1, 0, Promise::Data), "committed, so it is home");
-        assert!(!judge(&unsynced, 2, 0xd7, Promise::Reachable), "what is appended is home before its commit");
+        assert!(
+            !judge(&unsynced, 2, 0xd7, Promise::Reachable),
+            "what is appended is home before its commit"
+        );
         let synced = history(2);
-        assert!(judge(&synced, 2, 0, Promise::Reachable) && !judge(&synced, 1, 0, Promise::Reachable));
+        assert!(
+            judge(&synced, 2, 0, Promise::Reachable) && !judge(&synced, 1, 0, Promise::Reachable)
+        );
     }
 }

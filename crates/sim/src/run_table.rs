@@ -1,5 +1,5 @@
-//! The table of runs (`mtl=`): the memory that it lies on, and what may be wrong with it after a cut. Whatever is, the logs tell
-//! all that it would have told.
+//! The table of runs (`mtl=`): the memory that it lies on, and what may be wrong with it after a
+//! cut. Whatever is, the logs tell all that it would have told.
 
 use crate::case::Case;
 use crate::setup::Disks;
@@ -9,7 +9,9 @@ use runtime::SplitMix;
 
 /// The disks of a case, with empty memory where it has some and there is none yet.
 pub fn with_memory(case: &Case, disks: &Disks) -> Disks {
-    let table = case.has_run_table().then(|| disks.table.clone().unwrap_or_else(|| Image::new(TABLE_BYTES)));
+    let table = case
+        .has_run_table()
+        .then(|| disks.table.clone().unwrap_or_else(|| Image::new(TABLE_BYTES)));
     Disks { table, ..disks.clone() }
 }
 
@@ -17,7 +19,8 @@ pub fn with_memory(case: &Case, disks: &Disks) -> Disks {
 const PAGES: u64 = 4;
 const SECTOR: u64 = 512;
 
-/// What is left of the table: mostly what the cut has left. Or nothing, or what the mount before has left, or all but a sector.
+/// What is left of the table: mostly what the cut has left. Or nothing, or what the mount before
+/// has left, or all but a sector.
 pub fn spoiled(left: String, disks: Disks, older: Option<&Image>, turn: u64) -> (String, Disks) {
     let Some(table) = &disks.table else { return (left, disks) };
     let (name, table) = match turn % 8 {

@@ -1,5 +1,5 @@
-//! What the writers do: scripts made from a seed. Each writer has a directory of its own. So what may be
-//! found there after a crash follows from the order of its own actions alone.
+//! What the writers do: scripts made from a seed. Each writer has a directory of its own. So what
+//! may be found there after a crash follows from the order of its own actions alone.
 
 use runtime::SplitMix;
 use std::time::Duration;
@@ -66,8 +66,8 @@ pub enum Action {
     MoveDirectory {
         number: u8,
     },
-    /// Nothing for so long, so that commits and write-back come between two actions, or between an action and its
-    /// sync. The sync of this one is that of the file.
+    /// Nothing for so long, so that commits and write-back come between two actions, or between an
+    /// action and its sync. The sync of this one is that of the file.
     Wait {
         file: u8,
         micros: u64,
@@ -104,16 +104,19 @@ pub type Script = Vec<ScriptStep>;
 /// What a script does most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// Something of everything. Where there are several writers, at least half of their writes are longer than a block.
+    /// Something of everything. Where there are several writers, at least half of their writes are
+    /// longer than a block.
     All,
     /// Small and large writes over the same few blocks, again and again.
     Overwrites,
-    /// Writes at odd offsets, half of them over borders of blocks, most of them synced, in files of many pieces.
+    /// Writes at odd offsets, half of them over borders of blocks, most of them synced, in files of
+    /// many pieces.
     Crossing,
     /// Writes of many blocks, and files that go to make room for them.
     Large,
-    /// Writes within single blocks that have no dirty neighbours, many before each sync. One commit sends more of them
-    /// home than disks are given at once, and write-back meets them on their way.
+    /// Writes within single blocks that have no dirty neighbours, many before each sync. One commit
+    /// sends more of them home than disks are given at once, and write-back meets them on their
+    /// way.
     Scattered,
 }
 
@@ -163,8 +166,8 @@ const CROSSING_BLOCKS: u64 = 6;
 /// Where scripts are to fill logs and volumes.
 const LARGE_MAX: u64 = 60_000;
 
-/// Files of each writer, and blocks of each file: two writers change more single blocks at once than
-/// disks are given.
+/// Files of each writer, and blocks of each file: two writers change more single blocks at once
+/// than disks are given.
 const SCATTERED_FILES: u8 = 2;
 const SCATTERED_BLOCKS: u64 = 48;
 /// Times that a script writes many blocks: what follows shows little more.
@@ -190,8 +193,8 @@ pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> 
     scripts
 }
 
-/// All writers pause together, a few times and at the end. The disk is idle for some rounds of write-back then, of which two
-/// begin a swap; and some writers come back while logs move.
+/// All writers pause together, a few times and at the end. The disk is idle for some rounds of
+/// write-back then, of which two begin a swap; and some writers come back while logs move.
 pub fn add_rests(scripts: &mut [Script], dice: &SplitMix, writeback: Duration) {
     for rest in (0..RESTS).rev() {
         let sync = [Sync::None, Sync::Volume][dice.below(2) as usize];
@@ -200,14 +203,16 @@ pub fn add_rests(scripts: &mut [Script], dice: &SplitMix, writeback: Duration) {
         for script in scripts.iter_mut() {
             let at = script.len() * (rest + 1) / RESTS;
             let wait = |micros| Action::Wait { file: 0, micros };
-            let rest = [wait(1).then(sync), wait(micros + dice.below(REST_MICROS)).then(Sync::None)];
+            let rest =
+                [wait(1).then(sync), wait(micros + dice.below(REST_MICROS)).then(Sync::None)];
             script.splice(at..at, rest);
         }
     }
 }
 
-/// Makes half of the writes that fit into a block longer than one, so that they may be torn. Beside others a
-/// transaction may be locked under them. By dice of their own: all else is as it would be without.
+/// Makes half of the writes that fit into a block longer than one, so that they may be torn. Beside
+/// others a transaction may be locked under them. By dice of their own: all else is as it would be
+/// without.
 fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
     let below = |limit: u64| dice.next() % limit;
     for step in scripts.iter_mut().flatten() {
@@ -220,8 +225,9 @@ fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
     }
 }
 
-/// Files that are there. Then one writer changes a few blocks at a time and syncs the volume. The others change most
-/// of theirs, go on while the commit has older images of them on their way home, and sync seldom.
+/// Files that are there. Then one writer changes a few blocks at a time and syncs the volume. The
+/// others change most of theirs, go on while the commit has older images of them on their way home,
+/// and sync seldom.
 fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
     let below = |limit: u64| dice.next() % limit;
     let syncs_volume = writer.is_multiple_of(3);
@@ -239,7 +245,9 @@ fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
         };
         for file in 0..SCATTERED_FILES {
             let blocks = (0..SCATTERED_BLOCKS).step_by(2).filter(|_| below(16) < share);
-            script.extend(blocks.map(|block| make_single(dice, file, block * size.block, size.block)));
+            script.extend(
+                blocks.map(|block| make_single(dice, file, block * size.block, size.block)),
+            );
         }
         let file = below(u64::from(SCATTERED_FILES)) as u8;
         script.push(Action::Wait { file, micros: below(SCATTERED_PAUSE_MAX) }.then(Sync::None));
@@ -257,7 +265,8 @@ fn make_single(dice: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep 
         0 => (0, block),
         _ => (below(block / 2), 1 + below(block / 2)),
     };
-    Action::Write { file, place: Offset::At(start + skip), length: length as usize }.then(Sync::None)
+    Action::Write { file, place: Offset::At(start + skip), length: length as usize }
+        .then(Sync::None)
 }
 
 /// An action, perhaps with a pause before it, or between it and its sync.
@@ -334,14 +343,21 @@ fn make_crossing(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     match below(16) {
         0 => make_action(dice, size, file),
         1..3 => Action::Nameless { file, length: (CROSSING_BLOCKS * block) as usize },
-        // Holes, and blocks that are not written yet: what comes to lie over them has a mapping of several pieces.
+        // Holes, and blocks that are not written yet: what comes to lie over them has a mapping of
+        // several pieces.
         3 => Action::Punch { file, at: odd(), length: 2 * block },
         4 if size.extents => Action::Allocate { file, at: odd(), length: 2 * block },
         4..10 => Action::Write { file, place: Offset::At(odd()), length: 1 + below(300) as usize },
-        10 => Action::Write { file, place: Offset::End, length: (block + 1 + below(3 * block)) as usize },
-        _ => {
-            Action::Write { file, place: Offset::At(odd()), length: (block + 1 + below(3 * block)) as usize }
-        }
+        10 => Action::Write {
+            file,
+            place: Offset::End,
+            length: (block + 1 + below(3 * block)) as usize,
+        },
+        _ => Action::Write {
+            file,
+            place: Offset::At(odd()),
+            length: (block + 1 + below(3 * block)) as usize,
+        },
     }
 }
 
@@ -353,7 +369,9 @@ fn make_large(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
         5..7 => Action::Nameless { file, length },
         7 => Action::Unlink { file },
         8 => Action::Truncate { file, size: below(LARGE_MAX) },
-        9 if size.extents => Action::Allocate { file, at: below(LARGE_MAX), length: 1 + below(LARGE_MAX) },
+        9 if size.extents => {
+            Action::Allocate { file, at: below(LARGE_MAX), length: 1 + below(LARGE_MAX) }
+        }
         9..12 => Action::Write { file, place: Offset::At(below(LARGE_MAX)), length },
         _ => Action::Write { file, place: Offset::End, length },
     }
@@ -426,7 +444,9 @@ mod tests {
                 share_of_long_writes(&scripts.collect::<Vec<_>>(), block)
             };
             let (alone, several) = (of(1), of(3));
-            println!("blocks of {block}: {several} % of the writes of three writers, {alone} % of one's");
+            println!(
+                "blocks of {block}: {several} % of the writes of three writers, {alone} % of one's"
+            );
             assert!((50..70).contains(&several), "{several} % of the writes, blocks of {block}");
             // The small ones are those that Okeanos is made for.
             assert!((10..30).contains(&alone), "{alone} % of one's writes, blocks of {block}");
@@ -440,7 +460,9 @@ mod tests {
         let without_lengths = |scripts: Vec<Script>| {
             let mut steps: Vec<ScriptStep> = scripts.into_iter().flatten().collect();
             for step in &mut steps {
-                if let Action::Write { length, .. } | Action::Nameless { length, .. } = &mut step.action {
+                if let Action::Write { length, .. } | Action::Nameless { length, .. } =
+                    &mut step.action
+                {
                     *length = 0;
                 }
             }
@@ -455,7 +477,8 @@ mod tests {
 
     #[test]
     fn scattered_scripts_change_many_single_blocks_apart_from_each_other() {
-        let size = ScriptSize { steps: 14, files: 3, mix: Mix::Scattered, extents: true, block: 1024 };
+        let size =
+            ScriptSize { steps: 14, files: 3, mix: Mix::Scattered, extents: true, block: 1024 };
         let scripts = make_scripts(1, 3, size);
         let single = |step: &ScriptStep| match step.action {
             Action::Write { place: Offset::At(at), length, .. } => {
@@ -464,9 +487,9 @@ mod tests {
             }
             _ => false,
         };
-        let most = scripts
-            .iter()
-            .map(|script| script.chunk_by(|left, right| single(left) == single(right)).map(<[_]>::len).max());
+        let most = scripts.iter().map(|script| {
+            script.chunk_by(|left, right| single(left) == single(right)).map(<[_]>::len).max()
+        });
         assert!(most.flatten().max() > Some(32), "never more than 32 at once");
     }
 }

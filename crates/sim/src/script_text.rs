@@ -1,5 +1,6 @@
-//! Scripts as one writes them on a command line: `nameless:0+5000,fsync write:0@100+37 / create:1`. Steps are parted
-//! by spaces, writers by `/`; a step may end with `,fsync`, `,fdatasync` or `,sync`.
+//! Scripts as one writes them on a command line: `nameless:0+5000,fsync write:0@100+37 / create:1`.
+//! Steps are parted by spaces, writers by `/`; a step may end with `,fsync`, `,fdatasync` or
+//! `,sync`.
 
 use crate::script::{Action, Offset, Script, ScriptStep, Sync};
 use std::fmt;
@@ -8,8 +9,12 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Create { file } => write!(f, "create:{file}"),
-            Action::Write { file, place: Offset::End, length } => write!(f, "append:{file}+{length}"),
-            Action::Write { file, place: Offset::At(at), length } => write!(f, "write:{file}@{at}+{length}"),
+            Action::Write { file, place: Offset::End, length } => {
+                write!(f, "append:{file}+{length}")
+            }
+            Action::Write { file, place: Offset::At(at), length } => {
+                write!(f, "write:{file}@{at}+{length}")
+            }
             Action::Truncate { file, size } => write!(f, "truncate:{file}@{size}"),
             Action::Rename { from, to } => write!(f, "rename:{from}@{to}"),
             Action::Unlink { file } => write!(f, "unlink:{file}"),
@@ -39,7 +44,8 @@ impl fmt::Display for ScriptStep {
 }
 
 pub fn format_scripts(scripts: &[Script]) -> String {
-    let script = |script: &Script| script.iter().map(ScriptStep::to_string).collect::<Vec<_>>().join(" ");
+    let script =
+        |script: &Script| script.iter().map(ScriptStep::to_string).collect::<Vec<_>>().join(" ");
     scripts.iter().map(script).collect::<Vec<_>>().join(" / ")
 }
 

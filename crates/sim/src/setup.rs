@@ -42,7 +42,11 @@ pub enum JournalStart {
     Sequence(u32),
 }
 
-const fn setup(name: &'static str, mke2fs: &'static [&'static str], block_size: &'static str) -> Setup {
+const fn setup(
+    name: &'static str,
+    mke2fs: &'static [&'static str],
+    block_size: &'static str,
+) -> Setup {
     let (size, inodes) = (ROOMY, "256");
     let (external_journal, journal, logs) = (false, JournalStart::AsMade, None);
     Setup { name, mke2fs, block_size, external_journal, journal, size, inodes, logs }
@@ -67,10 +71,20 @@ pub const SETUPS: &[Setup] = &[
     external("external-1k", "1024"),
     Setup { journal: JournalStart::Blocks(448), ..setup("small-log-1k", &["-t", "ext4"], "1024") },
     // A few transactions before their numbers begin again at 0.
-    Setup { journal: JournalStart::Sequence(u32::MAX - 5), ..setup("wrapping-4k", &["-t", "ext4"], "4096") },
-    Setup { journal: JournalStart::Sequence(u32::MAX - 5), ..external("wrapping-external-1k", "1024") },
+    Setup {
+        journal: JournalStart::Sequence(u32::MAX - 5),
+        ..setup("wrapping-4k", &["-t", "ext4"], "4096")
+    },
+    Setup {
+        journal: JournalStart::Sequence(u32::MAX - 5),
+        ..external("wrapping-external-1k", "1024")
+    },
     // Room for some 200 KB: the inode table takes the rest.
-    Setup { size: 2304, inodes: "4200", ..setup("tight-1k", &["-t", "ext4", "-J", "size=1"], "1024") },
+    Setup {
+        size: 2304,
+        inodes: "4200",
+        ..setup("tight-1k", &["-t", "ext4", "-J", "size=1"], "1024")
+    },
     // Few inodes besides.
     Setup { size: 256, inodes: "32", ..external("tight-external-4k", "4096") },
     scattered("scattered-4k", "4096", 1 << 10, 3 << 10),
@@ -95,13 +109,16 @@ impl Setup {
     /// Blocks of the log, or of so much of it as one transaction may take half of a half of.
     fn log_blocks(&self) -> u64 {
         match self.journal {
-            _ if self.logs.is_some() => self.logs.map_or(0, |logs| 2 * (logs.each << 10) / self.block_size()),
+            _ if self.logs.is_some() => {
+                self.logs.map_or(0, |logs| 2 * (logs.each << 10) / self.block_size())
+            }
             JournalStart::Blocks(blocks) => blocks.into(),
             _ if self.external_journal => JOURNAL_SIZE / self.block_size(),
             _ => INSIDE_BLOCKS,
         }
     }
-    /// What README says of single writes: up to a mebibyte, and no more than an eighth of the log, is whole.
+    /// What README says of single writes: up to a mebibyte, and no more than an eighth of the log,
+    /// is whole.
     pub fn write_bounds(&self) -> WriteBounds {
         let whole_max = (self.log_blocks() / 8 * self.block_size()).min(1 << 20) as usize;
         WriteBounds { block: self.block_size() as usize, whole_max }
@@ -183,7 +200,10 @@ fn adjust_journal(setup: Setup, disks: &mut Disks) -> io::Result<()> {
 
 /// Where the hidden inode of the journal begins.
 pub fn first_journal_block(disks: &Disks) -> io::Result<u64> {
-    journal_blocks(disks)?.first().copied().ok_or_else(|| io::Error::other("the journal has no blocks"))
+    journal_blocks(disks)?
+        .first()
+        .copied()
+        .ok_or_else(|| io::Error::other("the journal has no blocks"))
 }
 
 /// All of its blocks, in order.
@@ -202,10 +222,13 @@ pub fn check(disks: &Disks) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// What is promised of writes is a part of the log, so a wrong length would ask too much or too little.
+    /// What is promised of writes is a part of the log, so a wrong length would ask too much or too
+    /// little.
     #[test]
     fn the_log_is_as_long_as_the_setup_says() {
-        for setup in SETUPS.iter().copied().filter(|setup| !setup.external_journal && setup.logs.is_none()) {
+        for setup in
+            SETUPS.iter().copied().filter(|setup| !setup.external_journal && setup.logs.is_none())
+        {
             let disks = make(setup).unwrap();
             let mut bytes = vec![0; 1024];
             disks.home.read(first_journal_block(&disks).unwrap() * setup.block_size(), &mut bytes);

@@ -1,5 +1,5 @@
-//! The snapshot of the mapping table, and what may be wrong with it after a cut. Whatever is, the logs tell all that it would have
-//! told.
+//! The snapshot of the mapping table, and what may be wrong with it after a cut. Whatever is, the
+//! logs tell all that it would have told.
 
 use crate::setup::{Disks, Setup};
 use disks::Image;
@@ -9,9 +9,15 @@ use units::BlockSize;
 
 const SECTOR: u64 = 512;
 
-/// What is left of the snapshot that the journal superblock names, if it names one: mostly what the cut has left. Or all but a
-/// sector of its first pieces. `journal`: the blocks of the journal.
-pub fn spoiled(left: String, disks: Disks, setup: Setup, journal: &[u64], turn: u64) -> (String, Disks) {
+/// What is left of the snapshot that the journal superblock names, if it names one: mostly what the
+/// cut has left. Or all but a sector of its first pieces. `journal`: the blocks of the journal.
+pub fn spoiled(
+    left: String,
+    disks: Disks,
+    setup: Setup,
+    journal: &[u64],
+    turn: u64,
+) -> (String, Disks) {
     let spoils = turn % 8 == 2 || turn % 8 == 6;
     let found = if spoils { pieces(&disks.home, setup, journal) } else { None };
     let Some(pieces) = found else { return (left, disks) };
@@ -29,7 +35,8 @@ pub fn spoiled(left: String, disks: Disks, setup: Setup, journal: &[u64], turn: 
     (format!("{left}; a sector of its snapshot is lost"), Disks { home, ..disks })
 }
 
-/// Blocks from the first piece on, as many as there are pieces, up to the journal's end. The others begin at its start.
+/// Blocks from the first piece on, as many as there are pieces, up to the journal's end. The others
+/// begin at its start.
 fn pieces<'a>(home: &Image, setup: Setup, journal: &'a [u64]) -> Option<&'a [u64]> {
     let mut bytes = vec![0; 1024];
     home.read(journal.first()? * setup.block_size(), &mut bytes);

@@ -37,14 +37,15 @@ pub fn link_name(number: u8) -> String {
 
 pub(crate) fn content_of(tree: &Tree, wanted: usize) -> Option<&[u8]> {
     tree.values().find_map(|entry| match entry {
-        TreeEntry::File { identity, content, .. } if *identity == wanted => Some(content.as_slice()),
+        TreeEntry::File { identity, content, .. } if *identity == wanted => {
+            Some(content.as_slice())
+        }
         _ => None,
     })
 }
 
 pub(crate) fn names_of(tree: &Tree, wanted: usize) -> u32 {
-    let is_name =
-        |entry: &&TreeEntry| matches!(entry, TreeEntry::File { identity, .. } if *identity == wanted);
+    let is_name = |entry: &&TreeEntry| matches!(entry, TreeEntry::File { identity, .. } if *identity == wanted);
     tree.values().filter(is_name).count() as u32
 }
 
@@ -63,8 +64,11 @@ pub(crate) fn apply(
     action: &Action,
     most: usize,
 ) -> Option<usize> {
-    let fresh =
-        |content| TreeEntry::File { identity: step, content: Rc::new(content), attribute: Vec::new() };
+    let fresh = |content| TreeEntry::File {
+        identity: step,
+        content: Rc::new(content),
+        attribute: Vec::new(),
+    };
     match action {
         Action::Create { file } => {
             tree.entry(file_name(*file)).or_insert(fresh(Vec::new()));
@@ -118,7 +122,10 @@ pub(crate) fn apply(
         Action::Symlink { number, length } => {
             let name = link_name(*number);
             if tree.remove(&name).is_none() {
-                tree.insert(name, TreeEntry::Symlink { target: link_target(writer, step, *length) });
+                tree.insert(
+                    name,
+                    TreeEntry::Symlink { target: link_target(writer, step, *length) },
+                );
             }
             None
         }

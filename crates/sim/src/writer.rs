@@ -1,4 +1,5 @@
-//! The writers: each carries its script out in a directory of its own, and knows how far it has come.
+//! The writers: each carries its script out in a directory of its own, and knows how far it has
+//! come.
 
 use crate::case::Case;
 use crate::model::{Outcome, directory_name, file_name, inner_name, link_name};
@@ -25,16 +26,21 @@ pub struct Progress {
     pub done: usize,
     /// Actions up to and including the last acknowledged sync.
     pub acknowledged: usize,
-    /// The same of syncs that promise a file's data, and of all others the less: fdatasync of what was overwritten in place.
+    /// The same of syncs that promise a file's data, and of all others the less: fdatasync of what
+    /// was overwritten in place.
     pub data_acknowledged: usize,
 }
 
-/// What the engine may hold beyond its bound: the blocks of the handles that are open, and of one batch on its way home.
+/// What the engine may hold beyond its bound: the blocks of the handles that are open, and of one
+/// batch on its way home.
 const MEMORY_BEYOND_BOUND: u64 = 1 << 20;
 
 pub fn check_memory(volume: &Volume) {
     let cache = volume.engine().statistics().cache;
-    assert!(cache.bytes <= cache.limit_bytes + MEMORY_BEYOND_BOUND, "memory beyond its bound: {cache:?}");
+    assert!(
+        cache.bytes <= cache.limit_bytes + MEMORY_BEYOND_BOUND,
+        "memory beyond its bound: {cache:?}"
+    );
 }
 
 pub const ATTRIBUTE: &[u8] = b"user.note";
@@ -74,7 +80,11 @@ pub struct Writers {
 
 impl Writers {
     /// Directories, and those steps that nothing happens to.
-    pub async fn prepare(volume: &Rc<Volume>, world: &VirtualWorld, case: &Case) -> Result<Writers, Error> {
+    pub async fn prepare(
+        volume: &Rc<Volume>,
+        world: &VirtualWorld,
+        case: &Case,
+    ) -> Result<Writers, Error> {
         let root = volume.inode(InodeNumber(2)).await?;
         let scripts = case.scripts();
         let progress = Rc::new(RefCell::new(vec![Progress::default(); scripts.len()]));
@@ -193,7 +203,8 @@ impl Writer {
             acted.unwrap_or_else(|| Acted { inode: self.directory.clone(), transaction: before });
         self.transactions.push(if transaction.is_after(before) { transaction } else { before });
         // fdatasync leaves attributes out, and the name that a file gets after it was written.
-        let changes_data = !matches!(step.action, Action::Attribute { .. } | Action::Nameless { .. });
+        let changes_data =
+            !matches!(step.action, Action::Attribute { .. } | Action::Nameless { .. });
         if did && changes_data {
             self.changed.insert(inode.number, transaction);
         }
@@ -205,22 +216,30 @@ impl Writer {
             }
             Sync::File | Sync::Data => {
                 let data_only = step.sync == Sync::Data;
-                let promised = if data_only { inode.durable_with() } else { inode.last_change.get() };
+                let promised =
+                    if data_only { inode.durable_with() } else { inode.last_change.get() };
                 let what = if data_only { SyncWhat::Data } else { SyncWhat::All };
                 self.volume.sync_file(&inode, what).await?;
-                // What the sync was called for it promises, whatever the inode itself believes; and with it
-                // all transactions before.
+                // What the sync was called for it promises, whatever the inode itself believes; and
+                // with it all transactions before.
                 let called_for = did && (changes_data || !data_only);
                 let called_for = called_for && !matches!(step.action, Action::Wait { .. });
                 let committed = self.volume.engine().committed();
-                // Data that is logged needs the commit, and so does all but an overwrite; but of that only the data counts.
+                // Data that is logged needs the commit, and so does all but an overwrite; but of
+                // that only the data counts.
                 let in_place = data_only
-                    && !matches!(self.volume.options().engine.data, DataMode::Journal | DataMode::Wasteless)
+                    && !matches!(
+                        self.volume.options().engine.data,
+                        DataMode::Journal | DataMode::Wasteless
+                    )
                     && matches!(step.action, Action::Write { .. })
                     && !committed.is_at_or_after(transaction);
                 if called_for && in_place {
                     self.note(|progress| progress.data_acknowledged = index + 1);
-                    self.transactions.iter().rposition(|at| committed.is_at_or_after(*at)).unwrap_or(0)
+                    self.transactions
+                        .iter()
+                        .rposition(|at| committed.is_at_or_after(*at))
+                        .unwrap_or(0)
                 } else if called_for {
                     index + 1
                 } else {
@@ -234,7 +253,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Carries one action out; `None` if there was nothing to do, which is when the model does nothing either.
+    /// Carries one action out; `None` if there was nothing to do, which is when the model does
+    /// nothing either.
     async fn act(&self, index: usize, action: &Action) -> Result<Option<Acted>, Error> {
         let (volume, directory, caller) = (&self.volume, &self.directory, Caller::ROOT);
         match action {
@@ -250,10 +270,13 @@ impl Writer {
             Action::Unlink { file } => self.unlink(&file_name(*file)).await,
             Action::Link { file, to } => {
                 let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
-                let linked = volume.link(&inode, directory, file_name(*to).as_bytes(), &caller).await;
+                let linked =
+                    volume.link(&inode, directory, file_name(*to).as_bytes(), &caller).await;
                 self.named(linked.map(|linked| linked.transaction))
             }
-            Action::Nameless { file, length } => self.nameless(index, &file_name(*file), *length).await,
+            Action::Nameless { file, length } => {
+                self.nameless(index, &file_name(*file), *length).await
+            }
             Action::Symlink { number, length } => {
                 let name = link_name(*number);
                 let target = link_target(self.number, index, *length);
@@ -282,7 +305,8 @@ impl Writer {
             Action::Wait { file, micros } => {
                 self.world.sleep_until(self.world.now().plus(Duration::from_micros(*micros))).await;
                 let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
-                let transaction = self.changed.get(&inode.number).copied().unwrap_or(self.transactions[0]);
+                let transaction =
+                    self.changed.get(&inode.number).copied().unwrap_or(self.transactions[0]);
                 Ok(Some(Acted { inode, transaction }))
             }
             Action::Write { file, .. }
@@ -297,7 +321,12 @@ impl Writer {
         }
     }
 
-    async fn change(&self, index: usize, action: &Action, inode: &Rc<Inode>) -> Result<TransactionId, Error> {
+    async fn change(
+        &self,
+        index: usize,
+        action: &Action,
+        inode: &Rc<Inode>,
+    ) -> Result<TransactionId, Error> {
         let (volume, caller) = (&self.volume, Caller::ROOT);
         match *action {
             Action::Write { place, length, .. } => {
@@ -347,7 +376,12 @@ impl Writer {
         Ok(written.transaction)
     }
 
-    async fn nameless(&self, index: usize, name: &str, length: usize) -> Result<Option<Acted>, Error> {
+    async fn nameless(
+        &self,
+        index: usize,
+        name: &str,
+        length: usize,
+    ) -> Result<Option<Acted>, Error> {
         let (volume, caller) = (&self.volume, Caller::ROOT);
         let inode = volume.tmpfile(&self.directory, &caller, 0o644).await?.value;
         volume.opened(&inode);
@@ -355,7 +389,9 @@ impl Writer {
         let written = self.write(&inode, 0, &bytes, WriteFlags::default()).await;
         let linked = match (written, self.outcome.get()) {
             (Err(error), _) => Err(error),
-            (Ok(_), Outcome::Done) => volume.link(&inode, &self.directory, name.as_bytes(), &caller).await,
+            (Ok(_), Outcome::Done) => {
+                volume.link(&inode, &self.directory, name.as_bytes(), &caller).await
+            }
             (Ok(_), _) => Err(Error::Refused(errno::ENOSPC)),
         };
         volume.closed(inode.number).await?;
@@ -365,7 +401,11 @@ impl Writer {
         }
     }
 
-    async fn rename(&self, from: (&Rc<Inode>, &str), to: (&Rc<Inode>, &str)) -> Result<Option<Acted>, Error> {
+    async fn rename(
+        &self,
+        from: (&Rc<Inode>, &str),
+        to: (&Rc<Inode>, &str),
+    ) -> Result<Option<Acted>, Error> {
         if from.0.number == to.0.number {
             // Two names of one file: a rename does nothing.
             let (old, new) = (self.look(from.1).await?, self.look(to.1).await?);

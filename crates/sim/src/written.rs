@@ -1,10 +1,11 @@
-//! What was written to the log, transaction by transaction. One of which a sector is not what was written must not be replayed,
-//! whatever its checksums say.
+//! What was written to the log, transaction by transaction. One of which a sector is not what was
+//! written must not be replayed, whatever its checksums say.
 //!
 //! 1. What was written is what recovery reads when all writes are there, those in flight included.
-//! 2. Before a transaction counts as gone from the log, nothing newer is written in its place. So what was written stays known.
-//! 3. In place of lost sectors an earlier turn of the log may have left any older content. An older version of the same block is
-//!    the worst, since a CRC may be blind to that.
+//! 2. Before a transaction counts as gone from the log, nothing newer is written in its place. So
+//!    what was written stays known.
+//! 3. In place of lost sectors an earlier turn of the log may have left any older content. An older
+//!    version of the same block is the worst, since a CRC may be blind to that.
 
 use crate::case::Case;
 use crate::crash::{Moment, Snapshot, State};
@@ -25,7 +26,8 @@ const SECTOR: usize = 512;
 /// Only the last few transactions can have lost anything.
 const LAST: usize = 3;
 
-/// So many states of the disks are known with what recovery believes of them: more than one cut leaves.
+/// So many states of the disks are known with what recovery believes of them: more than one cut
+/// leaves.
 const KNOWN: usize = 16;
 
 pub struct WrittenLog<'a> {
@@ -48,7 +50,8 @@ impl<'a> WrittenLog<'a> {
         WrittenLog { case, moments, learnt: 0, first: None, sums, log, known }
     }
 
-    /// Whether what recovery believes of the disks that a cut has left is what had been written by then.
+    /// Whether what recovery believes of the disks that a cut has left is what had been written by
+    /// then.
     pub fn check(&mut self, cut: u64, left: &Disks) -> Result<(), String> {
         self.learn(cut)?;
         for (id, found) in &self.believed(left).sums {
@@ -64,17 +67,20 @@ impl<'a> WrittenLog<'a> {
         Ok(())
     }
 
-    /// All that was written up to the cut, but for sectors of one block in the log. These have an older version of that block,
-    /// as if an earlier turn of the log had left it.
+    /// All that was written up to the cut, but for sectors of one block in the log. These have an
+    /// older version of that block, as if an earlier turn of the log had left it.
     pub fn stale(&mut self, snapshot: &Snapshot) -> Result<Option<Snapshot>, String> {
         let cut = snapshot.cut;
         self.learn(cut)?;
-        let (moment, dice) = (&self.moments[cut as usize], SplitMix::new(self.case.seed ^ cut << 32));
+        let (moment, dice) =
+            (&self.moments[cut as usize], SplitMix::new(self.case.seed ^ cut << 32));
         let last = self.log.transactions.iter().rev().take(LAST);
-        let mut candidates: Vec<_> = last.flat_map(|found| overwritten_blocks(found, moment)).collect();
+        let mut candidates: Vec<_> =
+            last.flat_map(|found| overwritten_blocks(found, moment)).collect();
         candidates.sort_by_cached_key(|block| (!block.is_blind, dice.next()));
         let lost = candidates.iter().map(|block| (block.home, block.lost_sectors(moment)));
-        let Some((home, mut sectors)) = lost.into_iter().find(|(_, sectors)| !sectors.is_empty()) else {
+        let Some((home, mut sectors)) = lost.into_iter().find(|(_, sectors)| !sectors.is_empty())
+        else {
             return Ok(None);
         };
         if dice.below(4) == 0 {
@@ -86,7 +92,12 @@ impl<'a> WrittenLog<'a> {
             log_disk_mut(&mut disks).write(*at, bytes);
         }
         let left = format!("all but {count} sectors of {home} in the log, which are older");
-        Ok(Some(Snapshot { cut, left, state: State::Cut(disks), progress: snapshot.progress.clone() }))
+        Ok(Some(Snapshot {
+            cut,
+            left,
+            state: State::Cut(disks),
+            progress: snapshot.progress.clone(),
+        }))
     }
 
     fn learn(&mut self, cut: u64) -> Result<(), String> {
@@ -132,7 +143,8 @@ impl Believed {
         memory.all().for_each(MemoryDisk::record);
         let parts = memory.parts(&world, case);
         // What is wrong with it the judge will say.
-        let transactions = world.run(async move { ext4::believed(&parts).await }).unwrap_or_default();
+        let transactions =
+            world.run(async move { ext4::believed(&parts).await }).unwrap_or_default();
         world.end();
         let read = images(disks).cloned().zip(memory.all().map(ranges_read)).collect();
         let sums = transactions.iter().map(|found| (found.id, sum_of(found))).collect();
@@ -146,7 +158,8 @@ impl Believed {
     }
 }
 
-/// In the order of [`MemoryDisks::all`]. All cuts of a case have the same ones, but perhaps for the last.
+/// In the order of [`MemoryDisks::all`]. All cuts of a case have the same ones, but perhaps for the
+/// last.
 fn images(disks: &Disks) -> impl Iterator<Item = &Image> {
     [Some(&disks.home), disks.journal.as_ref(), disks.table.as_ref()].into_iter().flatten()
 }
@@ -178,7 +191,10 @@ struct OverwrittenBlock<'a> {
 }
 
 /// Those of a transaction, if a cut may lose any of it. Most cuts come when the log is as it was.
-fn overwritten_blocks<'a>(found: &'a BelievedTransaction, moment: &Moment) -> Vec<OverwrittenBlock<'a>> {
+fn overwritten_blocks<'a>(
+    found: &'a BelievedTransaction,
+    moment: &Moment,
+) -> Vec<OverwrittenBlock<'a>> {
     if !found.blocks.iter().any(|block| is_volatile(moment, block.at, block.bytes.len())) {
         return Vec::new();
     }
@@ -202,7 +218,8 @@ impl OverwrittenBlock<'_> {
             .map(|offset| (blocks[offset / unit].at + (offset % unit) as u64, offset - begin))
             .map(|(at, within)| (at, self.older[within..within + SECTOR].to_vec()))
             .filter(|(at, old)| {
-                is_volatile(moment, *at, SECTOR) && log_disk(&moment.written).copy(*at, SECTOR)[..] != *old
+                is_volatile(moment, *at, SECTOR)
+                    && log_disk(&moment.written).copy(*at, SECTOR)[..] != *old
             })
             .collect()
     }
@@ -214,7 +231,9 @@ impl OverwrittenBlock<'_> {
             return Some(index * bytes.len());
         }
         let log: Vec<&[u8]> = blocks.iter().map(|block| &block.bytes[..]).collect();
-        log.concat().windows(bytes.len()).position(|window| window[0] == bytes[0] && window == bytes)
+        log.concat()
+            .windows(bytes.len())
+            .position(|window| window[0] == bytes[0] && window == bytes)
     }
 }
 
@@ -250,13 +269,16 @@ mod tests {
             let setup = setup::find(name).expect("a setup");
             let fresh = setup::make(setup).expect("a volume");
             let case = Case::random(setup, DataMode::Wasteless, seed, 2, 8);
-            let recording = record(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let recording =
+                record(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
             let mut log = WrittenLog::new(&case, &recording.moments);
             let (mut images, mut again) = (0, 0);
             for snapshot in &recording.snapshots {
                 let State::Cut(disks) = &snapshot.state else { continue };
-                (images, again) =
-                    (images + 1, again + u64::from(log.known.iter().any(|known| known.is_of(disks))));
+                (images, again) = (
+                    images + 1,
+                    again + u64::from(log.known.iter().any(|known| known.is_of(disks))),
+                );
                 let (known, anew) = (log.believed(disks), Believed::of(&case, disks));
                 assert_eq!(known.transactions, anew.transactions, "{name}, cut {}", snapshot.cut);
             }

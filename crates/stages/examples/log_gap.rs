@@ -1,4 +1,5 @@
-//! Synchronous writers on a disk that turns, in virtual time: what gaps between commits are worth (`log_gap=`).
+//! Synchronous writers on a disk that turns, in virtual time: what gaps between commits are worth
+//! (`log_gap=`).
 //!
 //! `log_gap MODEL WRITERS SECONDS JOURNAL_MIB GAP..`, each GAP `off`, `auto` or bytes
 
@@ -39,8 +40,9 @@ fn main() {
             sync: SyncKind::OSync,
         };
         let stage = Stage::build(&options).expect("a stage");
-        let report =
-            stage.run(move |files| async move { periodic(&files, streams).await }).expect("all can write");
+        let report = stage
+            .run(move |files| async move { periodic(&files, streams).await })
+            .expect("all can write");
         let rate = report.operations as f64 / report.took.as_secs_f64();
         let home = stage.home_traffic();
         println!(

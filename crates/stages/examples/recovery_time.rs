@@ -1,7 +1,8 @@
-//! How long recovery takes, by the log's size and the format of its records, on the paper's two drives in virtual
-//! time. It prints a table in Markdown.
+//! How long recovery takes, by the log's size and the format of its records, on the paper's two
+//! drives in virtual time. It prints a table in Markdown.
 //!
-//! Streams append synchronously for two seconds a MiB, so that the log has gone round; then the power is cut.
+//! Streams append synchronously for two seconds a MiB, so that the log has gone round; then the
+//! power is cut.
 //!
 //! `recovery_time [MEBIBYTES...]`
 

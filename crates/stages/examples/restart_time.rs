@@ -1,9 +1,12 @@
-//! How long a volume with many scattered logs takes to open after a power cut, in virtual time on a modelled Cheetah of 300 GB.
+//! How long a volume with many scattered logs takes to open after a power cut, in virtual time on a
+//! modelled Cheetah of 300 GB.
 //!
-//! The logs are filled with blocks through the volume, so far as PERCENT says. Then come small transactions, each
-//! in another log, as the arm wanders. Then the power is cut. All blocks are zeros, so the emulated disk holds little.
+//! The logs are filled with blocks through the volume, so far as PERCENT says. Then come small
+//! transactions, each in another log, as the arm wanders. Then the power is cut. All blocks are
+//! zeros, so the emulated disk holds little.
 //!
-//! `restart_time [VOLUME_GB LOG_MIB GROUP_MIB PERCENT]`, 105 10 100 60 if not given: 10 GB of logs in 1,000 groups.
+//! `restart_time [VOLUME_GB LOG_MIB GROUP_MIB PERCENT]`, 105 10 100 60 if not given: 10 GB of logs
+//! in 1,000 groups.
 
 use engine::{CheckpointTimes, DataMode, LogKind};
 use ext4::{Caller, Inode, RangeMode, Volume, WriteFlags};
@@ -24,7 +27,8 @@ const SMALL_BLOCKS: u64 = 20;
 const CACHE_OF_A_BLOCK: u64 = 8 * 32;
 
 fn main() {
-    let words: Vec<u64> = std::env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
+    let words: Vec<u64> =
+        std::env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
     let [volume_gb, log_mib, group_mib, percent] = words.try_into().unwrap_or([105, 10, 100, 60]);
     let mut options = StageOptions::of_manylogs(DataMode::Journal, LogKind::Scattered);
     options.home.model = "cheetah-15k5-300".into();
@@ -36,7 +40,10 @@ fn main() {
     let log_blocks = groups * (log_mib << 20) / BLOCK;
     let blocks = log_blocks * percent / 100;
     options.engine.cache_bytes = (blocks * CACHE_OF_A_BLOCK).max(256 << 20) + (64 << 20);
-    println!("{groups} groups, {:.1} GB of logs, {blocks} blocks to log", (log_blocks * BLOCK) as f64 / 1e9);
+    println!(
+        "{groups} groups, {:.1} GB of logs, {blocks} blocks to log",
+        (log_blocks * BLOCK) as f64 / 1e9
+    );
     let mut stage = Stage::build(&options).expect("a volume");
     let volume = stage.volume().clone();
     stage.world().clone().run(async move { fill(&volume, blocks).await });
@@ -68,7 +75,10 @@ async fn fill(volume: &Rc<Volume>, blocks: u64) {
         // Once each, neighbours far apart.
         let place = (number % each * 4097) % each * WRITE;
         let file = &files[(number / each) as usize];
-        volume.write(file, &Caller::ROOT, place, &zeros, WriteFlags::default()).await.expect("a write");
+        volume
+            .write(file, &Caller::ROOT, place, &zeros, WriteFlags::default())
+            .await
+            .expect("a write");
         if (number + 1) % TOGETHER == 0 {
             volume.sync().await.expect("a sync");
         }
@@ -96,10 +106,17 @@ async fn fill(volume: &Rc<Volume>, blocks: u64) {
 /// A file in a directory of its own, whose blocks count as written.
 async fn mapped_file(volume: &Rc<Volume>, directory: &str) -> Rc<Inode> {
     let root = volume.inode(InodeNumber(2)).await.expect("the root");
-    let directory =
-        volume.mkdir(&root, directory.as_bytes(), &Caller::ROOT, 0o755).await.expect("a directory").value;
-    let file = volume.mknod(&directory, b"file", &Caller::ROOT, 0o100_644, 0).await.expect("a file").value;
-    volume.fallocate(&file, &Caller::ROOT, RangeMode::Allocate, false, 0, FILE).await.expect("room");
+    let directory = volume
+        .mkdir(&root, directory.as_bytes(), &Caller::ROOT, 0o755)
+        .await
+        .expect("a directory")
+        .value;
+    let file =
+        volume.mknod(&directory, b"file", &Caller::ROOT, 0o100_644, 0).await.expect("a file").value;
+    volume
+        .fallocate(&file, &Caller::ROOT, RangeMode::Allocate, false, 0, FILE)
+        .await
+        .expect("room");
     let (blocks, mut at) = ((FILE / BLOCK) as u32, 0);
     while at < blocks {
         let mut handle = volume.engine().start(volume.credits_map(&file)).await.expect("a handle");

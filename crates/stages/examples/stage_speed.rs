@@ -1,5 +1,5 @@
-//! How fast virtual time is: many streams on the paper's two drives. Prints what the disks were asked, what the streams
-//! saw, and simulated requests for each second of the processor.
+//! How fast virtual time is: many streams on the paper's two drives. Prints what the disks were
+//! asked, what the streams saw, and simulated requests for each second of the processor.
 //!
 //! `stage_speed MODE STREAMS SECONDS [BYTES [ext4]]`
 
@@ -36,8 +36,9 @@ fn main() {
     let stage = Stage::build(&options).expect("a stage");
     println!("built in {:.2} s", begun.elapsed().as_secs_f64());
     let begun = Instant::now();
-    let report =
-        stage.run(move |files| async move { periodic(&files, streams).await }).expect("all can write");
+    let report = stage
+        .run(move |files| async move { periodic(&files, streams).await })
+        .expect("all can write");
     let wall = begun.elapsed().as_secs_f64();
     let (journal, home) = (stage.journal_traffic(), stage.home_traffic());
     let seconds = report.took.as_secs_f64();

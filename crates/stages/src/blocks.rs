@@ -1,5 +1,5 @@
-//! Block requests with the times of a trace on one drive with an arm, whatever stands in front of it. The Manylogs
-//! paper measures this below file systems.
+//! Block requests with the times of a trace on one drive with an arm, whatever stands in front of
+//! it. The Manylogs paper measures this below file systems.
 
 use crate::StageError;
 use device::{DeviceError, Disk, World};
@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory that survives power loss, for the mapping table: only what is written of it takes any here.
+/// Memory that survives power loss, for the mapping table: only what is written of it takes any
+/// here.
 const TABLE: u64 = 1 << 30;
 /// Logs are open by then.
 const BEGIN: Duration = Duration::from_secs(5);
@@ -44,7 +45,8 @@ pub struct BlocksServed {
     /// Milliseconds that each request took, in the order of the requests.
     pub latency_ms: Vec<f64>,
     pub swaps: u64,
-    /// Bytes of the mapping table: 16 for each entry, as in a snapshot; of a shingled drive for each range.
+    /// Bytes of the mapping table: 16 for each entry, as in a snapshot; of a shingled drive for
+    /// each range.
     pub table_bytes: u64,
     pub checkpoint: Option<BroughtHome>,
 }
@@ -54,7 +56,8 @@ pub struct BlocksServed {
 pub struct BroughtHome {
     pub reading: Duration,
     pub writing: Duration,
-    /// Shares of logged writes that were merged with neighbours or not needed any more, and of logged blocks that were overwritten before.
+    /// Shares of logged writes that were merged with neighbours or not needed any more, and of
+    /// logged blocks that were overwritten before.
     pub reduced: Option<(f64, f64)>,
 }
 
@@ -94,7 +97,8 @@ impl BlockRun {
         };
         let size = disk.geometry().size;
         // Times count from the first request: a read at the very begin.
-        let first = Recorded { is_write: false, at: 0, length: 4096, time: Duration::ZERO, measured: None };
+        let first =
+            Recorded { is_write: false, at: 0, length: 4096, time: Duration::ZERO, measured: None };
         let of_trace = self.requests.iter().map(|request| {
             let length = request.length.min(size);
             Recorded {
@@ -112,7 +116,8 @@ impl BlockRun {
             Layered::Plain(_) => {}
             Layered::Scattered(disk) => {
                 let statistics = disk.statistics();
-                (served.swaps, served.table_bytes) = (statistics.swaps, statistics.table_entries * 16);
+                (served.swaps, served.table_bytes) =
+                    (statistics.swaps, statistics.table_entries * 16);
                 if self.checkpoint {
                     let report = world.run(async move { disk.checkpoint().await })?;
                     let (reading, writing) = (report.reading, report.writing);
@@ -144,7 +149,8 @@ impl BlockRun {
         let drive: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
         let BlockLayer::Scattered { logged } = self.layer else { return Ok(Layered::Plain(drive)) };
         let settings = Settings {
-            // Where logs cannot gain anything they are to cost little; the atomicity of blocks is no matter here.
+            // Where logs cannot gain anything they are to cost little; the atomicity of blocks is
+            // no matter here.
             near_home: NearHome::GoesHome,
             logged_write_size: logged,
             checkpoint: CheckpointPolicy::Manual,

@@ -30,7 +30,12 @@ pub(crate) struct Drives {
 }
 
 impl Drives {
-    pub fn new(world: &VirtualWorld, choice: &DiskChoice, model: Model, image: &Image) -> io::Result<Drives> {
+    pub fn new(
+        world: &VirtualWorld,
+        choice: &DiskChoice,
+        model: Model,
+        image: &Image,
+    ) -> io::Result<Drives> {
         let images = match choice.drives {
             0 | 1 => vec![image.clone()],
             // A journal's disks are as large as the journal needs.
@@ -49,8 +54,9 @@ impl Drives {
         images: Vec<CrashImage>,
         again: bool,
     ) -> io::Result<Drives> {
-        let member =
-            |image| EmulatedDisk::after_crash(Rc::new(world.clone()), model.clone(), choice.options, image);
+        let member = |image| {
+            EmulatedDisk::after_crash(Rc::new(world.clone()), model.clone(), choice.options, image)
+        };
         let members: Vec<EmulatedDisk> = images.into_iter().map(member).collect();
         let of_host = |member: &EmulatedDisk| -> Rc<dyn Disk> {
             let drive = Rc::new(member.clone());
@@ -61,7 +67,10 @@ impl Drives {
         };
         let mut disk = Raid0::of(members.iter().map(of_host).collect(), choice.chunk);
         if let Some(path) = &choice.trace {
-            disk = Rc::new(Watched { disk, watch: TraceFile::new(Rc::new(world.clone()), path, again)? });
+            disk = Rc::new(Watched {
+                disk,
+                watch: TraceFile::new(Rc::new(world.clone()), path, again)?,
+            });
         }
         Ok(Drives { model, chunk: choice.chunk, members, disk, before: Cell::default() })
     }

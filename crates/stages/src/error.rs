@@ -10,7 +10,9 @@ pub enum StageError {
     Make(#[from] std::io::Error),
     #[error("{0}")]
     Volume(#[from] ext4::Error),
-    #[error("a stage has a flush zone or a directory of its own only with the journal in the volume")]
+    #[error(
+        "a stage has a flush zone or a directory of its own only with the journal in the volume"
+    )]
     JournalOutside,
     #[error("{0}")]
     FlushZone(#[from] eviction::ZoneError),

@@ -1,12 +1,13 @@
-//! A file trace, played on a volume in virtual time, one call after the other. Between two of them the processes
-//! compute for as long as they did when it was recorded.
+//! A file trace, played on a volume in virtual time, one call after the other. Between two of them
+//! the processes compute for as long as they did when it was recorded.
 
 use crate::virtual_files::VirtualFiles;
 use std::io;
 use std::time::Duration;
 use workloads::{FileOperation, FileTrace, Files, TracedOperation};
 
-/// How long a part of a trace should take if no call took time; its recorded times are stretched to that.
+/// How long a part of a trace should take if no call took time; its recorded times are stretched to
+/// that.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PhaseLength {
     pub name: &'static str,
@@ -22,8 +23,8 @@ pub struct FileReplayReport {
     pub bytes_written: u64,
 }
 
-/// Plays the parts that `lengths` names, from the first on; a part that is not named ends the replay. The directory is
-/// empty at first.
+/// Plays the parts that `lengths` names, from the first on; a part that is not named ends the
+/// replay. The directory is empty at first.
 pub async fn replay_files(
     files: &VirtualFiles,
     trace: &FileTrace,
@@ -32,12 +33,16 @@ pub async fn replay_files(
     let mut report = FileReplayReport::default();
     let (begin, mut waited, mut stretch) = (files.now(), Duration::ZERO, 1.0);
     for (number, record) in trace.records.iter().enumerate() {
-        let thought = number.checked_sub(1).map_or(Duration::ZERO, |last| record.at - trace.records[last].at);
+        let thought =
+            number.checked_sub(1).map_or(Duration::ZERO, |last| record.at - trace.records[last].at);
         files.sleep_until(files.now().plus(thought.mul_f64(stretch))).await;
         if record.operation == FileOperation::Phase {
-            let Some(length) = lengths.iter().find(|length| length.name == &*record.path) else { break };
-            let next =
-                trace.records[number + 1..].iter().find(|later| later.operation == FileOperation::Phase);
+            let Some(length) = lengths.iter().find(|length| length.name == &*record.path) else {
+                break;
+            };
+            let next = trace.records[number + 1..]
+                .iter()
+                .find(|later| later.operation == FileOperation::Phase);
             let end = next.or(trace.records.last()).map_or(record.at, |later| later.at);
             stretch = length.seconds / (end - record.at).as_secs_f64().max(1e-9);
             continue;

@@ -1,4 +1,5 @@
-//! Where workloads are played in virtual time: emulated disks with a volume on them ([`Stage`]), and placements to compare it with.
+//! Where workloads are played in virtual time: emulated disks with a volume on them ([`Stage`]),
+//! and placements to compare it with.
 #![forbid(unsafe_code)]
 
 mod beside;
@@ -17,7 +18,9 @@ mod ticks;
 mod virtual_files;
 mod volumes;
 
-pub use beside::{Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Updates};
+pub use beside::{
+    Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Updates,
+};
 pub use blocks::{BlockError, BlockLayer, BlockRun, BlocksServed, BroughtHome};
 pub use drives::Traffic;
 pub use error::StageError;

@@ -1,18 +1,18 @@
 //! An emulated log-structured placement: what the disk sees of NILFS, as a stand-in for it.
 //!
-//! **What it is.** Files whose blocks never go home. Each sync appends a *partial segment* at the end of one
-//! log, in a single write. It begins with a summary block and the dirty data blocks of the files that are
-//! synced. For each of these files its index blocks follow, and the block of the inode table that holds its
-//! inode. The blocks of a checkpoint come last: block addresses, segment usage, checkpoint file, super root.
-//! One writer serves all who wait at that moment, as NILFS's segment constructor does. Reads follow the map,
-//! so files that are written at the same time lie interleaved on the disk. Reads and writes take the drive's
-//! time.
+//! **What it is.** Files whose blocks never go home. Each sync appends a *partial segment* at the
+//! end of one log, in a single write. It begins with a summary block and the dirty data blocks of
+//! the files that are synced. For each of these files its index blocks follow, and the block of the
+//! inode table that holds its inode. The blocks of a checkpoint come last: block addresses, segment
+//! usage, checkpoint file, super root. One writer serves all who wait at that moment, as NILFS's
+//! segment constructor does. Reads follow the map, so files that are written at the same time lie
+//! interleaved on the disk. Reads and writes take the drive's time.
 //!
-//! **What it is not.** NILFS. Its bytes mean nothing to anyone, and it is not recovered after a crash.
-//! Nothing is cleaned: a log that reaches the disk's end is full. Names cost nothing. What is not synced
-//! stays in memory, and the cache keeps everything until [`LogStructuredFiles::drop_caches`]. How many index
-//! and checkpoint blocks a partial segment has is counted as said at [`LogStructuredFiles::overhead_blocks`],
-//! not taken from NILFS's code.
+//! **What it is not.** NILFS. Its bytes mean nothing to anyone, and it is not recovered after a
+//! crash. Nothing is cleaned: a log that reaches the disk's end is full. Names cost nothing. What
+//! is not synced stays in memory, and the cache keeps everything until
+//! [`LogStructuredFiles::drop_caches`]. How many index and checkpoint blocks a partial segment has
+//! is counted as said at [`LogStructuredFiles::overhead_blocks`], not taken from NILFS's code.
 
 use crate::virtual_files::run_tasks;
 use device::{Buffer, Disk, Durability, World};
@@ -29,7 +29,8 @@ use workloads::{Actor, Files, SyncKind};
 
 /// Bytes.
 const BLOCK: usize = 4096;
-/// Block addresses in an index block, inodes in a block of their table, and records of the table of block addresses.
+/// Block addresses in an index block, inodes in a block of their table, and records of the table of
+/// block addresses.
 const ADDRESSES: u64 = 256;
 const INODES: u64 = 32;
 const TRANSLATIONS: u64 = 128;
@@ -94,16 +95,19 @@ impl LogStructuredFiles {
         }
     }
 
-    /// Blocks of a partial segment besides the data. There is a summary, and a checkpoint of three blocks. Each file
-    /// has an index block for each 256 consecutive blocks that it touches, in two levels if it has more than 256. Each
-    /// 32 inodes have a block of the inode table, each 128 blocks written one of the table of block addresses.
+    /// Blocks of a partial segment besides the data. There is a summary, and a checkpoint of three
+    /// blocks. Each file has an index block for each 256 consecutive blocks that it touches, in two
+    /// levels if it has more than 256. Each 32 inodes have a block of the inode table, each 128
+    /// blocks written one of the table of block addresses.
     pub fn overhead_blocks(files: &[(u64, u64, BTreeSet<u64>)]) -> u64 {
         let data: u64 = files.iter().map(|(_, _, dirty)| dirty.len() as u64).sum();
         let index = |(_, blocks, dirty): &(u64, u64, BTreeSet<u64>)| {
-            let leaves = dirty.iter().map(|block| block / ADDRESSES).collect::<BTreeSet<_>>().len() as u64;
+            let leaves =
+                dirty.iter().map(|block| block / ADDRESSES).collect::<BTreeSet<_>>().len() as u64;
             leaves + u64::from(*blocks > ADDRESSES)
         };
-        let inodes = files.iter().map(|(inode, _, _)| inode / INODES).collect::<BTreeSet<_>>().len() as u64;
+        let inodes =
+            files.iter().map(|(inode, _, _)| inode / INODES).collect::<BTreeSet<_>>().len() as u64;
         1 + files.iter().map(index).sum::<u64>() + inodes + data.div_ceil(TRANSLATIONS) + 3
     }
 
@@ -178,7 +182,8 @@ impl LogStructuredFiles {
         Ok(cached.cloned().unwrap_or_else(|| Rc::new(Buffer::zeroed(BLOCK))))
     }
 
-    /// Brings blocks that are on the disk into memory; those that lie one after the other by one read.
+    /// Brings blocks that are on the disk into memory; those that lie one after the other by one
+    /// read.
     async fn fetch(&self, inode: u64, blocks: Range<u64>) -> io::Result<()> {
         let mut runs: Vec<(u64, u64, u64)> = Vec::new();
         {
@@ -188,7 +193,9 @@ impl LogStructuredFiles {
                 let place = places.get(block as usize).copied().unwrap_or(0);
                 match runs.last_mut() {
                     _ if place == 0 => {}
-                    Some((first, at, count)) if *first + *count == block && *at + *count == place => {
+                    Some((first, at, count))
+                        if *first + *count == block && *at + *count == place =>
+                    {
                         *count += 1
                     }
                     _ => runs.push((block, place, 1)),
@@ -242,7 +249,12 @@ impl Files for LogStructuredFiles {
         let end = self.0.inodes.borrow()[file.inode as usize].size;
         self.write_at(file, end, bytes).await
     }
-    async fn write_at(&self, file: &mut LogStructuredFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    async fn write_at(
+        &self,
+        file: &mut LogStructuredFile,
+        offset: u64,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         let end = offset + bytes.len() as u64;
         let mut at = offset;
         while at < end {
@@ -250,7 +262,8 @@ impl Files for LogStructuredFiles {
             let count = (BLOCK - within).min((end - at) as usize);
             let mut content = self.block(file.inode, block).await?;
             let from = (at - offset) as usize;
-            Rc::make_mut(&mut content)[within..within + count].copy_from_slice(&bytes[from..from + count]);
+            Rc::make_mut(&mut content)[within..within + count]
+                .copy_from_slice(&bytes[from..from + count]);
             let mut inodes = self.0.inodes.borrow_mut();
             let inode = &mut inodes[file.inode as usize];
             inode.cached.insert(block, content);
@@ -265,7 +278,12 @@ impl Files for LogStructuredFiles {
             SyncKind::OSync | SyncKind::Fsync => self.sync_inode(file.inode).await,
         }
     }
-    async fn read_at(&self, file: &LogStructuredFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    async fn read_at(
+        &self,
+        file: &LogStructuredFile,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> io::Result<usize> {
         let size = self.0.inodes.borrow()[file.inode as usize].size;
         let end = size.min(offset + bytes.len() as u64);
         self.fetch(file.inode, offset / BLOCK as u64..end.div_ceil(BLOCK as u64)).await?;
@@ -357,7 +375,8 @@ mod tests {
         let (world, _, files) = files(64 << 20);
         world.run(write(files.clone()));
         let inodes = files.0.inodes.borrow();
-        let together = |inode: &Inode| inode.places.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
+        let together =
+            |inode: &Inode| inode.places.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
         // Seven blocks, of which neighbours came in one record at most twice in a row.
         assert!(inodes.iter().all(|inode| inode.places.len() == 7 && together(inode) <= 3));
         drop(inodes);

@@ -7,7 +7,8 @@ use std::io;
 use units::Instant;
 use workloads::{Actor, Files, SyncKind};
 
-/// The files of a volume, with another volume of the same world in place of one of its top directories.
+/// The files of a volume, with another volume of the same world in place of one of its top
+/// directories.
 #[derive(Clone)]
 pub struct Mounted {
     world: VirtualWorld,
@@ -33,7 +34,9 @@ impl Mounted {
     /// The volume, and the path on it.
     fn find<'a>(&self, path: &'a str) -> (&VirtualFiles, &'a str, bool) {
         match path.strip_prefix(self.mount_point) {
-            Some(below) if below.is_empty() || below.starts_with('/') => (&self.mounted, below, false),
+            Some(below) if below.is_empty() || below.starts_with('/') => {
+                (&self.mounted, below, false)
+            }
             _ => (&self.root, path, true),
         }
     }
@@ -68,7 +71,12 @@ impl Files for Mounted {
     async fn write_at(&self, file: &mut MountedFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.of(file).write_at(&mut file.file, offset, bytes).await
     }
-    async fn read_at(&self, file: &MountedFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    async fn read_at(
+        &self,
+        file: &MountedFile,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> io::Result<usize> {
         self.of(file).read_at(&file.file, offset, bytes).await
     }
     async fn sync(&self, file: &MountedFile) -> io::Result<()> {

@@ -19,8 +19,8 @@ pub struct DiskChoice {
     /// Bytes of a RAID-0's chunk.
     pub chunk: u64,
     pub options: emulated::DriveOptions,
-    /// If given, the host sorts what waits and gives a drive one request at a time, as kernels did without command queueing. If
-    /// not, a drive gets all requests as they come.
+    /// If given, the host sorts what waits and gives a drive one request at a time, as kernels did
+    /// without command queueing. If not, a drive gets all requests as they come.
     pub elevator: Option<HostScheduler>,
     /// Where its requests are written to, if anywhere.
     pub trace: Option<PathBuf>,
@@ -42,11 +42,13 @@ impl Scaled {
         let mut rest = text;
         let assignment = format!("{} = ", self.key);
         while let Some(at) = rest.find(&assignment) {
-            let is_word = !rest[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+            let is_word =
+                !rest[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
             let (before, number) = rest.split_at(at + assignment.len());
             out += before;
-            let length =
-                number.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(number.len());
+            let length = number
+                .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+                .unwrap_or(number.len());
             match number[..length].parse::<f64>() {
                 Ok(value) if is_word => out += &(value * self.factor).to_string(),
                 _ => out += &number[..length],
@@ -57,7 +59,8 @@ impl Scaled {
     }
 }
 
-/// The clock of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured otherwise. Its commits waited for it.
+/// The clock of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured
+/// otherwise. Its commits waited for it.
 const TICK: Duration = Duration::from_millis(4);
 
 /// How the volume is made, by the real mke2fs.
@@ -81,26 +84,27 @@ pub struct StageOptions {
     pub journal_size: u64,
     /// Data mode, barrier, and the times of commit and write-back.
     pub engine: EngineOptions,
-    /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux 2.6.18 did (`ticks`). Zero: no
-    /// ticks, and a commit begins as soon as the one before is done.
+    /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux
+    /// 2.6.18 did (`ticks`). Zero: no ticks, and a commit begins as soon as the one before is done.
     pub tick: Duration,
     /// [`engine::CommitPace::separates_barriers`].
     pub separate_barriers: bool,
-    /// A writer whose file is in a transaction that is being committed waits until that is durable. So did,
-    /// in ext3, whoever wrote to a block under commit. (All of the commit is waited for, and not one block
-    /// alone.)
+    /// A writer whose file is in a transaction that is being committed waits until that is durable.
+    /// So did, in ext3, whoever wrote to a block under commit. (All of the commit is waited for,
+    /// and not one block alone.)
     pub writers_wait: bool,
-    /// Bytes of the window that is read ahead of who reads a file in order, as a kernel does. Zero: each read by itself.
+    /// Bytes of the window that is read ahead of who reads a file in order, as a kernel does. Zero:
+    /// each read by itself.
     pub read_ahead: u64,
-    /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these writes. The journal must
-    /// be in the volume.
+    /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these
+    /// writes. The journal must be in the volume.
     pub eviction: Option<EvictionWorkload>,
     /// The log lies in scattered logs. The journal must be in the volume, and that have extents.
     pub logs: Option<LogSizes>,
     /// Files of which durability is enough.
     pub durable_only: Option<DurableOnly>,
-    /// Workloads run in a directory of their own, whose place on the disk the seed alone decides, instead of in the root. Only with the
-    /// journal in the volume.
+    /// Workloads run in a directory of their own, whose place on the disk the seed alone decides,
+    /// instead of in the root. Only with the journal in the volume.
     pub directory: bool,
     /// Decides everything that chance decides.
     pub seed: u64,
@@ -125,9 +129,10 @@ pub enum Caching {
 }
 
 impl StageOptions {
-    /// What the Okeanos paper measured on: two Cheetahs, and ext3 with 4 KiB blocks and 128 MiB of journal on
-    /// a disk of its own. Write-back comes every 5 s, of what is older than 30 s. Commits wait for ticks, as
-    /// Linux 2.6.18's did. Of the 3 GiB of memory there the cache may have 2.
+    /// What the Okeanos paper measured on: two Cheetahs, and ext3 with 4 KiB blocks and 128 MiB of
+    /// journal on a disk of its own. Write-back comes every 5 s, of what is older than 30 s.
+    /// Commits wait for ticks, as Linux 2.6.18's did. Of the 3 GiB of memory there the cache may
+    /// have 2.
     pub fn of_paper(data: DataMode) -> StageOptions {
         let cheetah = DiskChoice {
             model: "cheetah-15k5-300".into(),
@@ -168,9 +173,10 @@ impl StageOptions {
         }
     }
 
-    /// What the Manylogs paper measured on: one Cheetah of 146 GB. Extents in ext3's place, since scattered logs need them, and
-    /// nothing goes home within an hour: its checkpoints waited for off-hours. The drive's write cache is off: a sync is on the
-    /// medium. Linux 3.4's basic elevator, `noop`, serves first what came first.
+    /// What the Manylogs paper measured on: one Cheetah of 146 GB. Extents in ext3's place, since
+    /// scattered logs need them, and nothing goes home within an hour: its checkpoints waited for
+    /// off-hours. The drive's write cache is off: a sync is on the medium. Linux 3.4's basic
+    /// elevator, `noop`, serves first what came first.
     pub fn of_manylogs(data: DataMode, log: LogKind) -> StageOptions {
         const LOGS: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
         let of_paper = StageOptions::of_paper(data);
@@ -207,15 +213,17 @@ impl StageOptions {
         }
     }
 
-    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside, Linux 2.6.23 without
-    /// command queueing. The kernel's barriers were off. Of the 1 GiB of memory there the cache may have two thirds,
-    /// as in [`StageOptions::of_paper`].
+    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside,
+    /// Linux 2.6.23 without command queueing. The kernel's barriers were off. Of the 1 GiB of
+    /// memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
     pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
         let of_paper = StageOptions::of_paper(data);
         let (cache, ignores_flush, barrier, eviction) = match caching {
             Caching::Off => (CacheMode::Off, false, BarrierKind::None, None),
             Caching::Unsafe => (CacheMode::On, false, BarrierKind::None, None),
-            Caching::Discreet(workload) => (CacheMode::On, true, BarrierKind::Flush, Some(workload)),
+            Caching::Discreet(workload) => {
+                (CacheMode::On, true, BarrierKind::Flush, Some(workload))
+            }
         };
         let lies = Lies { ignores_flush, ..Lies::default() };
         StageOptions {
@@ -270,7 +278,8 @@ mod tests {
     fn a_number_is_changed_wherever_it_stands_and_no_other() {
         let scaled = Scaled { key: "hit_ms", factor: 0.5 };
         let text = "hit_ms = 0.1 # chosen\n{ a = 1, hit_ms = 3 }\nother_hit_ms = 7\nread_ms = 2";
-        let expected = "hit_ms = 0.05 # chosen\n{ a = 1, hit_ms = 1.5 }\nother_hit_ms = 7\nread_ms = 2";
+        let expected =
+            "hit_ms = 0.05 # chosen\n{ a = 1, hit_ms = 1.5 }\nother_hit_ms = 7\nread_ms = 2";
         assert_eq!(scaled.applied(text), expected);
     }
 }

@@ -11,8 +11,9 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// What is to be read beside the `wanted` bytes; often nothing. From the second read on a whole window lies behind the one
-    /// that the reader is in. So it is with Linux since 2.6.23 (`ondemand_readahead`).
+    /// What is to be read beside the `wanted` bytes; often nothing. From the second read on a whole
+    /// window lies behind the one that the reader is in. So it is with Linux since 2.6.23
+    /// (`ondemand_readahead`).
     pub fn beside(&self, wanted: &Range<u64>, window: u64) -> Range<u64> {
         let in_order = self.next.replace(wanted.end) == wanted.start;
         if !in_order || window == 0 {

@@ -1,6 +1,8 @@
-//! Files of a simulated cluster, as a client sees them: one that buffers in memory, or one with a journal on its host.
+//! Files of a simulated cluster, as a client sees them: one that buffers in memory, or one with a
+//! journal on its host.
 //!
-//! There is one client, so what it has written it need not ask for: reads of that are answered from its memory.
+//! There is one client, so what it has written it need not ask for: reads of that are answered from
+//! its memory.
 
 use crate::error::StageError;
 use crate::options::{DiskChoice, StageOptions};
@@ -19,8 +21,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Cluster, Creator, FileId, Identity, MetadataTimes, Network, NewNode, OpenFile, OpenMode, ServerDisks,
-    SimulatedStore, Store, Token,
+    Cluster, Creator, FileId, Identity, MetadataTimes, Network, NewNode, OpenFile, OpenMode,
+    ServerDisks, SimulatedStore, Store, Token,
 };
 use units::Instant;
 use workloads::{Actor, Files, SyncKind};
@@ -34,12 +36,14 @@ const PIECE: usize = store::TRANSFER_BYTES_MAX;
 /// How the client keeps what is written.
 #[derive(Clone, Copy, Debug)]
 pub enum SharedClient {
-    /// In memory: every `writeback`, files that are dirty for longer than `expire` go to the servers.
+    /// In memory: every `writeback`, files that are dirty for longer than `expire` go to the
+    /// servers.
     Cached { writeback: Duration, expire: Duration },
     /// Each write is at the servers when it returns.
     Synchronous,
-    /// In a journal of its host: asynchronous writes within `flush`. Every `writeback`, files that are dirty for longer than `destage`
-    /// go to the servers; without `destage`, under pressure alone.
+    /// In a journal of its host: asynchronous writes within `flush`. Every `writeback`, files that
+    /// are dirty for longer than `destage` go to the servers; without `destage`, under pressure
+    /// alone.
     Journaled { flush: Duration, writeback: Duration, destage: Option<Duration> },
 }
 
@@ -109,7 +113,11 @@ impl SharedStage {
         let choice = StageOptions::of_paper(DataMode::Wasteless).home;
         let model = DiskChoice::find_model(&choice)?;
         let drive = |size: u64, cache| -> Rc<dyn Disk> {
-            let own = emulated::DriveOptions { cache, size: Some(size), ..emulated::DriveOptions::default() };
+            let own = emulated::DriveOptions {
+                cache,
+                size: Some(size),
+                ..emulated::DriveOptions::default()
+            };
             Rc::new(EmulatedDisk::new(shared.clone(), model.clone(), own))
         };
         let mut homes = Vec::new();
@@ -119,7 +127,11 @@ impl SharedStage {
                 *watch.0.world.borrow_mut() = Some(world.clone());
                 homes.push(watch.clone());
                 let home = Rc::new(Watched { disk: drive(8 << 30, CacheMode::On), watch });
-                ServerDisks { journal: drive(256 << 20, CacheMode::On), home, home_every: options.home_every }
+                ServerDisks {
+                    journal: drive(256 << 20, CacheMode::On),
+                    home,
+                    home_every: options.home_every,
+                }
             })
             .collect();
         let network = Network {
@@ -136,8 +148,12 @@ impl SharedStage {
             _ => SimulatedStore::connect_as_kernel(&cluster, identity.clone()),
         });
         // Two drives in RAID-0 without their write caches, as the paper's host had.
-        let journal =
-            || Raid0::of(vec![drive(1 << 30, CacheMode::Off), drive(1 << 30, CacheMode::Off)], 64 << 10);
+        let journal = || {
+            Raid0::of(
+                vec![drive(1 << 30, CacheMode::Off), drive(1 << 30, CacheMode::Off)],
+                64 << 10,
+            )
+        };
         let (client, processor) = (options.client, options.processor);
         let side = match client {
             SharedClient::Journaled { flush, writeback, destage } => {
@@ -152,7 +168,9 @@ impl SharedStage {
                     };
                     Host::open(clock, store, &journal, options).await
                 });
-                Side::Journaled(host.map_err(|error| StageError::Make(io::Error::other(error.to_string())))?)
+                Side::Journaled(
+                    host.map_err(|error| StageError::Make(io::Error::other(error.to_string())))?,
+                )
             }
             client => Side::Cached(Rc::new(Cached {
                 world: world.clone(),
@@ -161,7 +179,8 @@ impl SharedStage {
                 is_synchronous: matches!(client, SharedClient::Synchronous),
             })),
         };
-        if let (SharedClient::Cached { writeback, expire }, Side::Cached(cached)) = (client, &side) {
+        if let (SharedClient::Cached { writeback, expire }, Side::Cached(cached)) = (client, &side)
+        {
             let cached = cached.clone();
             world.spawn(Box::pin(async move { cached.write_back(writeback, expire).await }));
         }
@@ -310,9 +329,15 @@ impl Cached {
         loop {
             self.world.sleep_until(self.world.now().plus(every)).await;
             let now = self.world.now();
-            let is_old = |held: &Held| held.dirty_since.is_some_and(|since| now.since(since) >= expire);
-            let old: Vec<FileId> =
-                self.files.borrow().iter().filter(|(_, held)| is_old(held)).map(|(file, _)| *file).collect();
+            let is_old =
+                |held: &Held| held.dirty_since.is_some_and(|since| now.since(since) >= expire);
+            let old: Vec<FileId> = self
+                .files
+                .borrow()
+                .iter()
+                .filter(|(_, held)| is_old(held))
+                .map(|(file, _)| *file)
+                .collect();
             for file in old {
                 // The simulated servers do not fail here.
                 let _ = self.sync(file).await;
@@ -332,11 +357,14 @@ impl SharedFiles {
     /// Bytes of file data that only the client's memory has.
     pub fn volatile_bytes(&self) -> u64 {
         match &self.0.side {
-            Side::Cached(cached) => cached.files.borrow().values().map(|held| held.dirty_bytes).sum(),
+            Side::Cached(cached) => {
+                cached.files.borrow().values().map(|held| held.dirty_bytes).sum()
+            }
             Side::Journaled(host) => host.statistics().dirty_in_memory,
         }
     }
-    /// A file that was there before, with content that neither the client nor the servers have in memory.
+    /// A file that was there before, with content that neither the client nor the servers have in
+    /// memory.
     pub async fn create_cold(&self, path: &str, size: u64) -> io::Result<SharedFile> {
         let mut file = self.create(path, SyncKind::None).await?;
         file.end = size;
@@ -356,11 +384,14 @@ impl SharedFiles {
         }
     }
 
-    /// A kernel's page cache fetches what a write leaves of a page. A client that keeps bytes does not.
+    /// A kernel's page cache fetches what a write leaves of a page. A client that keeps bytes does
+    /// not.
     async fn fetch_partial_pages(&self, file: FileId, at: u64, end: u64) {
-        let edges = [(at / PAGE, !at.is_multiple_of(PAGE)), (end / PAGE, !end.is_multiple_of(PAGE))];
+        let edges =
+            [(at / PAGE, !at.is_multiple_of(PAGE)), (end / PAGE, !end.is_multiple_of(PAGE))];
         for (page, is_partial) in edges {
-            let is_cold = self.0.cold.borrow_mut().get_mut(&file).is_some_and(|pages| pages.remove(&page));
+            let is_cold =
+                self.0.cold.borrow_mut().get_mut(&file).is_some_and(|pages| pages.remove(&page));
             if is_partial && is_cold {
                 self.0.cluster.read_cold(file, page * PAGE).await;
             }
@@ -386,7 +417,9 @@ impl Files for SharedFiles {
         let (parent, name) = self.parent(path)?;
         let id = match &self.0.side {
             Side::Cached(cached) => cached.create(parent, name).await?,
-            Side::Journaled(host) => host.create(parent, name, FILE_MODE, OWNER).await.map_err(of_host)?.file,
+            Side::Journaled(host) => {
+                host.create(parent, name, FILE_MODE, OWNER).await.map_err(of_host)?.file
+            }
         };
         self.0.names.borrow_mut().insert(path.into(), id);
         self.0.sizes.borrow_mut().insert(id, 0);
@@ -423,7 +456,8 @@ impl Files for SharedFiles {
                     cached.write(file.id, at, piece).await?;
                 }
                 Side::Journaled(host) => {
-                    let durable = if file.sync == SyncKind::OSync { Durable::Now } else { Durable::Soon };
+                    let durable =
+                        if file.sync == SyncKind::OSync { Durable::Now } else { Durable::Soon };
                     host.write(file.id, at, piece, durable).await.map_err(of_host)?;
                 }
             }
@@ -470,7 +504,9 @@ impl Files for SharedFiles {
         let (parent, name) = self.parent(path)?;
         let node = NewNode::Directory { mode: 0o755 };
         let made = match &self.0.side {
-            Side::Cached(_) => self.0.store.make(parent, name, node, OWNER).await.map_err(of_store)?,
+            Side::Cached(_) => {
+                self.0.store.make(parent, name, node, OWNER).await.map_err(of_store)?
+            }
             Side::Journaled(host) => host.make(parent, name, node, OWNER).await.map_err(of_host)?,
         };
         self.0.names.borrow_mut().insert(path.into(), made.file);
@@ -495,7 +531,11 @@ mod tests {
         let clients = [
             SharedClient::Cached { writeback: SECOND, expire: SECOND },
             SharedClient::Synchronous,
-            SharedClient::Journaled { flush: SECOND, writeback: SECOND / 12, destage: Some(SECOND) },
+            SharedClient::Journaled {
+                flush: SECOND,
+                writeback: SECOND / 12,
+                destage: Some(SECOND),
+            },
         ];
         for client in clients {
             let stage = SharedStage::build(&SharedOptions {

@@ -1,4 +1,5 @@
-//! Emulated disks with a volume on them, in virtual time: where a workload is played as the papers played theirs.
+//! Emulated disks with a volume on them, in virtual time: where a workload is played as the papers
+//! played theirs.
 
 use crate::drives::{Drives, Traffic};
 use crate::error::StageError;
@@ -32,14 +33,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Makes the disks and a fresh volume, as large as the home disk, and opens it. The clock stands at zero. If the
-    /// journal has a disk of its own, that one is as large as the journal.
+    /// Makes the disks and a fresh volume, as large as the home disk, and opens it. The clock
+    /// stands at zero. If the journal has a disk of its own, that one is as large as the journal.
     pub fn build(options: &StageOptions) -> Result<Stage, StageError> {
         Stage::build_in(VirtualWorld::new(options.seed), options)
     }
 
-    /// As [`Stage::build`], beside another stage: both have one clock, and that of the first decides about chance. The
-    /// first that is dropped ends what goes on in both.
+    /// As [`Stage::build`], beside another stage: both have one clock, and that of the first
+    /// decides about chance. The first that is dropped ends what goes on in both.
     pub fn build_in(world: VirtualWorld, options: &StageOptions) -> Result<Stage, StageError> {
         if options.journal.is_some() && (options.eviction.is_some() || options.directory) {
             return Err(StageError::JournalOutside);
@@ -49,7 +50,9 @@ impl Stage {
         let images = volumes::make(options, options.home.size(&home_model))?;
         let home = Drives::new(&world, &options.home, home_model, &images.home)?;
         let journal = match (&options.journal, journal_model, &images.journal) {
-            (Some(choice), Some(model), Some(image)) => Some(Drives::new(&world, choice, model, image)?),
+            (Some(choice), Some(model), Some(image)) => {
+                Some(Drives::new(&world, choice, model, image)?)
+            }
             _ => None,
         };
         let mut stage = Stage {
@@ -68,7 +71,8 @@ impl Stage {
 
     fn mount(&mut self) -> Result<(), StageError> {
         let durable_only = self.options.durable_only.clone();
-        let engine = EngineOptions { durable_only: durable_only.is_some(), ..self.options.engine.clone() };
+        let engine =
+            EngineOptions { durable_only: durable_only.is_some(), ..self.options.engine.clone() };
         let mut parts = OpenParts {
             world: Rc::new(self.world.clone()),
             home: self.home.disk.clone(),
@@ -121,8 +125,8 @@ impl Stage {
         VirtualFiles::new(world, volume, self.directory).played_with(&self.options)
     }
 
-    /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal is a hidden inode:
-    /// then its traffic is the home disk's.
+    /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal
+    /// is a hidden inode: then its traffic is the home disk's.
     pub fn journal_traffic(&self) -> Traffic {
         self.journal.as_ref().map(Drives::traffic).unwrap_or_default()
     }
@@ -143,7 +147,8 @@ impl Stage {
         self.volume().engine().statistics()
     }
 
-    /// Unmounts and mounts again: everything is home, and the caches (ours, not the drives') are cold.
+    /// Unmounts and mounts again: everything is home, and the caches (ours, not the drives') are
+    /// cold.
     pub fn remount(&mut self) -> Result<(), StageError> {
         self.unmount()?;
         self.mount()
@@ -154,22 +159,27 @@ impl Stage {
         Ok(self.world.run(async move { volume.close().await })?)
     }
 
-    /// Cuts the power, and recovers what the drives kept. The volume is open again afterwards. Whoever used it before
-    /// is gone.
+    /// Cuts the power, and recovers what the drives kept. The volume is open again afterwards.
+    /// Whoever used it before is gone.
     pub fn crash_and_recover(&mut self) -> Result<engine::RecoveryReport, StageError> {
         self.drives().for_each(Drives::power_off);
         self.world.end();
         self.volume = None;
         self.home = self.home.after_crash(&self.world, &self.options.home)?;
         let journal = self.journal.as_ref().zip(self.options.journal.as_ref());
-        self.journal = journal.map(|(drives, choice)| drives.after_crash(&self.world, choice)).transpose()?;
+        self.journal =
+            journal.map(|(drives, choice)| drives.after_crash(&self.world, choice)).transpose()?;
         self.mount()?;
         Ok(self.volume().open_report().recovery)
     }
 
     /// What the disks hold, their caches included.
     pub fn images(&self) -> Images {
-        Images { home: self.home.image(), journal: self.journal.as_ref().map(Drives::image), table: None }
+        Images {
+            home: self.home.image(),
+            journal: self.journal.as_ref().map(Drives::image),
+            table: None,
+        }
     }
 
     /// Writes everything home; what the disks then hold is given to `e2fsck -fn`.

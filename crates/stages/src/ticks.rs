@@ -1,6 +1,7 @@
-//! How long jbd's commits waited for other synchronous writers to join (Linux 2.6.18, `journal_stop`). A synchronous
-//! handle sleeps until the next tick of the clock, and again as long as the transaction got more handles meanwhile. It
-//! does not sleep if the same process was the last to sync.
+//! How long jbd's commits waited for other synchronous writers to join (Linux 2.6.18,
+//! `journal_stop`). A synchronous handle sleeps until the next tick of the clock, and again as long
+//! as the transaction got more handles meanwhile. It does not sleep if the same process was the
+//! last to sync.
 //!
 //! Processes are not known here: the owner of what is synced, a file, stands for them.
 

@@ -5,7 +5,9 @@ use crate::read_ahead::ReadAhead;
 use crate::start_line::StartLine;
 use device::World;
 use engine::EngineError;
-use ext4::{Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags};
+use ext4::{
+    Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags,
+};
 use runtime::{Either, Receiver, VirtualWorld, race, spawn_with_result};
 use std::cell::Cell;
 use std::io;
@@ -15,9 +17,10 @@ use std::time::Duration;
 use units::{InodeNumber, Instant, TransactionId};
 use workloads::{Actor, Files, SyncKind};
 
-/// The files of a volume as a program that calls the kernel sees them, without the kernel: no time passes but
-/// the disks'. The engine's cache stands for the page cache, so an asynchronous write is in the running
-/// transaction at once. The kernel would keep it to itself until its own write-back hands it on.
+/// The files of a volume as a program that calls the kernel sees them, without the kernel: no time
+/// passes but the disks'. The engine's cache stands for the page cache, so an asynchronous write is
+/// in the running transaction at once. The kernel would keep it to itself until its own write-back
+/// hands it on.
 #[derive(Clone)]
 pub struct VirtualFiles {
     world: VirtualWorld,
@@ -47,8 +50,13 @@ const FILE_MODE: u16 = 0o100_644;
 const DIRECTORY_MODE: u16 = 0o755;
 
 impl VirtualFiles {
-    /// Paths begin at `directory`. Nobody waits for a block under commit, and nothing is read ahead.
-    pub(crate) fn new(world: VirtualWorld, volume: Rc<Volume>, directory: InodeNumber) -> VirtualFiles {
+    /// Paths begin at `directory`. Nobody waits for a block under commit, and nothing is read
+    /// ahead.
+    pub(crate) fn new(
+        world: VirtualWorld,
+        volume: Rc<Volume>,
+        directory: InodeNumber,
+    ) -> VirtualFiles {
         VirtualFiles { world, volume, directory, writers_wait: false, read_ahead: 0, start: None }
     }
     pub(crate) fn played_with(self, options: &StageOptions) -> VirtualFiles {
@@ -91,7 +99,8 @@ impl VirtualFiles {
         let (from, name) = self.find_parent(path).await.map_err(system)?;
         let (parent, new_name) = self.find_parent(to).await.map_err(system)?;
         let places = ((&from, name), (&parent, new_name));
-        let renamed = self.volume.rename(places.0, places.1, &Caller::ROOT, RenameMode::Replace).await;
+        let renamed =
+            self.volume.rename(places.0, places.1, &Caller::ROOT, RenameMode::Replace).await;
         renamed.map(drop).map_err(system)
     }
     pub(crate) async fn link(&self, path: &str, to: &str) -> io::Result<()> {
@@ -134,8 +143,9 @@ impl VirtualFiles {
     /// [`StageOptions::writers_wait`].
     async fn wait_while_in_flight(&self, file: &VirtualFile) -> Result<(), EngineError> {
         let engine = self.volume.engine();
-        let is_in_flight =
-            |last: TransactionId| engine.running().is_after(last) && last.is_after(engine.committed());
+        let is_in_flight = |last: TransactionId| {
+            engine.running().is_after(last) && last.is_after(engine.committed())
+        };
         match file.written.get() {
             Some(last) if is_in_flight(last) => engine.wait_for_commits_in_flight().await,
             _ => Ok(()),
@@ -148,7 +158,8 @@ impl VirtualFiles {
         if self.writers_wait {
             self.wait_while_in_flight(file).await.map_err(|error| system(error.into()))?;
         }
-        let written = self.volume.write(inode, &Caller::ROOT, offset, bytes, flags).await.map_err(system)?;
+        let written =
+            self.volume.write(inode, &Caller::ROOT, offset, bytes, flags).await.map_err(system)?;
         file.written.set(Some(written.transaction));
         if written.count != bytes.len() {
             let why = format!("{} of {} bytes", written.count, bytes.len());
@@ -200,7 +211,12 @@ impl Files for VirtualFiles {
     async fn write_at(&self, file: &mut VirtualFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write(file, Some(offset), bytes).await
     }
-    async fn read_at(&self, file: &VirtualFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    async fn read_at(
+        &self,
+        file: &VirtualFile,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> io::Result<usize> {
         self.read_ahead(file, offset..offset + bytes.len() as u64);
         let content = self.volume.read(&file.inode, offset, bytes.len()).await.map_err(system)?;
         let mut rest = &mut bytes[..];
@@ -262,8 +278,10 @@ pub(crate) async fn run_tasks<F: Files, A: Actor<F>>(
     for preparing in actors.into_iter().map(prepare).collect::<Vec<_>>() {
         ready.push(watched(world, preparing, &mut watch).await);
     }
-    let ready =
-        ready.into_iter().map(|(actor, ready)| Ok((actor, ready?))).collect::<io::Result<Vec<_>>>()?;
+    let ready = ready
+        .into_iter()
+        .map(|(actor, ready)| Ok((actor, ready?)))
+        .collect::<io::Result<Vec<_>>>()?;
     if let Some(start) = start {
         start.wait().await;
     }

@@ -1,4 +1,5 @@
-//! Fresh volumes, made by the real mke2fs; flush zones, made as `okeanos mkfs --flush-zone` makes them.
+//! Fresh volumes, made by the real mke2fs; flush zones, made as `okeanos mkfs --flush-zone` makes
+//! them.
 
 use crate::error::StageError;
 use crate::options::{LogSizes, StageOptions, VolumeLayout};
@@ -16,7 +17,8 @@ use volume_images::{ImageRequest, Images, Journal};
 const MADE_MAX: usize = 2;
 
 thread_local! {
-    /// The last volumes that were made, and what was asked for: mke2fs takes seconds for one as large as the papers'.
+    /// The last volumes that were made, and what was asked for: mke2fs takes seconds for one as
+    /// large as the papers'.
     static MADE: RefCell<VecDeque<(String, Images)>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -37,8 +39,9 @@ pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
     let request = &ImageRequest { options: &mke2fs, block_size, size, journal, stale: None };
     let directory_seed = options.directory.then_some(options.seed);
     let name = format!("{request:?} {:?} {:?} {directory_seed:?}", options.eviction, options.logs);
-    let known =
-        |made: &VecDeque<(String, Images)>| made.iter().find(|it| it.0 == name).map(|it| it.1.clone());
+    let known = |made: &VecDeque<(String, Images)>| {
+        made.iter().find(|it| it.0 == name).map(|it| it.1.clone())
+    };
     if let Some(images) = MADE.with_borrow(known) {
         return Ok(images);
     }
@@ -47,7 +50,8 @@ pub(crate) fn make(options: &StageOptions, size: u64) -> Result<Images, StageErr
         images.home = with_flush_zone(images.home, workload)?;
     }
     if let Some(LogSizes { log, group }) = options.logs {
-        let make = async move |volume: Rc<Volume>| volume.make_scattered_logs(log, group).await.map(drop);
+        let make =
+            async move |volume: Rc<Volume>| volume.make_scattered_logs(log, group).await.map(drop);
         images.home = changed(images.home, 0, make)?;
     }
     if let Some(seed) = directory_seed {

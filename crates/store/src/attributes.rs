@@ -1,12 +1,13 @@
 use units::Timestamp;
 
-/// A file for as long as it exists, also for another connection and after a crash: never a handle of this connection. A
-/// number that was used again counts as the same file; the [`Version`] tells them apart.
+/// A file for as long as it exists, also for another connection and after a crash: never a handle
+/// of this connection. A number that was used again counts as the same file; the [`Version`] tells
+/// them apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u64);
 
-/// Which state of a file this is. The number alone proves nothing: two histories may reach the same one. Two states are the
-/// same only if all three are equal.
+/// Which state of a file this is. The number alone proves nothing: two histories may reach the same
+/// one. Two states are the same only if all three are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Version {
     /// Grows with each change of content or attributes, by one or more.
@@ -77,7 +78,8 @@ pub struct AttributeChange {
 }
 
 impl AttributeChange {
-    /// All but the size, in a file's attributes. Another size sets the time of the last change of content.
+    /// All but the size, in a file's attributes. Another size sets the time of the last change of
+    /// content.
     pub(crate) fn apply_to(&self, attributes: &mut FileAttributes, now: Timestamp) {
         let time = |change: TimeChange| match change {
             TimeChange::Now => now,

@@ -7,14 +7,15 @@ pub enum StoreError {
     /// Another client has what the token excludes, and did not give way: use the file without one.
     #[error("the token is held elsewhere")]
     TokenHeld,
-    /// The connection is gone, with its tokens and its buffered writes. Until [`crate::Store::reconnect`] each call says so.
+    /// The connection is gone, with its tokens and its buffered writes. Until
+    /// [`crate::Store::reconnect`] each call says so.
     #[error("the connection to {store} is lost: {why}")]
     Disconnected { store: String, why: String },
     /// The store has excluded this client: as above, and others may have changed the files since.
     #[error("{store} has fenced this client: {why}")]
     Fenced { store: String, why: String },
-    /// The servers failed. After this answer of [`crate::Store::make_durable`] nothing is known of the file's buffered
-    /// writes: a later success proves nothing for them.
+    /// The servers failed. After this answer of [`crate::Store::make_durable`] nothing is known of
+    /// the file's buffered writes: a later success proves nothing for them.
     #[error("{store}: {what} failed: {}", std::io::Error::from_raw_os_error(*code))]
     Failed { store: String, what: String, code: i32 },
     /// An answer that breaks the rules of this interface.

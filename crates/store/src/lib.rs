@@ -1,7 +1,8 @@
 //! A store: a file system that several hosts share, as a host that journals in front of it sees it.
 //!
-//! [`Store`] is the interface; what goes through it: [`FileId`], [`FileAttributes`] with their [`Version`], [`Token`]s,
-//! [`StoreEvent`]s, [`StoreError`]. The rules that hold between the calls stand at [`Store`].
+//! [`Store`] is the interface; what goes through it: [`FileId`], [`FileAttributes`] with their
+//! [`Version`], [`Token`]s, [`StoreEvent`]s, [`StoreError`]. The rules that hold between the calls
+//! stand at [`Store`].
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -16,16 +17,20 @@ mod overlay;
 mod simulated;
 mod store;
 
-pub use attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version};
+pub use attributes::{
+    Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
+};
 pub use error::{Refusal, StoreError};
 pub use event::{Identity, StoreEvent, Token};
 pub use limits::{
-    LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX, half_of_room,
+    LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX,
+    half_of_room,
 };
 pub use local::LocalStore;
 pub use names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 pub use open_file::{OpenFile, OpenMode};
 pub use simulated::{
-    Cluster, Cut, CutKind, MetadataTimes, Moment, Network, ServerDisks, SimulatedStore, TrafficCount,
+    Cluster, Cut, CutKind, MetadataTimes, Moment, Network, ServerDisks, SimulatedStore,
+    TrafficCount,
 };
 pub use store::{Answer, Store};

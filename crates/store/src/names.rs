@@ -50,7 +50,8 @@ pub enum NewNode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RenameOver {
     Replace,
-    /// Fails with [`crate::Refusal::Exists`] when the new name exists. A store may refuse it as unsupported.
+    /// Fails with [`crate::Refusal::Exists`] when the new name exists. A store may refuse it as
+    /// unsupported.
     NoReplace,
 }
 

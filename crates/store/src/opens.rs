@@ -1,4 +1,5 @@
-//! The open files of a connection, by handle and by file. Each sync asks for those of one file, and there may be thousands.
+//! The open files of a connection, by handle and by file. Each sync asks for those of one file, and
+//! there may be thousands.
 
 use crate::attributes::FileId;
 use crate::error::Refusal;

@@ -1,7 +1,8 @@
 //! What a client has written to a file and not yet given to the servers, over what they hold.
 //!
-//! Invariants: pieces neither overlap nor are empty. Nothing of the servers' content is valid from `base_end` on. A
-//! read gives exactly what reading a file would to which the same writes had been made.
+//! Invariants: pieces neither overlap nor are empty. Nothing of the servers' content is valid from
+//! `base_end` on. A read gives exactly what reading a file would to which the same writes had been
+//! made.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +78,8 @@ impl Overlay {
         }
     }
 
-    /// Bytes `at..` up to `length`, where `base` is what the servers give for that range, perhaps shorter.
+    /// Bytes `at..` up to `length`, where `base` is what the servers give for that range, perhaps
+    /// shorter.
     pub fn read(&self, at: u64, length: usize, mut base: Vec<u8>) -> Vec<u8> {
         let end = self.size.min(at.saturating_add(length as u64));
         if at >= end {
@@ -120,8 +122,14 @@ mod tests {
                     file[at as usize..end].copy_from_slice(&bytes);
                 }
                 let (at, length) = (below(450), below(200) as usize);
-                let part = |of: &[u8]| of.iter().skip(at as usize).take(length).copied().collect::<Vec<u8>>();
-                assert_eq!(overlay.read(at, length, part(&base)), part(&file), "seed {seed} step {step}");
+                let part = |of: &[u8]| {
+                    of.iter().skip(at as usize).take(length).copied().collect::<Vec<u8>>()
+                };
+                assert_eq!(
+                    overlay.read(at, length, part(&base)),
+                    part(&file),
+                    "seed {seed} step {step}"
+                );
                 let bytes: usize = overlay.pieces().map(|(_, bytes)| bytes.len()).sum();
                 assert_eq!(overlay.bytes(), bytes as u64, "seed {seed} step {step}");
                 // What is given to the servers is the same.

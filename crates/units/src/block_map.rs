@@ -1,4 +1,5 @@
-//! Tables by block number. Their order follows from what was put in, never from chance; lookups alone should use them.
+//! Tables by block number. Their order follows from what was put in, never from chance; lookups
+//! alone should use them.
 
 use crate::HomeBlock;
 use std::collections::{HashMap, HashSet};

@@ -1,9 +1,10 @@
-//! A map by number that takes little more memory than its entries: sorted runs, by the first number of each.
+//! A map by number that takes little more memory than its entries: sorted runs, by the first number
+//! of each.
 //!
-//! Invariants: numbers ascend within a run and from run to run. No run is empty or has more than `RUN_MAX`
-//! entries. Neighbours that fit one run are merged where entries leave. An entry of up to 24 bytes takes at
-//! most 32 with everything around it (`an_entry_takes_at_most_32_bytes`). That is the average of a map with more
-//! than a few entries.
+//! Invariants: numbers ascend within a run and from run to run. No run is empty or has more than
+//! `RUN_MAX` entries. Neighbours that fit one run are merged where entries leave. An entry of up to
+//! 24 bytes takes at most 32 with everything around it (`an_entry_takes_at_most_32_bytes`). That is
+//! the average of a map with more than a few entries.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +134,8 @@ impl<V: Copy> CompactMap<V> {
 
     /// Bytes of memory: entries with the room kept for more, and what each run takes around them.
     pub fn memory(&self) -> usize {
-        /// A run's key and its vector in the tree, with the tree's own nodes half full, and the allocator's own.
+        /// A run's key and its vector in the tree, with the tree's own nodes half full, and the
+        /// allocator's own.
         const AROUND: usize = 2 * (8 + 24) + 16;
         self.room * size_of::<(u64, V)>() + self.runs.len() * AROUND
     }
@@ -147,7 +149,8 @@ mod tests {
     #[test]
     fn it_answers_as_a_plain_map_does() {
         for seed in 0..20 {
-            let (dice, mut plain, mut map) = (SplitMix::new(seed), BTreeMap::new(), CompactMap::default());
+            let (dice, mut plain, mut map) =
+                (SplitMix::new(seed), BTreeMap::new(), CompactMap::default());
             let numbers = [50, 400, 5000][seed as usize % 3];
             for step in 0..6000u64 {
                 let number = dice.next() % numbers;
@@ -160,7 +163,9 @@ mod tests {
                 let (from, until) = (dice.next() % numbers, dice.next() % numbers);
                 assert_eq!(map.get(from), plain.get(&from).copied());
                 if step % 50 == 0 {
-                    let range = plain.range(from.min(until)..until).map(|(number, value)| (*number, *value));
+                    let range = plain
+                        .range(from.min(until)..until)
+                        .map(|(number, value)| (*number, *value));
                     assert!(map.range(from.min(until), until).eq(range), "seed {seed}");
                     let room: usize = map.runs.values().map(Vec::capacity).sum();
                     assert_eq!(map.room, room, "seed {seed}: its memory is counted wrongly");
@@ -189,7 +194,11 @@ mod tests {
             for n in (0..200_000).filter(|n| n % 4 != 1) {
                 map.remove(order(n));
             }
-            assert!(map.memory() <= bytes * map.len(), "order {number}, thinned: {} bytes", map.memory());
+            assert!(
+                map.memory() <= bytes * map.len(),
+                "order {number}, thinned: {} bytes",
+                map.memory()
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Numbers that cannot be mixed up. A home address and a log address are both integers; confusing them
-//! destroys data, so each has a type and nothing converts silently.
+//! Numbers that cannot be mixed up. A home address and a log address are both integers; confusing
+//! them destroys data, so each has a type and nothing converts silently.
 #![forbid(unsafe_code)]
 
 mod block;

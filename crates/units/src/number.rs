@@ -22,19 +22,23 @@ macro_rules! number {
 }
 
 number!(
-    /// A block of the volume, counted in file-system blocks from its start: where data lives for good.
+    /// A block of the volume, counted in file-system blocks from its start: where data lives for
+    /// good.
     HomeBlock(u64), "block");
 number!(
-    /// A block of the log, counted in file-system blocks from the journal's start (block 0 is its superblock).
+    /// A block of the log, counted in file-system blocks from the journal's start (block 0 is its
+    /// superblock).
     LogBlock(u32), "log block");
 number!(
-    /// A block of a file, counted in file-system blocks from the file's start (ext4: "logical block").
+    /// A block of a file, counted in file-system blocks from the file's start (ext4: "logical
+    /// block").
     FileBlock(u32), "file block");
 number!(
     /// An inode, counted from 1.
     InodeNumber(u32), "inode");
 number!(
-    /// Whoever a block of data belongs to, for those who need not know what that is: a file of a volume, say.
+    /// Whoever a block of data belongs to, for those who need not know what that is: a file of a
+    /// volume, say.
     Owner(u64), "owner");
 number!(
     /// A block group, counted from 0.

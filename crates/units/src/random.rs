@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): every seed is good, 64 bits of state, no secrets.
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): every seed is good, 64 bits of state, no
+/// secrets.
 pub struct SplitMix(Cell<u64>);
 
 impl SplitMix {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-/// Nanoseconds since the world began (real: since the program started; virtual: since the run began).
+/// Nanoseconds since the world began (real: since the program started; virtual: since the run
+/// began).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Instant(pub u64);
 
@@ -14,7 +15,8 @@ impl Instant {
     }
 }
 
-/// A point of civil time, as inodes keep it: seconds since 1970 (may be negative) and nanoseconds 0..1e9.
+/// A point of civil time, as inodes keep it: seconds since 1970 (may be negative) and nanoseconds
+/// 0..1e9.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Timestamp {
     pub seconds: i64,

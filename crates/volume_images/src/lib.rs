@@ -1,4 +1,5 @@
-//! Volumes as images, made and checked by the real mke2fs, debugfs and e2fsck: the same request gives the same bytes.
+//! Volumes as images, made and checked by the real mke2fs, debugfs and e2fsck: the same request
+//! gives the same bytes.
 #![forbid(unsafe_code)]
 
 use disks::Image;
@@ -16,7 +17,8 @@ pub struct ImageRequest<'a> {
     pub block_size: u64,
     pub size: u64,
     pub journal: Journal,
-    /// What every byte of home was before: mke2fs then zeroes whatever it relies on. `None`: a sparse file of zeros.
+    /// What every byte of home was before: mke2fs then zeroes whatever it relies on. `None`: a
+    /// sparse file of zeros.
     pub stale: Option<u8>,
 }
 
@@ -54,7 +56,8 @@ pub fn make(request: &ImageRequest<'_>) -> io::Result<Images> {
     let journal = match request.journal {
         Journal::Inside => None,
         Journal::Outside { size } => {
-            // mke2fs wants a block device for `-J device=`; the journal is attached by its UUID afterwards.
+            // mke2fs wants a block device for `-J device=`; the journal is attached by its UUID
+            // afterwards.
             command.args(["-O", "^has_journal"]);
             let path = directory.path().join("journal");
             run(mke2fs(request)
@@ -107,7 +110,11 @@ impl Images {
     /// What debugfs answers to a request that only looks.
     pub fn ask(&self, request: &str) -> io::Result<String> {
         let (_directory, home, _) = self.files()?;
-        let output = Command::new("debugfs").args(["-R", request]).arg(home).stdin(Stdio::null()).output()?;
+        let output = Command::new("debugfs")
+            .args(["-R", request])
+            .arg(home)
+            .stdin(Stdio::null())
+            .output()?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -119,7 +126,8 @@ impl Images {
         if let Some(journal) = journal {
             command.arg("-j").arg(journal);
         }
-        let output = command.arg(&home).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+        let output =
+            command.arg(&home).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
         if output.status.success() {
             return Ok(());
         }
@@ -169,7 +177,8 @@ mod tests {
     #[test]
     fn a_disk_keeps_what_was_on_it_where_the_volume_does_not_care() {
         let images = make(&ImageRequest { stale: Some(0xd7), ..REQUEST }).unwrap();
-        let stale = images.home.pages().filter(|(_, page)| page.iter().all(|byte| *byte == 0xd7)).count();
+        let stale =
+            images.home.pages().filter(|(_, page)| page.iter().all(|byte| *byte == 0xd7)).count();
         assert!(stale > 8000, "{stale} pages of 16,384");
         images.check().unwrap();
     }
@@ -181,7 +190,8 @@ mod tests {
     }
     #[test]
     fn what_mke2fs_refuses_is_an_error_with_its_words() {
-        let error = make(&ImageRequest { options: &["-I", "100"], ..REQUEST }).err().expect("no such type");
+        let error =
+            make(&ImageRequest { options: &["-I", "100"], ..REQUEST }).err().expect("no such type");
         assert!(error.to_string().contains("100"), "{error}");
     }
 }

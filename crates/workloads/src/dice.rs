@@ -1,4 +1,5 @@
-//! The numbers by which an actor decides: the seed and the actor's own number give them, not how actors meet.
+//! The numbers by which an actor decides: the seed and the actor's own number give them, not how
+//! actors meet.
 
 use runtime::SplitMix;
 
@@ -17,8 +18,8 @@ impl Dice {
     pub fn fraction(&self) -> f64 {
         (self.0.next() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Gamma distributed with shape 1.5, as Filebench draws the sizes of files. It is the sum of an exponential
-    /// variable and half the square of a normal one.
+    /// Gamma distributed with shape 1.5, as Filebench draws the sizes of files. It is the sum of an
+    /// exponential variable and half the square of a normal one.
     pub fn size_around(&self, mean: u64) -> u64 {
         let exponential = || -(1.0 - self.fraction()).ln();
         let cosine = (2.0 * std::f64::consts::PI * self.fraction()).cos();
@@ -33,7 +34,8 @@ mod tests {
 
     #[test]
     fn numbers_follow_from_seed_and_actor() {
-        let numbers = |seed, actor| (0..8).map(|_| Dice::new(seed, actor).below(1000)).collect::<Vec<_>>();
+        let numbers =
+            |seed, actor| (0..8).map(|_| Dice::new(seed, actor).below(1000)).collect::<Vec<_>>();
         assert_eq!(numbers(1, 2), numbers(1, 2));
         assert_ne!(Dice::new(1, 2).below(1 << 40), Dice::new(1, 3).below(1 << 40));
         assert_ne!(Dice::new(1, 2).below(1 << 40), Dice::new(2, 2).below(1 << 40));
@@ -42,7 +44,8 @@ mod tests {
     #[test]
     fn sizes_have_the_mean_and_the_spread_of_their_distribution() {
         let dice = Dice::new(1, 1);
-        let sizes: Vec<f64> = (0..20_000).map(|_| dice.size_around(16_384) as f64 / 16_384.0).collect();
+        let sizes: Vec<f64> =
+            (0..20_000).map(|_| dice.size_around(16_384) as f64 / 16_384.0).collect();
         let mean = sizes.iter().sum::<f64>() / 20_000.0;
         let variance = sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / 20_000.0;
         assert!((mean - 1.0).abs() < 0.03, "{mean}");

@@ -13,15 +13,18 @@
 //! ```
 //!
 //! - `time_us`: microseconds since the first record, when the process asked. Never goes back.
-//! - `path`, `to`: relative to the directory, which is empty at first; `to` of a symbolic link is what it says.
-//! - Operations on names are `mkdir`, `rmdir`, `create` (a file that was not there), `open` (one that was),
-//!   `rename`, `link`, `symlink` and `unlink`. Operations on files are `read` and `write` (where and how much
-//!   really came), `truncate` (to a size), `attributes` (mode or times), `fsync`, `fdatasync`. `phase` begins
-//!   a part of the work and names it.
+//! - `path`, `to`: relative to the directory, which is empty at first; `to` of a symbolic link is
+//!   what it says.
+//! - Operations on names are `mkdir`, `rmdir`, `create` (a file that was not there), `open` (one
+//!   that was), `rename`, `link`, `symlink` and `unlink`. Operations on files are `read` and
+//!   `write` (where and how much really came), `truncate` (to a size), `attributes` (mode or
+//!   times), `fsync`, `fdatasync`. `phase` begins a part of the work and names it.
 //!
 //! How the trace that comes with the program was recorded: `docs/TRACES.md`.
 
-use crate::trace_text::{self, Fields, OFFSET_MAX, SIZE_MAX, TIME_MAX_US, TraceError, Wrong, number};
+use crate::trace_text::{
+    self, Fields, OFFSET_MAX, SIZE_MAX, TIME_MAX_US, TraceError, Wrong, number,
+};
 use std::collections::HashMap;
 use std::io::Read;
 use std::rc::Rc;
@@ -85,7 +88,8 @@ pub const HEADER: &str = "time_us,operation,path,to,offset_bytes,size_bytes";
 /// A trace names at most so many different paths.
 pub const PATHS_MAX: usize = 1 << 18;
 
-const SHIPPED: &trace_text::Shipped = &[("openssh-build", include_bytes!("../traces/openssh-build.csv.zst"))];
+const SHIPPED: &trace_text::Shipped =
+    &[("openssh-build", include_bytes!("../traces/openssh-build.csv.zst"))];
 
 /// The names of the traces that come with the program.
 pub fn shipped() -> Vec<&'static str> {
@@ -121,7 +125,8 @@ fn read_record(line: &str, earlier: Duration, paths: &mut Paths) -> Result<Trace
     }
     let (column, operation) = fields.next("operation")?;
     let path = paths.path(fields.next("path")?)?;
-    let (to, offset, size) = (fields.next("to")?, fields.next("offset_bytes")?, fields.next("size_bytes")?);
+    let (to, offset, size) =
+        (fields.next("to")?, fields.next("offset_bytes")?, fields.next("size_bytes")?);
     fields.end()?;
     let unused: &[_] = match operation {
         "rename" | "link" | "symlink" => &[offset, size],
@@ -147,7 +152,9 @@ fn read_record(line: &str, earlier: Duration, paths: &mut Paths) -> Result<Trace
         "symlink" => FileOperation::Symlink { target: paths.text(to)? },
         "truncate" => FileOperation::Truncate { size: number(offset, "offset_bytes", OFFSET_MAX)? },
         "read" => range(offset, size).map(|(offset, size)| FileOperation::Read { offset, size })?,
-        "write" => range(offset, size).map(|(offset, size)| FileOperation::Write { offset, size })?,
+        "write" => {
+            range(offset, size).map(|(offset, size)| FileOperation::Write { offset, size })?
+        }
         other => return Err(Wrong::at(column, format!("there is no operation {other:?}"))),
     };
     Ok(TracedOperation { at, path, operation })
@@ -206,7 +213,8 @@ mod tests {
     #[test]
     fn a_trace_says_what_was_done_to_which_file() {
         let trace = read(TEXT).unwrap();
-        let operations: Vec<_> = trace.records.iter().map(|record| record.operation.clone()).collect();
+        let operations: Vec<_> =
+            trace.records.iter().map(|record| record.operation.clone()).collect();
         use FileOperation::*;
         assert_eq!(
             operations,
@@ -221,7 +229,10 @@ mod tests {
                 Read { offset: 5, size: 10 },
             ]
         );
-        assert_eq!((&*trace.records[3].path, trace.records[3].at), ("src/a", Duration::from_micros(120)));
+        assert_eq!(
+            (&*trace.records[3].path, trace.records[3].at),
+            ("src/a", Duration::from_micros(120))
+        );
     }
 
     #[test]
@@ -230,15 +241,20 @@ mod tests {
         let mut files = BTreeMap::new();
         for TracedOperation { path, operation, .. } in &trace.records {
             match operation {
-                FileOperation::Create => assert_eq!(files.insert(path.clone(), 0), None, "{path} is there"),
+                FileOperation::Create => {
+                    assert_eq!(files.insert(path.clone(), 0), None, "{path} is there")
+                }
                 FileOperation::Write { offset, size } => {
-                    let bytes = files.get_mut(path).unwrap_or_else(|| panic!("{path} is not there"));
+                    let bytes =
+                        files.get_mut(path).unwrap_or_else(|| panic!("{path} is not there"));
                     *bytes = u64::max(*bytes, offset + u64::from(*size));
                 }
                 FileOperation::Read { offset, size } => {
                     assert!(offset + u64::from(*size) <= files[path], "{path} is not so long");
                 }
-                FileOperation::Truncate { size } => files.insert(path.clone(), *size).map(drop).unwrap(),
+                FileOperation::Truncate { size } => {
+                    files.insert(path.clone(), *size).map(drop).unwrap()
+                }
                 FileOperation::Open => assert!(files.contains_key(path), "{path} is not there"),
                 FileOperation::Unlink => drop(files.remove(path)),
                 FileOperation::Rename { to } => {

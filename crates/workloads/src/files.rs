@@ -1,7 +1,8 @@
 //! Where workloads run: files, a clock, and actors that use them at the same time.
 //!
-//! The same workload runs on a directory in real time, where actors are threads and calls block ([`DirectoryFiles`]).
-//! It runs on an emulated disk in virtual time, where actors are tasks of one thread (`stages::VirtualFiles`).
+//! The same workload runs on a directory in real time, where actors are threads and calls block
+//! ([`DirectoryFiles`]). It runs on an emulated disk in virtual time, where actors are tasks of one
+//! thread (`stages::VirtualFiles`).
 
 use crate::semaphore::block_on;
 use std::fs::{File, OpenOptions};
@@ -27,8 +28,8 @@ pub enum SyncKind {
     None,
 }
 
-/// Files below one directory, a clock and sleep: what a workload may use. Paths are relative to the directory.
-/// Clones are the same files.
+/// Files below one directory, a clock and sleep: what a workload may use. Paths are relative to the
+/// directory. Clones are the same files.
 pub trait Files: Clone + 'static {
     type File: 'static;
     fn now(&self) -> Instant;
@@ -38,7 +39,8 @@ pub trait Files: Clone + 'static {
     /// Opens a file, which must exist, for reading and writing.
     fn open(&self, path: &str, sync: SyncKind) -> impl Future<Output = io::Result<Self::File>>;
     fn close(&self, file: Self::File) -> impl Future<Output = ()>;
-    /// Writes behind the end of the file; returns when the bytes are as durable as the file's [`SyncKind`] says.
+    /// Writes behind the end of the file; returns when the bytes are as durable as the file's
+    /// [`SyncKind`] says.
     fn append(&self, file: &mut Self::File, bytes: &[u8]) -> impl Future<Output = io::Result<()>>;
     /// As `append`, at a byte offset.
     fn write_at(
@@ -60,8 +62,9 @@ pub trait Files: Clone + 'static {
     fn length(&self, path: &str) -> impl Future<Output = io::Result<u64>>;
     fn unlink(&self, path: &str) -> impl Future<Output = io::Result<()>>;
     fn make_directory(&self, path: &str) -> impl Future<Output = io::Result<()>>;
-    /// Prepares all actors, and when all are ready, lets them act at once; their outputs in the same order.
-    /// If one cannot prepare, none acts. `watch` is called several times a second (of this file system's time).
+    /// Prepares all actors, and when all are ready, lets them act at once; their outputs in the
+    /// same order. If one cannot prepare, none acts. `watch` is called several times a second (of
+    /// this file system's time).
     fn run_actors<A: Actor<Self>>(
         &self,
         actors: Vec<A>,
@@ -76,11 +79,16 @@ pub trait Actor<F: Files>: Send + 'static {
     type Output: Send + 'static;
     fn prepare(&self, files: &F) -> impl Future<Output = io::Result<Self::Ready>>;
     /// `begin` is the same for all.
-    fn act(self, files: &F, ready: Self::Ready, begin: Instant) -> impl Future<Output = Self::Output>;
+    fn act(
+        self,
+        files: &F,
+        ready: Self::Ready,
+        begin: Instant,
+    ) -> impl Future<Output = Self::Output>;
 }
 
-/// Files in a directory, real time, and calls that block the thread. Its futures are ready at once ([`at_once`]); only
-/// actors may wait for one another.
+/// Files in a directory, real time, and calls that block the thread. Its futures are ready at once
+/// ([`at_once`]); only actors may wait for one another.
 #[derive(Clone)]
 pub struct DirectoryFiles {
     directory: Arc<PathBuf>,
@@ -108,7 +116,8 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// An actor's stack: it calls little. The default of 2 MiB would be 2 GiB of address space for 1000 of them.
+/// An actor's stack: it calls little. The default of 2 MiB would be 2 GiB of address space for 1000
+/// of them.
 const STACK: usize = 128 << 10;
 
 impl Files for DirectoryFiles {
@@ -133,7 +142,12 @@ impl Files for DirectoryFiles {
     async fn append(&self, file: &mut DirectoryFile, bytes: &[u8]) -> io::Result<()> {
         self.write_at(file, file.end, bytes).await
     }
-    async fn write_at(&self, file: &mut DirectoryFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    async fn write_at(
+        &self,
+        file: &mut DirectoryFile,
+        offset: u64,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         // One system call: a record written in two could be torn by its own writer.
         let written = file.file.write_at(bytes, offset)?;
         file.end = file.end.max(offset + written as u64);
@@ -143,7 +157,12 @@ impl Files for DirectoryFiles {
         }
         if file.sync == SyncKind::Fsync { file.file.sync_all() } else { Ok(()) }
     }
-    async fn read_at(&self, file: &DirectoryFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    async fn read_at(
+        &self,
+        file: &DirectoryFile,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> io::Result<usize> {
         let mut read = 0;
         while read < bytes.len() {
             match file.file.read_at(&mut bytes[read..], offset + read as u64)? {
@@ -211,7 +230,9 @@ impl Files for DirectoryFiles {
                 threads.into_iter().map(|thread| thread.join().expect("no actor panics")).collect();
             match failure {
                 Some(error) => Err(error),
-                None => Ok(outputs.into_iter().map(|output| output.expect("all were ready")).collect()),
+                None => {
+                    Ok(outputs.into_iter().map(|output| output.expect("all were ready")).collect())
+                }
             }
         })
     }
@@ -224,7 +245,8 @@ fn options(sync: SyncKind) -> OpenOptions {
     options
 }
 
-/// Raises the soft limit of open files as far as needed and allowed; creating a file tells if it was too little.
+/// Raises the soft limit of open files as far as needed and allowed; creating a file tells if it
+/// was too little.
 fn allow_open_files(count: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a pointer to a live rlimit.

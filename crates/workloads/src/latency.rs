@@ -19,7 +19,10 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Default for Latencies {
     fn default() -> Latencies {
-        Latencies(Histogram::new_with_max(LONGEST.as_nanos() as u64, 3).expect("the bounds are constants"))
+        Latencies(
+            Histogram::new_with_max(LONGEST.as_nanos() as u64, 3)
+                .expect("the bounds are constants"),
+        )
     }
 }
 

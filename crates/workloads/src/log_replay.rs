@@ -1,11 +1,11 @@
 //! A log trace played again, by many at once: the log writers of as many programs on one volume.
 //!
-//! Each instance has a file of its own and does what the trace says when it says so. One that is late goes on at once.
-//! A record with a sync is a write and an fsync.
+//! Each instance has a file of its own and does what the trace says when it says so. One that is
+//! late goes on at once. A record with a sync is a write and an fsync.
 //!
-//! Databases write their log round and round. The file that is replayed begins where the trace began to
-//! write. What comes round to the trace's lowest place follows what was at its highest; so it is no longer
-//! than what is played.
+//! Databases write their log round and round. The file that is replayed begins where the trace
+//! began to write. What comes round to the trace's lowest place follows what was at its highest; so
+//! it is no longer than what is played.
 
 use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
@@ -23,9 +23,11 @@ pub struct ReplayOptions {
     pub instances: u32,
     /// Only records before this time of the trace.
     pub until: Option<Duration>,
-    /// The file is there in full before the replay, as a database makes its log; otherwise it grows.
+    /// The file is there in full before the replay, as a database makes its log; otherwise it
+    /// grows.
     pub preallocated: bool,
-    /// Instances begin spread at random over this time, so that they do not write at the same instant.
+    /// Instances begin spread at random over this time, so that they do not write at the same
+    /// instant.
     pub spread: Duration,
     /// Begins the name of each file; the instance's number follows.
     pub prefix: String,
@@ -55,15 +57,18 @@ pub struct ReplayReport {
     /// Records without.
     pub others: u64,
     pub bytes_written: u64,
-    /// From when the program asked, or could have asked had it not waited for an earlier record, until it was durable.
+    /// From when the program asked, or could have asked had it not waited for an earlier record,
+    /// until it was durable.
     pub sync_mean_ms: f64,
     pub sync_latency: LatencySummary,
-    /// From the time in the trace until it was durable: grows without end where the disk is too slow for the load.
+    /// From the time in the trace until it was durable: grows without end where the disk is too
+    /// slow for the load.
     pub behind_mean_ms: f64,
     pub behind: LatencySummary,
 }
 
-/// Plays the trace in a directory; the files stay. `progress` gets the records so far, several times a second.
+/// Plays the trace in a directory; the files stay. `progress` gets the records so far, several
+/// times a second.
 pub fn run_replay(
     directory: &Path,
     trace: &LogTrace,
@@ -80,8 +85,12 @@ pub async fn replay_log<F: Files>(
     options: &ReplayOptions,
     mut progress: impl FnMut(u64),
 ) -> io::Result<ReplayReport> {
-    let records: Vec<LogRecord> =
-        trace.records.iter().filter(|it| options.until.is_none_or(|until| it.at < until)).copied().collect();
+    let records: Vec<LogRecord> = trace
+        .records
+        .iter()
+        .filter(|it| options.until.is_none_or(|until| it.at < until))
+        .copied()
+        .collect();
     let replay = Arc::new(Replay {
         records: from_the_start(trace, records),
         options: options.clone(),
@@ -89,7 +98,8 @@ pub async fn replay_log<F: Files>(
     });
     let instances =
         (0..options.instances).map(|number| Instance { number, replay: replay.clone() }).collect();
-    let results = files.run_actors(instances, || progress(replay.done.load(Ordering::Relaxed))).await?;
+    let results =
+        files.run_actors(instances, || progress(replay.done.load(Ordering::Relaxed))).await?;
     let mut all = ReplayWork::default();
     for result in results {
         let mine = result?;
@@ -165,7 +175,8 @@ impl<F: Files> Actor<F> for Instance {
         if options.preallocated {
             let piece = vec![0; 1 << 20];
             let end = |record: &LogRecord| record.offset + u64::from(record.size);
-            let mut left = records.iter().filter(|record| record.size > 0).map(end).max().unwrap_or(0);
+            let mut left =
+                records.iter().filter(|record| record.size > 0).map(end).max().unwrap_or(0);
             while left > 0 {
                 let now = left.min(piece.len() as u64);
                 files.append(&mut file, &piece[..now as usize]).await?;
@@ -212,7 +223,12 @@ mod tests {
     use super::*;
 
     fn trace() -> LogTrace {
-        let record = |us, offset, size, sync| LogRecord { at: Duration::from_micros(us), offset, size, sync };
+        let record = |us, offset, size, sync| LogRecord {
+            at: Duration::from_micros(us),
+            offset,
+            size,
+            sync,
+        };
         let records = vec![
             record(0, 4096, 512, true),
             record(1000, 4608, 700, false),

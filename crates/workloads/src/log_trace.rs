@@ -12,8 +12,9 @@
 //!
 //! - `time_us`: microseconds since the first record, when the program asked. Never goes back.
 //! - `offset_bytes`, `size_bytes`: the range written. A size of 0 is a sync without a write.
-//! - `sync`: the call that made it durable. `none`: it was left in the page cache. `fsync`, `fdatasync`: called by the
-//!   writer right after the write. `osync`, `odsync`: the file was opened O_SYNC or O_DSYNC.
+//! - `sync`: the call that made it durable. `none`: it was left in the page cache. `fsync`,
+//!   `fdatasync`: called by the writer right after the write. `osync`, `odsync`: the file was
+//!   opened O_SYNC or O_DSYNC.
 //!
 //! How the traces that come with the program were recorded: `docs/TRACES.md`.
 
@@ -138,10 +139,18 @@ mod tests {
 
     #[test]
     fn a_trace_says_when_what_was_written_and_synced() {
-        let record = |us, offset, size, sync| LogRecord { at: Duration::from_micros(us), offset, size, sync };
+        let record = |us, offset, size, sync| LogRecord {
+            at: Duration::from_micros(us),
+            offset,
+            size,
+            sync,
+        };
         let trace = read(TEXT).unwrap();
-        let wanted =
-            [record(0, 4096, 512, true), record(1830, 4608, 1536, false), record(2100, 6144, 0, true)];
+        let wanted = [
+            record(0, 4096, 512, true),
+            record(1830, 4608, 1536, false),
+            record(2100, 6144, 0, true),
+        ];
         assert_eq!(trace.records, wanted);
         assert_eq!((trace.file_bytes(), trace.duration()), (6144, Duration::from_micros(2100)));
     }

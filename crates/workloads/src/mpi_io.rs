@@ -1,17 +1,19 @@
-//! A parallel program that writes through a file server: N processes to N files, as LANL's MPI-IO Test over PVFS2.
+//! A parallel program that writes through a file server: N processes to N files, as LANL's MPI-IO
+//! Test over PVFS2.
 //!
 //! The server is a model, and a small one. What of PVFS2 it keeps:
 //!
-//! - The data of a process's file lies in one file of the server (`data/`). A write is a write and an fsync of that
-//!   file, each by a thread of its own ("synchronise data").
-//! - Then the file's new size goes into the server's database. One thread changes a page of a B-tree file
-//!   (`database/`), and writes and fsyncs the changed pages before it answers ("synchronise metadata"). While more
-//!   updates wait, it does up to 8 before it syncs, PVFS2's default high-water mark.
-//! - A client sends the next write when the last one is answered. If a [`ServerLink`] is given, the messages of all share the
-//!   server's one link.
+//! - The data of a process's file lies in one file of the server (`data/`). A write is a write and
+//!   an fsync of that file, each by a thread of its own ("synchronise data").
+//! - Then the file's new size goes into the server's database. One thread changes a page of a
+//!   B-tree file (`database/`), and writes and fsyncs the changed pages before it answers
+//!   ("synchronise metadata"). While more updates wait, it does up to 8 before it syncs, PVFS2's
+//!   default high-water mark.
+//! - A client sends the next write when the last one is answered. If a [`ServerLink`] is given, the
+//!   messages of all share the server's one link.
 //!
-//! What it leaves out: the metadata server, striping (there is one data server), the Berkeley DB's other files and its
-//! own cache, the processors' time.
+//! What it leaves out: the metadata server, striping (there is one data server), the Berkeley DB's
+//! other files and its own cache, the processors' time.
 
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, LatencySummary};
@@ -65,8 +67,8 @@ const RECORDS_PER_PAGE: u64 = 16;
 /// Updates before a sync, while more wait.
 const COALESCED: u64 = 8;
 
-/// Runs processes and server in a directory, which should be empty except for `database`; the files stay. `progress` gets
-/// the writes so far, several times a second.
+/// Runs processes and server in a directory, which should be empty except for `database`; the files
+/// stay. `progress` gets the writes so far, several times a second.
 pub fn run_mpi_io(
     directory: &Path,
     options: &MpiIoOptions,
@@ -97,8 +99,10 @@ pub async fn mpi_io<F: Files>(
     });
     let mut roles = vec![MpiRole::Database];
     roles.extend((0..options.processes).map(MpiRole::Process));
-    let actors = roles.into_iter().map(|role| Participant { role, server: server.clone() }).collect();
-    let results = files.run_actors(actors, || progress(server.writes.load(Ordering::Relaxed))).await?;
+    let actors =
+        roles.into_iter().map(|role| Participant { role, server: server.clone() }).collect();
+    let results =
+        files.run_actors(actors, || progress(server.writes.load(Ordering::Relaxed))).await?;
 
     let (mut latencies, mut longest) = (Latencies::default(), Duration::ZERO);
     let (mut database_syncs, mut database_bytes) = (0, 0);
@@ -157,7 +161,9 @@ impl<F: Files> Actor<F> for Participant {
 
     async fn prepare(&self, files: &F) -> io::Result<F::File> {
         match self.role {
-            MpiRole::Process(number) => files.create(&format!("{DATA}/{number:05}"), SyncKind::Fsync).await,
+            MpiRole::Process(number) => {
+                files.create(&format!("{DATA}/{number:05}"), SyncKind::Fsync).await
+            }
             MpiRole::Database => {
                 let mut file = files.create(DATABASE_FILE, SyncKind::None).await?;
                 let records = u64::from(self.server.options.processes);
@@ -174,7 +180,8 @@ impl<F: Files> Actor<F> for Participant {
         match self.role {
             MpiRole::Process(number) => {
                 let work = self.server.process(files, file, number, begin).await;
-                // The last one wakes the database with nothing to do; one that fails does not leave the others waiting.
+                // The last one wakes the database with nothing to do; one that fails does not leave
+                // the others waiting.
                 if self.server.processes_left.fetch_sub(1, Ordering::Relaxed) == 1 {
                     self.server.waiting.give(1);
                 }
@@ -241,7 +248,8 @@ impl Server {
                 self.waiting.take(1).await;
                 batch.push(more);
             }
-            let pages: BTreeSet<u64> = batch.iter().map(|file| u64::from(*file) / RECORDS_PER_PAGE).collect();
+            let pages: BTreeSet<u64> =
+                batch.iter().map(|file| u64::from(*file) / RECORDS_PER_PAGE).collect();
             for page in pages {
                 files.write_at(&mut file, page * PAGE as u64, &[syncs as u8; PAGE]).await?;
                 bytes += PAGE as u64;
@@ -262,8 +270,10 @@ mod tests {
     #[test]
     fn every_write_is_in_a_file_and_in_the_database() {
         let directory = tempfile::tempdir().unwrap();
-        let network = ServerLink { bytes_per_second: 1 << 30, round_trip: Duration::from_micros(10) };
-        let options = MpiIoOptions { processes: 20, writes: 210, size: 1000, network: Some(network) };
+        let network =
+            ServerLink { bytes_per_second: 1 << 30, round_trip: Duration::from_micros(10) };
+        let options =
+            MpiIoOptions { processes: 20, writes: 210, size: 1000, network: Some(network) };
         let report = run_mpi_io(directory.path(), &options, |_| ()).unwrap();
         let length = |number: u32| {
             std::fs::metadata(directory.path().join(format!("data/{number:05}"))).unwrap().len()

@@ -1,9 +1,9 @@
-//! Postmark 1.5 (Katcher, NetApp TR3022) makes the small files of mail, news and web commerce. It runs with
-//! synchronous writes and many threads, as the Okeanos paper ran it.
+//! Postmark 1.5 (Katcher, NetApp TR3022) makes the small files of mail, news and web commerce. It
+//! runs with synchronous writes and many threads, as the Okeanos paper ran it.
 //!
-//! A transaction is a read of a whole file or an append to one, followed by the creation or the deletion of a
-//! file. All files lie in one directory. Each thread has a share of the files and of the transactions, so
-//! that what it does follows from the seed alone.
+//! A transaction is a read of a whole file or an append to one, followed by the creation or the
+//! deletion of a file. All files lie in one directory. Each thread has a share of the files and of
+//! the transactions, so that what it does follows from the seed alone.
 
 use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
@@ -69,8 +69,8 @@ pub struct PostmarkReport {
     pub write_latency: LatencySummary,
 }
 
-/// Runs Postmark in a directory, which should be empty; the files stay. `progress` gets the transactions so far, several
-/// times a second.
+/// Runs Postmark in a directory, which should be empty; the files stay. `progress` gets the
+/// transactions so far, several times a second.
 pub fn run_postmark(
     directory: &Path,
     options: &PostmarkOptions,
@@ -177,7 +177,12 @@ impl<F: Files> Actor<F> for PostmarkThread {
         Ok(pool)
     }
 
-    async fn act(self, files: &F, mut pool: Pool, begin: Instant) -> io::Result<(PostmarkWork, f64)> {
+    async fn act(
+        self,
+        files: &F,
+        mut pool: Pool,
+        begin: Instant,
+    ) -> io::Result<(PostmarkWork, f64)> {
         for _ in 0..self.share(self.options.transactions) {
             self.transaction(files, &mut pool).await?;
             self.done.fetch_add(1, Ordering::Relaxed);
@@ -347,8 +352,12 @@ mod tests {
     #[test]
     fn only_deletes_do_not_run_out_of_files() {
         let directory = tempfile::tempdir().unwrap();
-        let report =
-            run_postmark(directory.path(), &PostmarkOptions { create_bias: 0, ..options() }, |_| ()).unwrap();
+        let report = run_postmark(
+            directory.path(),
+            &PostmarkOptions { create_bias: 0, ..options() },
+            |_| (),
+        )
+        .unwrap();
         assert_eq!((report.transactions, report.deletes), (200, 200));
     }
 }

@@ -1,8 +1,9 @@
-//! Files read from beginning to end, one after the other: what it costs to read what many wrote at once.
-//!
-//! The kernel reads ahead for a program that reads in order, also through a FUSE file system. In virtual time there is
-//! no kernel, so the reader does it. A read that is not in memory yet asks the file system for `read_ahead` bytes at
+//! Files read from beginning to end, one after the other: what it costs to read what many wrote at
 //! once.
+//!
+//! The kernel reads ahead for a program that reads in order, also through a FUSE file system. In
+//! virtual time there is no kernel, so the reader does it. A read that is not in memory yet asks
+//! the file system for `read_ahead` bytes at once.
 
 use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, LatencySummary};
@@ -23,15 +24,22 @@ pub struct ReadBackReport {
     pub latency: LatencySummary,
 }
 
-/// Reads all files that [`crate::run_streams`] left in a directory with this prefix, in requests of `request` bytes.
+/// Reads all files that [`crate::run_streams`] left in a directory with this prefix, in requests of
+/// `request` bytes.
 pub fn run_read_back(directory: &Path, prefix: &str, request: usize) -> io::Result<ReadBackReport> {
-    let is_there = |number: &u32| directory.join(crate::streams::file_name(prefix, *number)).exists();
+    let is_there =
+        |number: &u32| directory.join(crate::streams::file_name(prefix, *number)).exists();
     let count = (0..).take_while(is_there).count() as u32;
-    at_once(read_back(&DirectoryFiles::new(directory.to_owned()), prefix, count, (request, request)))
+    at_once(read_back(
+        &DirectoryFiles::new(directory.to_owned()),
+        prefix,
+        count,
+        (request, request),
+    ))
 }
 
-/// Reads the files that [`crate::streams`] wrote with this prefix, in requests of `request` bytes; `read_ahead` is a multiple
-/// of it. The mean is that of reads that gave bytes.
+/// Reads the files that [`crate::streams`] wrote with this prefix, in requests of `request` bytes;
+/// `read_ahead` is a multiple of it. The mean is that of reads that gave bytes.
 pub async fn read_back<F: Files>(
     files: &F,
     prefix: &str,
@@ -82,7 +90,8 @@ mod tests {
     fn every_byte_is_read_once() {
         let directory = tempfile::tempdir().unwrap();
         for (number, length) in [(0, 10_000), (1, 4096), (2, 0)] {
-            std::fs::write(directory.path().join(format!("s-{number:05}")), vec![1; length]).unwrap();
+            std::fs::write(directory.path().join(format!("s-{number:05}")), vec![1; length])
+                .unwrap();
         }
         let files = DirectoryFiles::new(directory.path().to_owned());
         let report = at_once(read_back(&files, "s-", 3, (4096, 16_384))).unwrap();

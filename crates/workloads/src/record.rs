@@ -1,6 +1,8 @@
-//! Records that say themselves where they belong, so that a file can be checked without knowing its history.
+//! Records that say themselves where they belong, so that a file can be checked without knowing its
+//! history.
 //!
-//! `size` bytes: magic (4), writer (4), sequence (8), filling that depends on both, CRC-32C of all before (4).
+//! `size` bytes: magic (4), writer (4), sequence (8), filling that depends on both, CRC-32C of all
+//! before (4).
 
 const MAGIC: u32 = 0x6f6b_7265;
 const HEADER: usize = 16;

@@ -80,8 +80,8 @@ impl StreamsRun {
     }
 }
 
-/// Runs the writers on a directory. An error only if the files cannot be made; what fails later is in
-/// the report. `progress` gets the number of appends so far, several times a second.
+/// Runs the writers on a directory. An error only if the files cannot be made; what fails later is
+/// in the report. `progress` gets the number of appends so far, several times a second.
 pub fn run_streams(
     directory: &Path,
     options: &StreamOptions,
@@ -121,7 +121,12 @@ pub async fn streams<F: Files>(
         seconds,
         operations_per_second: latencies.count() as f64 / seconds.max(1e-9),
         latency: latencies.summary(),
-        failure: run.failure.lock().expect("no writer panics").take().map(|error| error.to_string()),
+        failure: run
+            .failure
+            .lock()
+            .expect("no writer panics")
+            .take()
+            .map(|error| error.to_string()),
     };
     let appends = appends().collect();
     Ok((report, Acknowledged { prefix: options.prefix.clone(), size: options.size, appends }))
@@ -150,7 +155,8 @@ impl<F: Files> Actor<F> for Writer {
         let mut sequence = 0;
         loop {
             let due = due(options, begin, self.number, sequence).unwrap_or_else(|| files.now());
-            if stop.load(Ordering::Relaxed) || options.limit.is_reached(due.since(begin), sequence) {
+            if stop.load(Ordering::Relaxed) || options.limit.is_reached(due.since(begin), sequence)
+            {
                 break;
             }
             record::write(&mut bytes, self.number, sequence);

@@ -1,9 +1,9 @@
 //! Many threads that do everything to a few shared directories at once.
 //!
-//! Nobody knows what a directory will hold; what must be so at any time is known. Names may be missing,
-//! taken, or of another kind when a call comes, so those errors are counted and forgotten; any other ends the
-//! run. Content is written, cut and punched in whole records that tell where they belong. So a file may hold
-//! only whole records of its place, and zeros.
+//! Nobody knows what a directory will hold; what must be so at any time is known. Names may be
+//! missing, taken, or of another kind when a call comes, so those errors are counted and forgotten;
+//! any other ends the run. Content is written, cut and punched in whole records that tell where
+//! they belong. So a file may hold only whole records of its place, and zeros.
 
 use crate::dice::Dice;
 use std::ffi::CString;
@@ -77,7 +77,9 @@ pub fn stress(directory: &Path, options: StressOptions) -> io::Result<StressRepo
                     while !stop.load(Ordering::Relaxed) && take_one(left) {
                         match worker.step() {
                             Err(error)
-                                if error.raw_os_error().is_some_and(|code| FORESEEN.contains(&code)) =>
+                                if error
+                                    .raw_os_error()
+                                    .is_some_and(|code| FORESEEN.contains(&code)) =>
                             {
                                 refused.fetch_add(1, Ordering::Relaxed);
                             }
@@ -103,7 +105,8 @@ fn take_one(left: &AtomicU64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// Reads everything below `directory`, and tells the first file whose content cannot be. How many files it read.
+/// Reads everything below `directory`, and tells the first file whose content cannot be. How many
+/// files it read.
 pub fn check_stressed(directory: &Path) -> io::Result<u64> {
     let mut files = 0;
     for entry in fs::read_dir(directory)? {
@@ -126,7 +129,8 @@ fn check_content(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let is_hole = record.iter().all(|&byte| byte == 0);
         if !is_hole && record_of(number as u64, record[8]) != *record {
             let at = number as u64 * RECORD;
-            let text = format!("{}: at {at} is neither a record of this place nor zeros", path.display());
+            let text =
+                format!("{}: at {at} is neither a record of this place nor zeros", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
     }
@@ -194,7 +198,8 @@ impl Worker<'_> {
     }
 
     fn open(&mut self, path: &Path, flags: i32) -> io::Result<File> {
-        // Not through symbolic links: a cycle of them is no error of interest, a dangling one would make files.
+        // Not through symbolic links: a cycle of them is no error of interest, a dangling one would
+        // make files.
         OpenOptions::new()
             .read(true)
             .write(true)
@@ -206,9 +211,11 @@ impl Worker<'_> {
     fn write(&mut self, path: &Path, flags: i32) -> io::Result<()> {
         let file = self.open(path, flags | libc::O_CREAT)?;
         let end = file.metadata()?.len() / RECORD;
-        let first = if self.dice.below(2) == 0 { end.min(RECORDS) } else { self.dice.below(RECORDS) };
+        let first =
+            if self.dice.below(2) == 0 { end.min(RECORDS) } else { self.dice.below(RECORDS) };
         let (count, writer) = (1 + self.dice.below(WRITE), 1 + self.dice.below(255) as u8);
-        let bytes: Vec<u8> = (first..first + count).flat_map(|number| record_of(number, writer)).collect();
+        let bytes: Vec<u8> =
+            (first..first + count).flat_map(|number| record_of(number, writer)).collect();
         file.write_all_at(&bytes, first * RECORD)
     }
 
@@ -237,7 +244,13 @@ impl Worker<'_> {
         system(unsafe {
             match removes {
                 true => libc::lremovexattr(path.as_ptr(), name.as_ptr()),
-                false => libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0),
+                false => libc::lsetxattr(
+                    path.as_ptr(),
+                    name.as_ptr(),
+                    value.as_ptr().cast(),
+                    value.len(),
+                    0,
+                ),
             }
         })
     }
@@ -258,7 +271,13 @@ fn exchange(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (c_path(from)?, c_path(to)?);
     // SAFETY: both paths end with zero bytes.
     system(unsafe {
-        libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::RENAME_EXCHANGE)
+        libc::renameat2(
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            libc::RENAME_EXCHANGE,
+        )
     })
 }
 

@@ -1,5 +1,5 @@
-//! Lines of traces, which are not trusted. They are read as a stream, packed or not, with limits. What is wrong is
-//! reported with its line and column.
+//! Lines of traces, which are not trusted. They are read as a stream, packed or not, with limits.
+//! What is wrong is reported with its line and column.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -32,7 +32,8 @@ const LINE_BYTES_MAX: u64 = 1024;
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// The trace that comes with the program under this name, otherwise the file at this path; and what to call it.
+/// The trace that comes with the program under this name, otherwise the file at this path; and what
+/// to call it.
 pub(crate) fn open(name: &str, shipped: &Shipped) -> Result<(String, Box<dyn Read>), TraceError> {
     if let Some((_, packed)) = shipped.iter().find(|(shipped, _)| *shipped == name) {
         return Ok((name.to_owned(), Box::new(*packed)));
@@ -45,8 +46,8 @@ pub(crate) fn open(name: &str, shipped: &Shipped) -> Result<(String, Box<dyn Rea
     Ok((stem.trim_end_matches(".zst").trim_end_matches(".csv").to_owned(), Box::new(file)))
 }
 
-/// Gives each line after the header, without its end, to `record`. Remarks (`#`) are left out. There is one at least.
-/// `source` is text or its zstd frame.
+/// Gives each line after the header, without its end, to `record`. Remarks (`#`) are left out.
+/// There is one at least. `source` is text or its zstd frame.
 pub(crate) fn read(
     name: &str,
     mut source: impl Read,
@@ -91,7 +92,9 @@ fn read_lines(
                 header_seen = true;
                 check_header(text, header)
             }
-            Ok(_) if records == RECORDS_MAX => Err(Wrong::at(1, format!("more than {RECORDS_MAX} records"))),
+            Ok(_) if records == RECORDS_MAX => {
+                Err(Wrong::at(1, format!("more than {RECORDS_MAX} records")))
+            }
             Ok(text) => {
                 records += 1;
                 record(text)
@@ -116,8 +119,8 @@ fn text_of(bytes: &[u8]) -> Result<&str, Wrong> {
     if bytes.len() as u64 == LINE_BYTES_MAX && bytes.last() != Some(&b'\n') {
         return Err(Wrong::at(bytes.len(), "the line does not end"));
     }
-    let text =
-        std::str::from_utf8(bytes).map_err(|error| Wrong::at(error.valid_up_to() + 1, "this is not text"))?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Wrong::at(error.valid_up_to() + 1, "this is not text"))?;
     Ok(text.trim_end_matches(['\n', '\r']))
 }
 
@@ -169,12 +172,20 @@ impl<'a> Fields<'a> {
     }
 
     pub fn end(&self) -> Result<(), Wrong> {
-        if self.at > self.line.len() { Ok(()) } else { Err(Wrong::at(self.at + 1, "a field too many")) }
+        if self.at > self.line.len() {
+            Ok(())
+        } else {
+            Err(Wrong::at(self.at + 1, "a field too many"))
+        }
     }
 }
 
 /// The whole number in a field.
-pub(crate) fn number((column, field): (usize, &str), what: &str, largest: u64) -> Result<u64, Wrong> {
+pub(crate) fn number(
+    (column, field): (usize, &str),
+    what: &str,
+    largest: u64,
+) -> Result<u64, Wrong> {
     if field.is_empty() || !field.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Wrong::at(column, format!("{what} is a whole number, not {field:?}")));
     }
@@ -193,7 +204,8 @@ pub(crate) mod tests {
         ruzstd::encoding::compress_to_vec(text, ruzstd::encoding::CompressionLevel::Fastest)
     }
 
-    /// Cuts `text` everywhere and changes bytes of it, packed and not: `read` may refuse, but returns.
+    /// Cuts `text` everywhere and changes bytes of it, packed and not: `read` may refuse, but
+    /// returns.
     pub fn garbage<T>(text: &str, read: impl Fn(&[u8]) -> Result<T, TraceError>) {
         let packed = pack(text.as_bytes());
         for length in 0..packed.len() {
@@ -260,6 +272,9 @@ pub(crate) mod tests {
         let Err(error) = open(missing.to_str().unwrap(), &[("one", b""), ("two", b"")]) else {
             panic!("there is no such file")
         };
-        assert!(error.to_string().ends_with("the traces that come with the program are one, two"), "{error}");
+        assert!(
+            error.to_string().ends_with("the traces that come with the program are one, two"),
+            "{error}"
+        );
     }
 }

@@ -43,7 +43,14 @@ pub fn verify(directory: &Path, acknowledged: &Acknowledged) -> io::Result<FileV
     Ok(verdict)
 }
 
-fn check_file(verdict: &mut FileVerdict, name: &str, bytes: &[u8], writer: u32, appends: u64, size: usize) {
+fn check_file(
+    verdict: &mut FileVerdict,
+    name: &str,
+    bytes: &[u8],
+    writer: u32,
+    appends: u64,
+    size: usize,
+) {
     let mut records = (0..).zip(bytes.chunks(size));
     let is_right = |(sequence, record): &(u64, &[u8])| {
         record.len() == size && record::is_right(record, writer, *sequence)
@@ -52,7 +59,10 @@ fn check_file(verdict: &mut FileVerdict, name: &str, bytes: &[u8], writer: u32, 
     verdict.acknowledged += appends;
     verdict.lost += appends - right;
     if right < appends {
-        verdict.complain(format!("{name}: {} of {appends} acknowledged records are lost", appends - right));
+        verdict.complain(format!(
+            "{name}: {} of {appends} acknowledged records are lost",
+            appends - right
+        ));
     }
     let (whole, torn): (Vec<_>, Vec<_>) = records.partition(is_right);
     verdict.unacknowledged += whole.len() as u64;
@@ -69,18 +79,26 @@ mod tests {
     fn check(bytes: &[u8], appends: u64) -> FileVerdict {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("s-00000"), bytes).unwrap();
-        verify(directory.path(), &Acknowledged { prefix: "s-".into(), size: 64, appends: vec![appends] })
-            .unwrap()
+        verify(
+            directory.path(),
+            &Acknowledged { prefix: "s-".into(), size: 64, appends: vec![appends] },
+        )
+        .unwrap()
     }
     fn records(count: u64) -> Vec<u8> {
         let mut bytes = vec![0; count as usize * 64];
-        (0..).zip(bytes.chunks_mut(64)).for_each(|(sequence, chunk)| record::write(chunk, 0, sequence));
+        (0..)
+            .zip(bytes.chunks_mut(64))
+            .for_each(|(sequence, chunk)| record::write(chunk, 0, sequence));
         bytes
     }
 
     #[test]
     fn what_was_acknowledged_must_be_there() {
-        assert_eq!(check(&records(3), 3), FileVerdict { acknowledged: 3, ..FileVerdict::default() });
+        assert_eq!(
+            check(&records(3), 3),
+            FileVerdict { acknowledged: 3, ..FileVerdict::default() }
+        );
         assert_eq!(check(&records(2), 3).lost, 1);
         let mut damaged = records(3);
         damaged[70] ^= 1;
@@ -98,7 +116,8 @@ mod tests {
     #[test]
     fn a_missing_file_is_an_error_only_if_something_was_acknowledged() {
         let directory = tempfile::tempdir().unwrap();
-        let acknowledged = |appends| Acknowledged { prefix: "s-".into(), size: 64, appends: vec![appends] };
+        let acknowledged =
+            |appends| Acknowledged { prefix: "s-".into(), size: 64, appends: vec![appends] };
         assert!(verify(directory.path(), &acknowledged(0)).is_ok());
         assert!(verify(directory.path(), &acknowledged(1)).is_err());
     }

@@ -20,7 +20,9 @@ pub fn error_of(store: &str, what: &'static str, meaning: Meaning, code: i32) ->
         (Meaning::ByNumber, libc::ENOENT) => Refusal::Stale.into(),
         (Meaning::Token, libc::EAGAIN) => StoreError::TokenHeld,
         (Meaning::Durability, _) => failed(),
-        (_, libc::EIO | libc::ETIMEDOUT | libc::EAGAIN | libc::ENOTRECOVERABLE | libc::ELIBACC) => failed(),
+        (_, libc::EIO | libc::ETIMEDOUT | libc::EAGAIN | libc::ENOTRECOVERABLE | libc::ELIBACC) => {
+            failed()
+        }
         (_, code) => Refusal::of_errno(code).into(),
     }
 }

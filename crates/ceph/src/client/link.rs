@@ -1,7 +1,7 @@
 //! One helper process: frames out, frames in, and its end.
 //!
-//! Invariants: a request that was sent is answered once, by its report or by the link's end. After the end nothing is
-//! sent. The process is ended with the link.
+//! Invariants: a request that was sent is answered once, by its report or by the link's end. After
+//! the end nothing is sent. The process is ended with the link.
 
 use crate::wire::{Frames, HelperRequest, Numbered, Reply, Report, frame};
 use crate::{client::Options, helper::REQUESTS_MAX};
@@ -54,7 +54,11 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn start(world: &RealWorld, options: &Options, tell: Box<dyn Fn(Notice)>) -> io::Result<Rc<Link>> {
+    pub fn start(
+        world: &RealWorld,
+        options: &Options,
+        tell: Box<dyn Fn(Notice)>,
+    ) -> io::Result<Rc<Link>> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&options.program);
         command.args(&options.arguments);
@@ -119,7 +123,8 @@ impl Link {
                 if bytes.is_empty() { bytes = frame } else { bytes.extend_from_slice(&frame) }
             }
             if self.world.ring().send_all(&self.socket, bytes).await.is_err() {
-                // What it had to say before is still in the socket; whoever receives finds it, and the end.
+                // What it had to say before is still in the socket; whoever receives finds it, and
+                // the end.
                 return;
             }
         }
@@ -132,9 +137,13 @@ impl Link {
         let mut room = room_min;
         loop {
             let bytes = match self.world.ring().receive(&self.socket, room).await {
-                Ok(bytes) if bytes.is_empty() => return self.end(died("its helper process ended".into())),
+                Ok(bytes) if bytes.is_empty() => {
+                    return self.end(died("its helper process ended".into()));
+                }
                 Ok(bytes) => bytes,
-                Err(error) => return self.end(died(format!("the socket to its helper process: {error}"))),
+                Err(error) => {
+                    return self.end(died(format!("the socket to its helper process: {error}")));
+                }
             };
             if self.lost.borrow().is_some() {
                 return;
@@ -146,7 +155,8 @@ impl Link {
                     Ok(Some(report)) => report,
                     Ok(None) => break,
                     Err(error) => {
-                        return self.end(died(format!("its helper process talks nonsense: {error}")));
+                        return self
+                            .end(died(format!("its helper process talks nonsense: {error}")));
                     }
                 };
                 if let Err(lost) = self.take(report) {
@@ -168,14 +178,17 @@ impl Link {
                 (self.tell)(Notice::Changed { file });
                 Ok(())
             }
-            Report::Lost { fenced, why } => Err(Lost { fenced, why: String::from_utf8_lossy(&why).into() }),
+            Report::Lost { fenced, why } => {
+                Err(Lost { fenced, why: String::from_utf8_lossy(&why).into() })
+            }
         }
     }
 
     fn answer(&self, request: u64, answer: Result<Reply, i32>) -> Result<(), Lost> {
         let waiting = self.waiting.borrow_mut().remove(&request);
         let Some(sender) = waiting else {
-            let why = format!("its helper process answered request {request}, which waits for no answer");
+            let why =
+                format!("its helper process answered request {request}, which waits for no answer");
             return Err(Lost { fenced: false, why });
         };
         self.under_way.set(self.under_way.get().saturating_sub(1));

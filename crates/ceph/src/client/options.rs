@@ -20,7 +20,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The whole of the only file system of the cluster of `/etc/ceph/ceph.conf`; the helper is this program itself.
+    /// The whole of the only file system of the cluster of `/etc/ceph/ceph.conf`; the helper is
+    /// this program itself.
     pub fn of(identity: Identity) -> io::Result<Options> {
         Ok(Options {
             conf: "/etc/ceph/ceph.conf".into(),
@@ -35,7 +36,8 @@ impl Options {
 
     /// Stands in journals: where the store is, whoever asks.
     pub(super) fn name(&self) -> String {
-        let file_system = if self.file_system.is_empty() { "" } else { &format!(":{}", self.file_system) };
+        let file_system =
+            if self.file_system.is_empty() { "" } else { &format!(":{}", self.file_system) };
         format!("ceph:{}:{}{file_system}", self.conf.display(), self.directory)
     }
 }

@@ -15,9 +15,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{
     Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, Found, Identity,
-    LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Space,
-    StoreError, StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode,
-    half_of_room,
+    LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, OpenMode, Refusal, RenameOver,
+    Space, StoreError, StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX,
+    XattrMode, half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.
@@ -105,7 +105,9 @@ async fn connect(
                 events.add(StoreEvent::Recall { file, token, deadline });
             }
             Notice::Changed { file } => events.add(StoreEvent::Changed { file }),
-            Notice::Lost(lost) if is_up.get() => events.add(StoreEvent::Disconnected { fenced: lost.fenced }),
+            Notice::Lost(lost) if is_up.get() => {
+                events.add(StoreEvent::Disconnected { fenced: lost.fenced })
+            }
             Notice::Lost(_) => {}
         }
     };
@@ -124,7 +126,9 @@ async fn connect(
     let patience = world.sleep_until(world.now().plus(CONNECT));
     let answer = match race(link.ask(HelperRequest::Connect { hello }), patience).await {
         Either::Left(answer) => answer,
-        Either::Right(()) => Err(Lost { fenced: false, why: format!("no connection within {CONNECT:?}") }),
+        Either::Right(()) => {
+            Err(Lost { fenced: false, why: format!("no connection within {CONNECT:?}") })
+        }
     };
     match answer {
         Ok(Ok(Reply::Welcome { welcome })) => {
@@ -166,7 +170,12 @@ impl Shared {
         StoreError::Nonsense { store: self.name.clone(), what: what.into() }
     }
     /// What the helper has opened over this link, if it is the one of today.
-    fn opened_by(&self, link: &Link, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
+    fn opened_by(
+        &self,
+        link: &Link,
+        file: FileId,
+        access: OpenMode,
+    ) -> Result<OpenFile, StoreError> {
         if let Some(lost) = link.lost() {
             return Err(error_of_lost(&self.name, lost));
         }
@@ -194,7 +203,8 @@ fn checked(name: &[u8]) -> Result<Vec<u8>, StoreError> {
     }
 }
 
-/// `answer!(self, "what", Meaning, request, pattern => value)`: asks when the future is first polled, and takes the reply that is agreed on.
+/// `answer!(self, "what", Meaning, request, pattern => value)`: asks when the future is first
+/// polled, and takes the reply that is agreed on.
 macro_rules! answer {
     ($self:ident, $what:literal, $meaning:ident, $request:expr, $reply:pat $(if $check:expr)? => $value:expr) => {{
         let shared = $self.0.clone();
@@ -221,7 +231,8 @@ impl store::Store for CephStore {
     fn held_below(&self, size: u64) -> u64 {
         half_of_room(size, OBJECT_BYTES)
     }
-    /// The metadata server never lowers the number, and each set of attributes that it takes from a client raises it.
+    /// The metadata server never lowers the number, and each set of attributes that it takes from a
+    /// client raises it.
     fn counts_every_change(&self) -> bool {
         true
     }
@@ -247,7 +258,9 @@ impl store::Store for CephStore {
     }
     fn next_event(&self) -> LocalFuture<StoreEvent> {
         let events = self.0.events.clone();
-        Box::pin(async move { events.changed.until(|| events.queue.borrow_mut().pop_front()).await })
+        Box::pin(
+            async move { events.changed.until(|| events.queue.borrow_mut().pop_front()).await },
+        )
     }
     fn disconnect(&self) -> Answer<()> {
         let shared = self.0.clone();
@@ -257,7 +270,11 @@ impl store::Store for CephStore {
                 .await?;
             shared.link.borrow().end(Lost { fenced: false, why: "it was asked to end".into() });
             shared.events.queue.borrow_mut().clear();
-            if reply == Reply::Done { Ok(()) } else { Err(shared.nonsense("the reply to the last request")) }
+            if reply == Reply::Done {
+                Ok(())
+            } else {
+                Err(shared.nonsense("the reply to the last request"))
+            }
         })
     }
 
@@ -276,7 +293,9 @@ impl store::Store for CephStore {
     fn forget(&self, file: FileId) {
         let link = self.0.link.borrow().clone();
         // A hint: nobody waits for an answer.
-        self.0.world.spawn(Box::pin(async move { drop(link.ask(HelperRequest::Forget { file }).await) }));
+        self.0
+            .world
+            .spawn(Box::pin(async move { drop(link.ask(HelperRequest::Forget { file }).await) }));
     }
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found> {
         let request = match &node {
@@ -328,7 +347,9 @@ impl store::Store for CephStore {
         let request = match (mode, checked(name), checked(new_name)) {
             // The servers know no such request.
             (RenameOver::NoReplace, ..) => Err(Refusal::Unsupported.into()),
-            (_, Ok(name), Ok(new_name)) => Ok(HelperRequest::Rename { parent, name, new_parent, new_name }),
+            (_, Ok(name), Ok(new_name)) => {
+                Ok(HelperRequest::Rename { parent, name, new_parent, new_name })
+            }
             (_, Err(error), _) | (_, _, Err(error)) => Err(error),
         };
         answer!(self, "a rename", Usual, request, Reply::Done => ())
@@ -397,8 +418,9 @@ impl store::Store for CephStore {
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
         let closed = self.0.opens.borrow_mut().remove(&open);
-        let request =
-            closed.map(|(file, _)| HelperRequest::Close { file }).ok_or(Refusal::Other(libc::EBADF).into());
+        let request = closed
+            .map(|(file, _)| HelperRequest::Close { file })
+            .ok_or(Refusal::Other(libc::EBADF).into());
         answer!(self, "closing a file", Durability, request, Reply::Done => ())
     }
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
@@ -423,8 +445,12 @@ impl store::Store for CephStore {
         what: Allocation,
         Range { start, end }: Range<u64>,
     ) -> Answer<FileAttributes> {
-        let request =
-            self.0.opened(open, true).map(|file| HelperRequest::Allocate { file, what, start, end });
+        let request = self.0.opened(open, true).map(|file| HelperRequest::Allocate {
+            file,
+            what,
+            start,
+            end,
+        });
         answer!(self, "allocating", Usual, request, Reply::Attributes { attributes } => attributes)
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {

@@ -29,7 +29,8 @@ pub struct File {
 
 #[derive(Default)]
 pub struct State {
-    /// One for all who opened the file: the library grants a token only while the file is open once.
+    /// One for all who opened the file: the library grants a token only while the file is open
+    /// once.
     pub handle: Option<Arc<Handle>>,
     pub writes: bool,
     pub opens: u32,
@@ -78,7 +79,10 @@ impl File {
     }
     /// Recalled, and told of states that the daemon's journal may not have.
     pub fn is_unacknowledged(&self) -> bool {
-        self.state().held.as_ref().is_some_and(|held| held.recalled.is_some() && !held.is_acknowledged)
+        self.state()
+            .held
+            .as_ref()
+            .is_some_and(|held| held.recalled.is_some() && !held.is_acknowledged)
     }
     /// A look at the file, or at a name in it.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
@@ -109,7 +113,8 @@ impl File {
         Ok(())
     }
 
-    /// The open file, for writing if that is wanted. One that cannot write gives way to one that can.
+    /// The open file, for writing if that is wanted. One that cannot write gives way to one that
+    /// can.
     pub fn handle(&self, write: bool) -> Result<Arc<Handle>, Errno> {
         {
             let state = self.state();
@@ -122,8 +127,9 @@ impl File {
         self.open_anew(write)
     }
 
-    /// The open file that is to carry a token. The library grants none for reading while the file is open for writing, also by
-    /// who asks. What cannot be opened anew, as a file without a name, keeps what it has; others' wishes then count as usual.
+    /// The open file that is to carry a token. The library grants none for reading while the file
+    /// is open for writing, also by who asks. What cannot be opened anew, as a file without a name,
+    /// keeps what it has; others' wishes then count as usual.
     pub fn handle_for(&self, token: Token) -> Result<Arc<Handle>, Errno> {
         let handle = self.handle(token == Token::ExclusiveWrite)?;
         match token {

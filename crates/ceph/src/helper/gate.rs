@@ -1,11 +1,13 @@
 //! Recalls that the servers have no answer to yet.
 //!
-//! The library answers a recall by itself, and tells with that the attributes which it holds back: size, time and number, before
-//! any content. Right before, it calls back, with its one lock held. Whoever keeps that call keeps the answer, and every other call.
+//! The library answers a recall by itself, and tells with that the attributes which it holds back:
+//! size, time and number, before any content. Right before, it calls back, with its one lock held.
+//! Whoever keeps that call keeps the answer, and every other call.
 //!
-//! 1. It is kept until the daemon says that the states are in its journal, and a second at most: another client waits. Where
-//!    nothing was changed it is not kept.
-//! 2. A daemon that dies meanwhile takes this process along. The servers have heard of nothing then.
+//! 1. It is kept until the daemon says that the states are in its journal, and a second at most:
+//!    another client waits. Where nothing was changed it is not kept.
+//! 2. A daemon that dies meanwhile takes this process along. The servers have heard of nothing
+//!    then.
 //! 3. Whoever reads the socket may be in a call that is kept. So the stand-in has his post at once.
 
 use super::post::Post;
@@ -30,7 +32,8 @@ impl Gate {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells others of the recall by `tell`, and returns when it may be answered. The library's lock is held.
+    /// Tells others of the recall by `tell`, and returns when it may be answered. The library's
+    /// lock is held.
     pub fn keep(&self, number: u64, tell: impl FnOnce()) {
         self.lock().insert(number, false);
         self.post.hold_up();
@@ -39,7 +42,8 @@ impl Gate {
         let mut kept = self.lock();
         while kept.get(&number) == Some(&false) && Instant::now() < until {
             let patience = until.saturating_duration_since(Instant::now());
-            kept = self.changed.wait_timeout(kept, patience).unwrap_or_else(PoisonError::into_inner).0;
+            kept =
+                self.changed.wait_timeout(kept, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
         kept.remove(&number);
         drop(kept);

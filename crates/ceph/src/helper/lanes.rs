@@ -1,5 +1,5 @@
-//! Threads, and the order of calls: those on one file one after the other, except for those that only look; different files
-//! beside each other. A thread is started when work finds none idle.
+//! Threads, and the order of calls: those on one file one after the other, except for those that
+//! only look; different files beside each other. A thread is started when work finds none idle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,8 @@ impl Lanes {
         self.staff(&mut state);
     }
 
-    /// Begins a call of whoever asks, if the file has none now: no other runs beside it. It ends with [`Lanes::leave`].
+    /// Begins a call of whoever asks, if the file has none now: no other runs beside it. It ends
+    /// with [`Lanes::leave`].
     pub fn enter(&self, file: FileId) -> bool {
         let mut state = self.lock();
         let is_idle = !state.lanes.contains_key(&file);

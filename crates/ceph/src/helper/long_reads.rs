@@ -1,8 +1,9 @@
 //! Reads that last, and a look at their files by another thread.
 //!
-//! T13: a read that meets the recall of what may be cached was seen to wait for ever, for a right that it had. A look at the
-//! file by another client ended it: the servers wrote of the file again. So the helper looks itself. Whether that ends such a
-//! read is not shown, since none was met again. A look changes nothing, and a read that waits for another client waits on.
+//! T13: a read that meets the recall of what may be cached was seen to wait for ever, for a right
+//! that it had. A look at the file by another client ended it: the servers wrote of the file again.
+//! So the helper looks itself. Whether that ends such a read is not shown, since none was met
+//! again. A look changes nothing, and a read that waits for another client waits on.
 
 use super::files::{File, lock};
 use std::collections::BTreeMap;

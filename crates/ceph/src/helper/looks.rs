@@ -1,7 +1,8 @@
 //! Whether the library answers looks at a file, or at a name in a directory, out of its memory.
 //!
-//! It does while the servers let it keep what it knows. They take that away when another client changes something, and the library
-//! does not tell. So the last looks are what the next one is judged by: whether the thread had to wait.
+//! It does while the servers let it keep what it knows. They take that away when another client
+//! changes something, and the library does not tell. So the last looks are what the next one is
+//! judged by: whether the thread had to wait.
 
 use crate::library::waits;
 

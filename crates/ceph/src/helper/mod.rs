@@ -1,8 +1,10 @@
-//! The helper process: requests in from the socket, calls into libcephfs on a few threads, answers out.
+//! The helper process: requests in from the socket, calls into libcephfs on a few threads, answers
+//! out.
 //!
-//! Its standard input is the socket. It lives as long as that. When the daemon ends, in whatever way, the helper ends and flushes
-//! nothing, as in a crash of the host. What was acknowledged stands in the daemon's journal. Only the content of recalled files goes
-//! out before, in a second at most: the servers may know its size.
+//! Its standard input is the socket. It lives as long as that. When the daemon ends, in whatever
+//! way, the helper ends and flushes nothing, as in a crash of the host. What was acknowledged
+//! stands in the daemon's journal. Only the content of recalled files goes out before, in a second
+//! at most: the servers may know its size.
 
 mod files;
 mod gate;
@@ -44,7 +46,8 @@ pub const REQUESTS_MAX: usize = 4096;
 /// Serves until the socket closes.
 pub fn run() -> ! {
     ignore_signals();
-    // What goes wrong ends the process, and the daemon reads of it: a thread that panics would leave its request unanswered.
+    // What goes wrong ends the process, and the daemon reads of it: a thread that panics would
+    // leave its request unanswered.
     std::panic::set_hook(Box::new(|panic| {
         complain(panic);
         end_process(101);
@@ -53,7 +56,9 @@ pub fn run() -> ! {
     let socket = match socket.and_then(|socket| socket.local_addr().map(|_| socket)) {
         Ok(socket) => socket,
         Err(error) => {
-            complain(&format_args!("standard input is no socket ({error}); only a mount starts this"));
+            complain(&format_args!(
+                "standard input is no socket ({error}); only a mount starts this"
+            ));
             end_process(2)
         }
     };
@@ -106,21 +111,25 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     );
     let mount = connected.unwrap_or_else(|why| output.lost(false, &why));
     let root = mount.root().and_then(|root| Ok((root.attributes()?, root)));
-    let (attributes, root) = root.unwrap_or_else(|errno| output.lost(false, &format!("no root: {errno:?}")));
+    let (attributes, root) =
+        root.unwrap_or_else(|errno| output.lost(false, &format!("no root: {errno:?}")));
     let files = Arc::new(Files::new(mount, root, attributes.file, gate));
     let _ = served.set(files.clone());
-    let welcome = Welcome { root: attributes, recall_ms: mount.recall_ms(), hold_ms: mount.hold_ms() };
+    let welcome =
+        Welcome { root: attributes, recall_ms: mount.recall_ms(), hold_ms: mount.hold_ms() };
     output.send(&Report::Success { request: first.number, reply: Reply::Welcome { welcome } });
 
     let lanes = Lanes::new(THREADS_MAX);
     let returning = Lanes::new(RETURNING_MAX);
     Recalls::watch(noticed, files.clone(), output.clone(), returning.clone());
-    SocketReader::new(requests, post, Server::new(files, output, settings), lanes, returning).read();
+    SocketReader::new(requests, post, Server::new(files, output, settings), lanes, returning)
+        .read();
     Ok(())
 }
 
 fn settings(hello: &Hello) -> Result<Settings, String> {
-    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| "a setting with a zero byte".to_string());
+    let text =
+        |bytes: &[u8]| CString::new(bytes).map_err(|_| "a setting with a zero byte".to_string());
     Ok(Settings {
         conf: text(&hello.conf)?,
         user: text(&hello.user)?,

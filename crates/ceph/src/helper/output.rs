@@ -41,7 +41,8 @@ impl Output {
     pub fn flush(&self) {
         self.lock().flush();
     }
-    /// The last word. T4: a library that lost its connection is not called again, not even to close files.
+    /// The last word. T4: a library that lost its connection is not called again, not even to close
+    /// files.
     pub fn lost(&self, fenced: bool, why: &str) -> ! {
         self.send(&Report::Lost { fenced, why: why.as_bytes().to_vec() });
         end_process(3)

@@ -1,10 +1,12 @@
 //! The post of the one thread that reads the socket, and its stand-in.
 //!
-//! 1. Whoever has the post may make a call of its own. Calls that are short as a rule may wait all the same: for another
-//!    client, who waits for a request that nobody reads meanwhile.
-//! 2. So a call that lasts loses its caller the post: after two looks the stand-in has it, and another stands in.
+//! 1. Whoever has the post may make a call of its own. Calls that are short as a rule may wait all
+//!    the same: for another client, who waits for a request that nobody reads meanwhile.
+//! 2. So a call that lasts loses its caller the post: after two looks the stand-in has it, and
+//!    another stands in.
 //! 3. Where calls are known to wait ([`super::gate`]), the stand-in does not look twice.
-//! 4. Looks cost a wake-up each. Where no calls are made the stand-in sleeps, and the next call wakes it.
+//! 4. Looks cost a wake-up each. Where no calls are made the stand-in sleeps, and the next call
+//!    wakes it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -143,7 +145,8 @@ mod tests {
         let post = Arc::new(Post::default());
         let relieved = stand_in(&post);
         let begin = std::time::Instant::now();
-        // Shorter than a look, by a clock that may stand still: whoever was away for longer knows it.
+        // Shorter than a look, by a clock that may stand still: whoever was away for longer knows
+        // it.
         let mut lost = false;
         while begin.elapsed() < LOOK * 20 && !lost {
             let since = std::time::Instant::now();

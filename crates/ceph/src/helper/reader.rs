@@ -1,8 +1,9 @@
 //! Requests come in, and go to the threads or are carried out at once.
 //!
-//! Waking a thread costs more than most calls. So whoever reads carries out by itself what the library answers out of
-//! its memory as a rule ([`Server::is_short`]). That is a write into its buffer, and attributes, of a file that is held. And it is
-//! looks at what the last looks did not wait for. No promise depends on that rule ([`Post`]): the next client's recall may be in the
+//! Waking a thread costs more than most calls. So whoever reads carries out by itself what the
+//! library answers out of its memory as a rule ([`Server::is_short`]). That is a write into its
+//! buffer, and attributes, of a file that is held. And it is looks at what the last looks did not
+//! wait for. No promise depends on that rule ([`Post`]): the next client's recall may be in the
 //! library already. Answers of requests that came together go back together.
 
 use super::lanes::Lanes;
@@ -32,7 +33,8 @@ impl Requests {
     /// `None`: the daemon is gone. What is held back goes out before it waits.
     pub fn next(&mut self, output: &Output) -> Result<Option<Numbered>, String> {
         loop {
-            let next = self.frames.next_message().map_err(|error: MalformedMessage| error.to_string())?;
+            let next =
+                self.frames.next_message().map_err(|error: MalformedMessage| error.to_string())?;
             if next.is_some() {
                 return Ok(next);
             }
@@ -74,7 +76,14 @@ impl SocketReader {
         returning: Arc<Lanes>,
     ) -> Arc<SocketReader> {
         let requests = Mutex::new(requests);
-        Arc::new(SocketReader { requests, post, server, lanes, returning, under_way: AtomicUsize::new(0) })
+        Arc::new(SocketReader {
+            requests,
+            post,
+            server,
+            lanes,
+            returning,
+            under_way: AtomicUsize::new(0),
+        })
     }
 
     /// Reads, or stands in for who does: returns when another has this thread's part.
@@ -146,7 +155,8 @@ impl SocketReader {
         to.add(
             turn,
             Box::new(move || {
-                let closed = if let HelperRequest::Close { file } = request { Some(file) } else { None };
+                let closed =
+                    if let HelperRequest::Close { file } = request { Some(file) } else { None };
                 let report = reader.server.carry_out(number, request);
                 reader.under_way.fetch_sub(1, Ordering::Relaxed);
                 reader.server.output.send(&report);

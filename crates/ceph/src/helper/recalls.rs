@@ -1,9 +1,9 @@
 //! Recalls: reported to the daemon, and watched until the token is back.
 //!
-//! T1: a write that enters the library while its file is recalled waits for the token's return. The daemon
-//! may wait for that very write before it returns the token. So a recalled file with a call under way is made
-//! durable and given back from here, by a thread kept for that. What was written before is at the servers
-//! then; the late write goes straight through.
+//! T1: a write that enters the library while its file is recalled waits for the token's return. The
+//! daemon may wait for that very write before it returns the token. So a recalled file with a call
+//! under way is made durable and given back from here, by a thread kept for that. What was written
+//! before is at the servers then; the late write goes straight through.
 
 use super::files::{File, Files, lock};
 use super::lanes::{Lanes, Turn};
@@ -20,7 +20,8 @@ pub enum LibraryNotice {
     Changed(u64),
 }
 
-/// How long a recalled file may have a call under way before its token is given back without the daemon.
+/// How long a recalled file may have a call under way before its token is given back without the
+/// daemon.
 const STUCK: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(3600);

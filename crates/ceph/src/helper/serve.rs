@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::{
-    AttributeChange, FileAttributes, FileId, FileKind, NewNode, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX,
+    AttributeChange, FileAttributes, FileId, FileKind, NewNode, TRANSFER_BYTES_MAX, Token,
+    XATTR_BYTES_MAX,
 };
 
 /// To copy more takes longer than to wake a thread for it.
@@ -65,7 +66,14 @@ impl Drop for Change<'_> {
 impl Server {
     pub fn new(files: Arc<Files>, output: Arc<Output>, settings: Settings) -> Server {
         let long_reads = LongReads::watched();
-        Server { files, output, settings, ending: AtomicUsize::new(0), reads: Mutex::default(), long_reads }
+        Server {
+            files,
+            output,
+            settings,
+            ending: AtomicUsize::new(0),
+            reads: Mutex::default(),
+            long_reads,
+        }
     }
 
     pub fn turn_of(&self, request: &HelperRequest) -> Turn {
@@ -89,15 +97,17 @@ impl Server {
             _ => return Turn::free(),
         };
         // What others wait for must not wait behind a call that waits for others.
-        let is_return =
-            matches!(request, HelperRequest::MakeDurable { .. } | HelperRequest::ReturnToken { .. });
+        let is_return = matches!(
+            request,
+            HelperRequest::MakeDurable { .. } | HelperRequest::ReturnToken { .. }
+        );
         let is_awaited = is_return && self.files.known(file).is_some_and(|file| file.is_recalled());
         Turn { file: Some(file), shares, is_awaited }
     }
 
-    /// Whether the library answers out of its memory, as a rule. Reads are judged by the last ones of any file. It may wait all
-    /// the same, for a recall that it knows of already, or for room in its buffer. It may wait for its one lock, and for what
-    /// another client has changed.
+    /// Whether the library answers out of its memory, as a rule. Reads are judged by the last ones
+    /// of any file. It may wait all the same, for a recall that it knows of already, or for room in
+    /// its buffer. It may wait for its one lock, and for what another client has changed.
     pub fn is_short(&self, request: &HelperRequest) -> bool {
         if self.files.gate.keeps_any() {
             return false;
@@ -116,7 +126,9 @@ impl Server {
         let Some(file) = self.files.known(*file) else { return false };
         let state = file.state();
         match &state.held {
-            Some(held) => held.recalled.is_none() && (any_token || held.token == Token::ExclusiveWrite),
+            Some(held) => {
+                held.recalled.is_none() && (any_token || held.token == Token::ExclusiveWrite)
+            }
             None => is_look && state.looks.are_short(),
         }
     }
@@ -174,7 +186,8 @@ impl Server {
                 return Ok(self.found(found));
             }
             HelperRequest::Create { parent, name, mode, caller } => {
-                // Not by the library's own call for both: it looks the name up first, at the servers.
+                // Not by the library's own call for both: it looks the name up first, at the
+                // servers.
                 let node = NewNode::Regular { mode };
                 let (inode, made) = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
                 let file = files.keep(inode, made.file);
@@ -198,7 +211,8 @@ impl Server {
             HelperRequest::Unlink { parent, name } => {
                 let (parent, name) = (files.get(parent)?, text(name)?);
                 let (target, is_going) = self.target(&parent.inode, &name)?;
-                files.without_token(target, &self.output, is_going, || parent.inode.unlink(&name))?;
+                files
+                    .without_token(target, &self.output, is_going, || parent.inode.unlink(&name))?;
             }
             HelperRequest::RemoveDirectory { parent, name } => {
                 files.get(parent)?.inode.remove_directory(&text(name)?)?;
@@ -206,10 +220,12 @@ impl Server {
             HelperRequest::Rename { parent, name, new_parent, new_name } => {
                 let (parent, new_parent) = (files.get(parent)?, files.get(new_parent)?);
                 let (name, new_name) = (text(name)?, text(new_name)?);
-                // What loses its name, and what changes it: the library waits for the tokens of both.
+                // What loses its name, and what changes it: the library waits for the tokens of
+                // both.
                 let (victim, is_going) = self.target(&new_parent.inode, &new_name)?;
                 let (moved, _) = self.target(&parent.inode, &name)?;
-                let moved = moved.filter(|moved| victim.as_ref().is_none_or(|victim| victim.id != moved.id));
+                let moved = moved
+                    .filter(|moved| victim.as_ref().is_none_or(|victim| victim.id != moved.id));
                 files.without_token(victim, &self.output, is_going, || {
                     files.without_token(moved, &self.output, false, || {
                         parent.inode.rename(&name, &new_parent.inode, &new_name)
@@ -224,7 +240,9 @@ impl Server {
             }
             HelperRequest::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
             HelperRequest::SendAttributes => files.mount.send_attributes()?,
-            HelperRequest::Space => return Ok(Reply::Space { space: files.mount.root()?.space()? }),
+            HelperRequest::Space => {
+                return Ok(Reply::Space { space: files.mount.root()?.space()? });
+            }
             request => return self.call_on_file(request),
         }
         Ok(Reply::Done)
@@ -247,11 +265,14 @@ impl Server {
                 let size = file.inode.attributes()?.version.size;
                 let resizes = change.size.is_some_and(|new| new != size);
                 return self.change(&file, || {
-                    // The library cuts at the servers. What it has buffered beyond must not come after.
+                    // The library cuts at the servers. What it has buffered beyond must not come
+                    // after.
                     if resizes {
                         files.sync(&file)?;
                     }
-                    for change in [cut, rest].iter().filter(|change| **change != AttributeChange::default()) {
+                    for change in
+                        [cut, rest].iter().filter(|change| **change != AttributeChange::default())
+                    {
                         file.inode.set_attributes(change)?;
                     }
                     if resizes { files.sync(&file) } else { Ok(()) }
@@ -312,7 +333,8 @@ impl Server {
             }
             HelperRequest::Allocate { file, what, start, end } => {
                 let file = files.get(file)?;
-                // The library changes the servers' objects at once. What it has buffered of them must not come after.
+                // The library changes the servers' objects at once. What it has buffered of them
+                // must not come after.
                 return self.change(&file, || {
                     files.sync(&file)?;
                     file.handle(true)?.allocate(what, &(start..end))?;
@@ -330,8 +352,8 @@ impl Server {
                     let _busy = Busy::with(&file);
                     files.take_token(&file, token)?;
                 }
-                // T6: between the former life's end and this grant anybody may have changed the file. What counts is what it
-                // is from now on, with the token.
+                // T6: between the former life's end and this grant anybody may have changed the
+                // file. What counts is what it is from now on, with the token.
                 return self.attributes(&file);
             }
             HelperRequest::ReturnToken { file } => {
@@ -344,9 +366,15 @@ impl Server {
         Ok(Reply::Done)
     }
 
-    /// A change of content or attributes: buffered under the exclusive token, else at the servers when it answers.
-    fn change(&self, file: &Arc<File>, call: impl FnOnce() -> Result<(), Errno>) -> Result<Reply, Errno> {
-        // T1: it would wait for the token's return. The servers learn of the state before it then, so the daemon notes that first.
+    /// A change of content or attributes: buffered under the exclusive token, else at the servers
+    /// when it answers.
+    fn change(
+        &self,
+        file: &Arc<File>,
+        call: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<Reply, Errno> {
+        // T1: it would wait for the token's return. The servers learn of the state before it then,
+        // so the daemon notes that first.
         let since = Instant::now();
         while file.is_unacknowledged() && since.elapsed() < NOTING {
             std::thread::sleep(ENDING);
@@ -380,10 +408,13 @@ impl Server {
         file.let_go();
         self.ending.fetch_sub(1, Ordering::SeqCst);
     }
-    /// T4: nothing more is asked of a connection that is lost, and a process ends more surely than an unmount.
+    /// T4: nothing more is asked of a connection that is lost, and a process ends more surely than
+    /// an unmount.
     fn lost(&self, errno: Errno) -> ! {
         match errno {
-            Errno(libc::ESHUTDOWN) => self.output.lost(true, "the servers have excluded this client"),
+            Errno(libc::ESHUTDOWN) => {
+                self.output.lost(true, "the servers have excluded this client")
+            }
             _ => self.output.lost(false, "the library has cut itself off"),
         }
     }

@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use store::{Allocation, Token};
 
-/// How long others, once asked, have to let go. They give a token back at once or not at all: whoever keeps the file open goes
-/// on sharing it.
+/// How long others, once asked, have to let go. They give a token back at once or not at all:
+/// whoever keeps the file open goes on sharing it.
 const OTHERS: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_millis(3);
 /// For content behind the daemon's end.
@@ -33,7 +33,8 @@ impl Files {
         loop {
             match self.grant(file, token) {
                 Err(Errno(libc::EAGAIN)) if Instant::now() < deadline => {
-                    // To look at a file is what recalls another's token, and waits until it is given back.
+                    // To look at a file is what recalls another's token, and waits until it is
+                    // given back.
                     file.inode.attributes()?;
                     std::thread::sleep(AGAIN);
                 }
@@ -42,7 +43,8 @@ impl Files {
         }
     }
 
-    /// Of a file that nobody else can have asked for yet: the library gives the token without a question, or it is taken later.
+    /// Of a file that nobody else can have asked for yet: the library gives the token without a
+    /// question, or it is taken later.
     pub fn hold_new(&self, file: &Arc<File>) -> bool {
         self.grant(file, Token::ExclusiveWrite).is_ok()
     }
@@ -52,8 +54,13 @@ impl Files {
         let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;
         // Known before it is asked for: a recall may come before the answer.
         lock(&self.grants).insert(number, file.clone());
-        file.state().held =
-            Some(Held { token, number, handle: handle.clone(), recalled: None, is_acknowledged: false });
+        file.state().held = Some(Held {
+            token,
+            number,
+            handle: handle.clone(),
+            recalled: None,
+            is_acknowledged: false,
+        });
         let answer = handle.take_token(token, number);
         if answer.is_err() {
             self.no_longer_held(file, number);
@@ -61,10 +68,13 @@ impl Files {
         answer
     }
 
-    /// Makes durable what was written, and gives the token back. Without one: tells what an earlier return ran into.
+    /// Makes durable what was written, and gives the token back. Without one: tells what an earlier
+    /// return ran into.
     pub fn give_back(&self, file: &File) -> Result<(), Errno> {
         let _one_at_a_time = lock(&file.returning);
-        let Some(held) = file.state().held.clone() else { return file.state().failure.map_or(Ok(()), Err) };
+        let Some(held) = file.state().held.clone() else {
+            return file.state().failure.map_or(Ok(()), Err);
+        };
         // T1: while a token is recalled its file can be synced, and must not be written.
         let is_wanted = held.token == Token::ExclusiveWrite && !file.is_settled();
         let synced = if is_wanted { self.sync(file) } else { Ok(()) };
@@ -79,7 +89,8 @@ impl Files {
 
     pub fn sync(&self, file: &File) -> Result<(), Errno> {
         let changes = file.state().changes;
-        // The library would send both at once. A client that dies meanwhile would leave a size without content.
+        // The library would send both at once. A client that dies meanwhile would leave a size
+        // without content.
         self.sync_content(file)?;
         self.try_sync(file, |handle| match handle {
             Some(handle) => handle.sync().and_then(|()| handle.ask_servers()),
@@ -132,8 +143,9 @@ impl Files {
         Ok(())
     }
 
-    /// Before the last close of a file without a name. What is buffered of it need go nowhere, unless another client has it open: the
-    /// library gives no token then. T10: attributes that were held back go, or the servers would keep the file as long as they are.
+    /// Before the last close of a file without a name. What is buffered of it need go nowhere,
+    /// unless another client has it open: the library gives no token then. T10: attributes that
+    /// were held back go, or the servers would keep the file as long as they are.
     pub fn discard(&self, file: &Arc<File>) -> Result<(), Errno> {
         let handle = file.handle(true)?;
         if !self.hold_new(file) {
@@ -147,8 +159,9 @@ impl Files {
         handle.send_attributes()
     }
 
-    /// The daemon is gone, in whatever way. The servers may know sizes of files that are recalled: their content follows, if that is
-    /// soon. Nothing else goes, as the daemon's next life brings it.
+    /// The daemon is gone, in whatever way. The servers may know sizes of files that are recalled:
+    /// their content follows, if that is soon. Nothing else goes, as the daemon's next life brings
+    /// it.
     pub fn leave(self: &Arc<Self>) {
         if self.gate.keeps_any() {
             return;
@@ -173,8 +186,9 @@ impl Files {
         }
     }
 
-    /// Carries out a call on names that recalls this client's own token of `file`, and would wait for its return. The token is
-    /// given back before, and the daemon reads of a recall: others may have the file from then on.
+    /// Carries out a call on names that recalls this client's own token of `file`, and would wait
+    /// for its return. The token is given back before, and the daemon reads of a recall: others may
+    /// have the file from then on.
     pub fn without_token<T>(
         &self,
         file: Option<Arc<File>>,

@@ -81,7 +81,8 @@ macro_rules! functions {
                 // SAFETY: libcephfs may be loaded at any time by any thread, and is never unloaded.
                 let library = unsafe { libloading::Library::new(LIBRARY) }?;
                 let functions = Functions {
-                    // SAFETY: the types are those of the header that the library's version number stands for.
+                    // SAFETY: the types are those of the header that the library's version number
+                    // stands for.
                     $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }?,)*
                 };
                 std::mem::forget(library);

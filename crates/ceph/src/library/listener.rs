@@ -4,7 +4,8 @@ use super::abi::{RawHandle, SnapshotInode};
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-/// What the library tells by itself: the number that [`super::Handle::take_token`] was given; a file that changed.
+/// What the library tells by itself: the number that [`super::Handle::take_token`] was given; a
+/// file that changed.
 pub struct Listener {
     pub recalled: Box<dyn Fn(u64) + Send + Sync>,
     pub changed: Box<dyn Fn(u64) + Send + Sync>,
@@ -17,7 +18,12 @@ pub(super) unsafe extern "C" fn recalled(_: *mut RawHandle, token: *mut c_void) 
         (listener.recalled)(token.addr() as u64);
     }
 }
-pub(super) unsafe extern "C" fn inode_changed(_: *mut c_void, inode: SnapshotInode, _: i64, _: i64) {
+pub(super) unsafe extern "C" fn inode_changed(
+    _: *mut c_void,
+    inode: SnapshotInode,
+    _: i64,
+    _: i64,
+) {
     if let Some(listener) = LISTENER.get() {
         (listener.changed)(inode.inode.value);
     }

@@ -1,5 +1,5 @@
-//! libcephfs, loaded at run time. All unsafe code of this crate is in this room; what it gives out is safe to use from any
-//! thread, as the library is.
+//! libcephfs, loaded at run time. All unsafe code of this crate is in this room; what it gives out
+//! is safe to use from any thread, as the library is.
 
 mod abi;
 mod listener;

@@ -27,14 +27,15 @@ pub struct Mount {
     pub(super) permissions: *const UserPerm,
     recall_ms: u64,
 }
-// SAFETY: the library takes a connection from any thread at any time: it locks by itself. The other pointer is to
-// credentials that belong to the connection and do not change.
+// SAFETY: the library takes a connection from any thread at any time: it locks by itself. The other
+// pointer is to credentials that belong to the connection and do not change.
 unsafe impl Send for Mount {}
 // SAFETY: as above.
 unsafe impl Sync for Mount {}
 
 impl Mount {
-    /// Ends the former life of this identity, and connects. An error says what failed, with the errno.
+    /// Ends the former life of this identity, and connects. An error says what failed, with the
+    /// errno.
     pub fn connect(
         settings: &Settings,
         recalled: Box<dyn Fn(u64) + Send + Sync>,
@@ -44,14 +45,16 @@ impl Mount {
         if LISTENER.set(Listener { recalled, changed }).is_err() {
             return Err("a process connects only once".into());
         }
-        let mut mount = prepare(call, settings).map_err(|(what, Errno(code))| failed(what, code))?;
-        // T5: others wait for a client that died, also with creates in directories that it had looked at, for as long as its
-        // session lasts. A reset ends that at once. It comes before the name is taken: nobody can reset himself.
+        let mut mount =
+            prepare(call, settings).map_err(|(what, Errno(code))| failed(what, code))?;
+        // T5: others wait for a client that died, also with creates in directories that it had
+        // looked at, for as long as its session lasts. A reset ends that at once. It comes before
+        // the name is taken: nobody can reset himself.
         mount
             .reset(&settings.identity)
             .map_err(|Errno(code)| failed("the reset of the former client", code))?;
-        // SAFETY: the connection is made and initialised, the strings end with zero, and the callbacks' table is only read
-        // during the call.
+        // SAFETY: the connection is made and initialised, the strings end with zero, and the
+        // callbacks' table is only read during the call.
         unsafe {
             (mount.call.ceph_set_uuid)(mount.raw, settings.identity.as_ptr());
             let mut callbacks = Callbacks {
@@ -73,11 +76,13 @@ impl Mount {
         Ok(Box::leak(Box::new(mount)))
     }
 
-    /// Ends whatever connection has the name `identity`: when this returns, nothing of it reaches the servers.
+    /// Ends whatever connection has the name `identity`: when this returns, nothing of it reaches
+    /// the servers.
     fn reset(&self, identity: &CStr) -> Result<(), Errno> {
         // SAFETY: the connection is initialised, the string ends with zero.
         let answer = unsafe {
-            let answer = (self.call.ceph_start_reclaim)(self.raw, identity.as_ptr(), abi::RECLAIM_RESET);
+            let answer =
+                (self.call.ceph_start_reclaim)(self.raw, identity.as_ptr(), abi::RECLAIM_RESET);
             (self.call.ceph_finish_reclaim)(self.raw);
             answer
         };
@@ -100,14 +105,16 @@ impl Mount {
         reset
     }
 
-    /// Makes everything durable and ends the session in good order. The connection cannot be used afterwards.
+    /// Makes everything durable and ends the session in good order. The connection cannot be used
+    /// afterwards.
     pub fn unmount(&self) -> Result<(), Errno> {
-        // SAFETY: the connection is initialised; the caller lets nothing else run, and ends the process.
+        // SAFETY: the connection is initialised; the caller lets nothing else run, and ends the
+        // process.
         Errno::check(unsafe { (self.call.ceph_unmount)(self.raw) }).map(drop)
     }
 
-    /// Attributes of all files. T9: content that is still buffered goes as well, and what goes wrong with it is told nowhere, nor by
-    /// the file's next sync.
+    /// Attributes of all files. T9: content that is still buffered goes as well, and what goes
+    /// wrong with it is told nowhere, nor by the file's next sync.
     pub fn send_attributes(&self) -> Result<(), Errno> {
         // SAFETY: the connection is mounted.
         Errno::check(unsafe { (self.call.ceph_sync_fs)(self.raw) }).map(drop)
@@ -125,8 +132,9 @@ fn failed(what: &str, code: i32) -> String {
     format!("{what} failed: {}", std::io::Error::from_raw_os_error(code))
 }
 
-/// What the library writes down of each call and shows after a crash of its process, and how much of it unless someone sets that. It
-/// wakes a thread of its own at each write: a quarter of what 16 writers have of two processors.
+/// What the library writes down of each call and shows after a crash of its process, and how much
+/// of it unless someone sets that. It wakes a thread of its own at each write: a quarter of what 16
+/// writers have of two processors.
 const DIARIES: [(&CStr, &CStr); 2] = [(c"debug_client", c"0/5"), (c"debug_objectcacher", c"0/5")];
 
 type Failed = (&'static str, Errno);
@@ -148,12 +156,15 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
     // SAFETY: all strings end with zero; the connection is the one just made.
     unsafe {
         answer("ceph_create", (call.ceph_create)(&raw mut raw, settings.user.as_ptr()))?;
-        answer("reading the configuration", (call.ceph_conf_read_file)(raw, settings.conf.as_ptr()))?;
+        answer(
+            "reading the configuration",
+            (call.ceph_conf_read_file)(raw, settings.conf.as_ptr()),
+        )?;
         let hold = HOLD_S.to_string();
         let connect = CONNECT_S.to_string();
         let options: [(&CStr, &str); 7] = [
-            // T3: each of the two alone would let one of data and attributes go first. The library's clock tick is left alone:
-            // it also renews the session.
+            // T3: each of the two alone would let one of data and attributes go first. The
+            // library's clock tick is left alone: it also renews the session.
             (c"client_oc_max_dirty_age", &hold),
             (c"client_caps_release_delay", &hold),
             // What is dirty beyond this goes to the servers at once.
@@ -170,7 +181,8 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
         }
         for (name, default) in DIARIES {
             let mut found = [0; 16];
-            let told = (call.ceph_conf_get)(raw, name.as_ptr(), found.as_mut_ptr().cast(), found.len());
+            let told =
+                (call.ceph_conf_get)(raw, name.as_ptr(), found.as_mut_ptr().cast(), found.len());
             // Who has set it wants to read it.
             if told >= 0 && CStr::from_bytes_until_nul(&found) == Ok(default) {
                 answer("a setting", (call.ceph_conf_set)(raw, name.as_ptr(), c"0/0".as_ptr()))?;
@@ -202,13 +214,19 @@ mod tests {
             identity: text("a test"),
         };
         let call = Functions::load().expect("libcephfs2");
-        let mount =
-            configure(call, &settings).map_err(|(what, Errno(code))| failed(what, code)).expect("settings");
+        let mount = configure(call, &settings)
+            .map_err(|(what, Errno(code))| failed(what, code))
+            .expect("settings");
         let setting = |(name, _): (&CStr, &CStr)| {
             let mut found = [0; 16];
             // SAFETY: the connection is configured, and the place as long as said.
             let told = unsafe {
-                (mount.call.ceph_conf_get)(mount.raw, name.as_ptr(), found.as_mut_ptr().cast(), found.len())
+                (mount.call.ceph_conf_get)(
+                    mount.raw,
+                    name.as_ptr(),
+                    found.as_mut_ptr().cast(),
+                    found.len(),
+                )
             };
             assert!(told >= 0, "{name:?}");
             CStr::from_bytes_until_nul(&found).expect("a text").to_str().expect("UTF-8").to_owned()

@@ -18,7 +18,8 @@ struct Credentials<'a>(&'a Mount, *mut UserPerm);
 impl Credentials<'_> {
     fn of(mount: &Mount, caller: Creator) -> Result<Credentials<'_>, Errno> {
         // SAFETY: no list of groups is passed.
-        let raw = unsafe { (mount.call.ceph_userperm_new)(caller.uid, caller.gid, 0, ptr::null_mut()) };
+        let raw =
+            unsafe { (mount.call.ceph_userperm_new)(caller.uid, caller.gid, 0, ptr::null_mut()) };
         if raw.is_null() { Err(Errno(libc::ENOMEM)) } else { Ok(Credentials(mount, raw)) }
     }
 }
@@ -32,9 +33,19 @@ impl Drop for Credentials<'_> {
 impl Inode {
     pub fn lookup(&self, name: &CStr) -> Result<(Inode, FileAttributes), Errno> {
         let Mount { call, raw, permissions, .. } = self.mount;
-        // SAFETY: the reference keeps the directory, the name ends with zero, the pointers are to places for the answers.
+        // SAFETY: the reference keeps the directory, the name ends with zero, the pointers are to
+        // places for the answers.
         self.answered(|inode, statx| unsafe {
-            (call.ceph_ll_lookup)(*raw, self.raw, name.as_ptr(), inode, statx, WANTED, 0, *permissions)
+            (call.ceph_ll_lookup)(
+                *raw,
+                self.raw,
+                name.as_ptr(),
+                inode,
+                statx,
+                WANTED,
+                0,
+                *permissions,
+            )
         })
     }
 
@@ -50,21 +61,54 @@ impl Inode {
         let make_node = |mode: u32, rdev: u32| {
             // SAFETY: as above; the credentials live until this function's end.
             self.answered(|inode, statx| unsafe {
-                (call.ceph_ll_mknod)(*raw, self.raw, name, mode, rdev.into(), inode, statx, WANTED, 0, by)
+                (call.ceph_ll_mknod)(
+                    *raw,
+                    self.raw,
+                    name,
+                    mode,
+                    rdev.into(),
+                    inode,
+                    statx,
+                    WANTED,
+                    0,
+                    by,
+                )
             })
         };
         match node {
             NewNode::Regular { mode } => make_node(libc::S_IFREG | mode & 0o7777, 0),
-            NewNode::Special { kind, mode, rdev } => make_node(kind & libc::S_IFMT | mode & 0o7777, *rdev),
+            NewNode::Special { kind, mode, rdev } => {
+                make_node(kind & libc::S_IFMT | mode & 0o7777, *rdev)
+            }
             // SAFETY: as above.
             NewNode::Directory { mode } => self.answered(|inode, statx| unsafe {
-                (call.ceph_ll_mkdir)(*raw, self.raw, name, mode & 0o7777, inode, statx, WANTED, 0, by)
+                (call.ceph_ll_mkdir)(
+                    *raw,
+                    self.raw,
+                    name,
+                    mode & 0o7777,
+                    inode,
+                    statx,
+                    WANTED,
+                    0,
+                    by,
+                )
             }),
             NewNode::Symlink { target } => {
                 let target = CString::new(&target[..]).map_err(|_| Errno::INVALID)?;
                 // SAFETY: as above.
                 self.answered(|inode, statx| unsafe {
-                    (call.ceph_ll_symlink)(*raw, self.raw, name, target.as_ptr(), inode, statx, WANTED, 0, by)
+                    (call.ceph_ll_symlink)(
+                        *raw,
+                        self.raw,
+                        name,
+                        target.as_ptr(),
+                        inode,
+                        statx,
+                        WANTED,
+                        0,
+                        by,
+                    )
                 })
             }
         }
@@ -84,25 +128,31 @@ impl Inode {
     pub fn link(&self, parent: &Inode, name: &CStr) -> Result<(), Errno> {
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: both references keep their files, the name ends with zero.
-        Errno::check(unsafe { (call.ceph_ll_link)(*raw, self.raw, parent.raw, name.as_ptr(), *permissions) })
-            .map(drop)
+        Errno::check(unsafe {
+            (call.ceph_ll_link)(*raw, self.raw, parent.raw, name.as_ptr(), *permissions)
+        })
+        .map(drop)
     }
     pub fn unlink(&self, name: &CStr) -> Result<(), Errno> {
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: as above.
-        Errno::check(unsafe { (call.ceph_ll_unlink)(*raw, self.raw, name.as_ptr(), *permissions) }).map(drop)
+        Errno::check(unsafe { (call.ceph_ll_unlink)(*raw, self.raw, name.as_ptr(), *permissions) })
+            .map(drop)
     }
     pub fn remove_directory(&self, name: &CStr) -> Result<(), Errno> {
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: as above.
-        Errno::check(unsafe { (call.ceph_ll_rmdir)(*raw, self.raw, name.as_ptr(), *permissions) }).map(drop)
+        Errno::check(unsafe { (call.ceph_ll_rmdir)(*raw, self.raw, name.as_ptr(), *permissions) })
+            .map(drop)
     }
     pub fn rename(&self, name: &CStr, new_parent: &Inode, new_name: &CStr) -> Result<(), Errno> {
         let Mount { call, raw, permissions, .. } = self.mount;
         let (from, to) = (name.as_ptr(), new_name.as_ptr());
         // SAFETY: as above.
-        Errno::check(unsafe { (call.ceph_ll_rename)(*raw, self.raw, from, new_parent.raw, to, *permissions) })
-            .map(drop)
+        Errno::check(unsafe {
+            (call.ceph_ll_rename)(*raw, self.raw, from, new_parent.raw, to, *permissions)
+        })
+        .map(drop)
     }
 
     pub fn read_link(&self) -> Result<Vec<u8>, Errno> {
@@ -147,24 +197,30 @@ impl Directory<'_> {
         let mut directory = ptr::null_mut();
         let Mount { call, raw, permissions, .. } = inode.mount;
         // SAFETY: the reference keeps the directory; the pointer is to a place for the answer.
-        Errno::check(unsafe { (call.ceph_ll_opendir)(*raw, inode.raw, &raw mut directory, *permissions) })?;
+        Errno::check(unsafe {
+            (call.ceph_ll_opendir)(*raw, inode.raw, &raw mut directory, *permissions)
+        })?;
         Ok(Directory { inode, raw: directory })
     }
     fn seek(&self, cursor: u64) {
         let mount = self.inode.mount;
-        // SAFETY: the directory is open. A cursor that the library did not give finds some entry, or the end.
+        // SAFETY: the directory is open. A cursor that the library did not give finds some entry,
+        // or the end.
         unsafe { (mount.call.ceph_seekdir)(mount.raw, self.raw, cursor as i64) };
     }
     fn next(&self) -> Result<Option<Entry>, Errno> {
         let (mount, mut entry) = (self.inode.mount, MaybeUninit::<libc::dirent64>::zeroed());
-        // SAFETY: the place is of the library's type, and zeros are valid. The name ends within it: the library
-        // ends each name with zero, and the last byte of zeros stays if it did not.
+        // SAFETY: the place is of the library's type, and zeros are valid. The name ends within it:
+        // the library ends each name with zero, and the last byte of zeros stays if it did not.
         unsafe {
-            if Errno::check((mount.call.ceph_readdir_r)(mount.raw, self.raw, entry.as_mut_ptr()))? == 0 {
+            if Errno::check((mount.call.ceph_readdir_r)(mount.raw, self.raw, entry.as_mut_ptr()))?
+                == 0
+            {
                 return Ok(None);
             }
             let entry = entry.assume_init_ref();
-            let bytes = std::slice::from_raw_parts(entry.d_name.as_ptr().cast::<u8>(), entry.d_name.len());
+            let bytes =
+                std::slice::from_raw_parts(entry.d_name.as_ptr().cast::<u8>(), entry.d_name.len());
             let name = CStr::from_bytes_until_nul(bytes).map_err(|_| Errno(libc::EIO))?;
             Ok(Some(Entry {
                 name: name.to_bytes().to_vec(),

@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use store::{
-    Allocation, AttributeChange, FileAttributes, FileId, Space, TimeChange, Token, Version, XattrMode,
+    Allocation, AttributeChange, FileAttributes, FileId, Space, TimeChange, Token, Version,
+    XattrMode,
 };
 use units::Timestamp;
 
@@ -27,7 +28,8 @@ pub struct Inode {
     pub(super) mount: &'static Mount,
     pub(super) raw: *mut RawInode,
 }
-// SAFETY: the library takes a file from any thread; the pointer stays valid until the reference is given back.
+// SAFETY: the library takes a file from any thread; the pointer stays valid until the reference is
+// given back.
 unsafe impl Send for Inode {}
 // SAFETY: as above.
 unsafe impl Sync for Inode {}
@@ -53,7 +55,8 @@ impl Inode {
     fn look(&self, wanted: u32) -> Result<Statx, Errno> {
         let mut statx = MaybeUninit::<Statx>::zeroed();
         let Mount { call, raw, permissions, .. } = self.mount;
-        // SAFETY: the reference keeps the file; the answer's place is as long as the library's structure, and zeros are valid.
+        // SAFETY: the reference keeps the file; the answer's place is as long as the library's
+        // structure, and zeros are valid.
         unsafe {
             Errno::check((call.ceph_ll_getattr)(
                 *raw,
@@ -91,8 +94,10 @@ impl Inode {
         }
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file; the structure is only read.
-        Errno::check(unsafe { (call.ceph_ll_setattr)(*raw, self.raw, &raw mut statx, mask, *permissions) })
-            .map(drop)
+        Errno::check(unsafe {
+            (call.ceph_ll_setattr)(*raw, self.raw, &raw mut statx, mask, *permissions)
+        })
+        .map(drop)
     }
 
     /// Content and attributes; of a directory, its names.
@@ -105,14 +110,16 @@ impl Inode {
     fn sync_what(&self, content_alone: c_int) -> Result<(), Errno> {
         let mount = self.mount;
         // SAFETY: the reference keeps the file.
-        Errno::check(unsafe { (mount.call.ceph_ll_sync_inode)(mount.raw, self.raw, content_alone) }).map(drop)
+        Errno::check(unsafe { (mount.call.ceph_ll_sync_inode)(mount.raw, self.raw, content_alone) })
+            .map(drop)
     }
 
     pub fn space(&self) -> Result<Space, Errno> {
         let mut space = MaybeUninit::<libc::statvfs>::zeroed();
         // SAFETY: the place for the answer is of the library's type, and zeros are valid.
         let space = unsafe {
-            let answer = (self.mount.call.ceph_ll_statfs)(self.mount.raw, self.raw, space.as_mut_ptr());
+            let answer =
+                (self.mount.call.ceph_ll_statfs)(self.mount.raw, self.raw, space.as_mut_ptr());
             Errno::check(answer)?;
             space.assume_init()
         };
@@ -144,7 +151,14 @@ impl Inode {
         let place = names.as_mut_ptr().cast();
         // SAFETY: as above.
         Errno::check(unsafe {
-            (call.ceph_ll_listxattr)(*raw, self.raw, place, bytes_max, &raw mut length, *permissions)
+            (call.ceph_ll_listxattr)(
+                *raw,
+                self.raw,
+                place,
+                bytes_max,
+                &raw mut length,
+                *permissions,
+            )
         })?;
         names.truncate(length);
         Ok(names)
@@ -160,7 +174,15 @@ impl Inode {
         // SAFETY: the value is only read, and as long as is said.
         let answer = unsafe {
             let value_at = value.as_ptr().cast();
-            (call.ceph_ll_setxattr)(*raw, self.raw, name.as_ptr(), value_at, value.len(), flags, *permissions)
+            (call.ceph_ll_setxattr)(
+                *raw,
+                self.raw,
+                name.as_ptr(),
+                value_at,
+                value.len(),
+                flags,
+                *permissions,
+            )
         };
         Errno::check(answer).map(drop)
     }
@@ -168,8 +190,10 @@ impl Inode {
     pub fn remove_xattr(&self, name: &CStr) -> Result<(), Errno> {
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file, the name ends with zero.
-        Errno::check(unsafe { (call.ceph_ll_removexattr)(*raw, self.raw, name.as_ptr(), *permissions) })
-            .map(drop)
+        Errno::check(unsafe {
+            (call.ceph_ll_removexattr)(*raw, self.raw, name.as_ptr(), *permissions)
+        })
+        .map(drop)
     }
 
     pub fn open(self: &Arc<Inode>, write: bool) -> Result<Handle, Errno> {
@@ -177,7 +201,9 @@ impl Inode {
         let flags = if write { libc::O_RDWR } else { libc::O_RDONLY };
         let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file; the pointer is to a place for the answer.
-        Errno::check(unsafe { (call.ceph_ll_open)(*raw, self.raw, flags, &raw mut handle, *permissions) })?;
+        Errno::check(unsafe {
+            (call.ceph_ll_open)(*raw, self.raw, flags, &raw mut handle, *permissions)
+        })?;
         Ok(Handle { inode: self.clone(), raw: handle })
     }
 }
@@ -210,14 +236,16 @@ unsafe impl Sync for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         let mount = self.inode.mount;
-        // SAFETY: nobody else has the handle any more. What fails here had failed before, and was told by the last sync.
+        // SAFETY: nobody else has the handle any more. What fails here had failed before, and was
+        // told by the last sync.
         unsafe { (mount.call.ceph_ll_close)(mount.raw, self.raw) };
     }
 }
 
 impl Handle {
-    /// Shorter than `length` only at the end of the file. T11: over an end that moves meanwhile the library may give what came last
-    /// as if it were the beginning, or zeros for what comes. So it is asked for what was there before, and for all of that.
+    /// Shorter than `length` only at the end of the file. T11: over an end that moves meanwhile the
+    /// library may give what came last as if it were the beginning, or zeros for what comes. So it
+    /// is asked for what was there before, and for all of that.
     pub fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = Vec::new();
         for _ in 0..READS_MAX {
@@ -250,7 +278,9 @@ impl Handle {
             let (mount, at, rest) = (self.inode.mount, offset(at, done)?, &bytes[done..]);
             let (place, left) = (rest.as_ptr().cast(), rest.len() as u64);
             // SAFETY: the library reads `left` bytes at the place, and copies them.
-            match Errno::check(unsafe { (mount.call.ceph_ll_write)(mount.raw, self.raw, at, left, place) })? {
+            match Errno::check(unsafe {
+                (mount.call.ceph_ll_write)(mount.raw, self.raw, at, left, place)
+            })? {
                 0 => return Err(Errno(libc::EIO)),
                 count => done += count as usize,
             }
@@ -268,8 +298,10 @@ impl Handle {
         let (at, length) = (offset(range.start, 0)?, length.ok_or(Errno(libc::EFBIG))?);
         let mount = self.inode.mount;
         // SAFETY: the handle is open.
-        Errno::check(unsafe { (mount.call.ceph_ll_fallocate)(mount.raw, self.raw, mode, at, length) })
-            .map(drop)
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_fallocate)(mount.raw, self.raw, mode, at, length)
+        })
+        .map(drop)
     }
 
     pub fn sync(&self) -> Result<(), Errno> {
@@ -281,19 +313,22 @@ impl Handle {
     fn sync_what(&self, content_alone: c_int) -> Result<(), Errno> {
         let mount = self.inode.mount;
         // SAFETY: the handle is open.
-        Errno::check(unsafe { (mount.call.ceph_ll_fsync)(mount.raw, self.raw, content_alone) }).map(drop)
+        Errno::check(unsafe { (mount.call.ceph_ll_fsync)(mount.raw, self.raw, content_alone) })
+            .map(drop)
     }
 
-    /// The file's attributes go to the servers, and nobody waits for them. T10: no call is for that. A change of how the file is
-    /// opened has the library tell them all that it holds back. The handle is good for nothing but its close afterwards.
+    /// The file's attributes go to the servers, and nobody waits for them. T10: no call is for
+    /// that. A change of how the file is opened has the library tell them all that it holds back.
+    /// The handle is good for nothing but its close afterwards.
     pub fn send_attributes(&self) -> Result<(), Errno> {
         let mount = self.inode.mount;
         // SAFETY: the handle is open.
         Errno::check(unsafe { (mount.call.ceph_ll_lazyio)(mount.raw, self.raw, 1) }).map(drop)
     }
 
-    /// Whether the servers still know this client. T7: a library that was excluded drops what it has buffered, and syncs with
-    /// success. To ask for a lock is the one question about a file that it never answers by itself.
+    /// Whether the servers still know this client. T7: a library that was excluded drops what it
+    /// has buffered, and syncs with success. To ask for a lock is the one question about a file
+    /// that it never answers by itself.
     pub fn ask_servers(&self) -> Result<(), Errno> {
         let mount = self.inode.mount;
         let mut lock = libc::flock {
@@ -303,8 +338,11 @@ impl Handle {
             l_len: 1,
             l_pid: 0,
         };
-        // SAFETY: the handle is open; the library reads the lock, and writes there which other stands against it.
-        match Errno::check(unsafe { (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, 0) }) {
+        // SAFETY: the handle is open; the library reads the lock, and writes there which other
+        // stands against it.
+        match Errno::check(unsafe {
+            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, 0)
+        }) {
             // A new session is refused to who was excluded.
             Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
             answer => answer.map(drop),
@@ -326,9 +364,16 @@ impl Handle {
     fn delegation(&self, kind: u32, number: u64) -> Result<(), Errno> {
         let mount = self.inode.mount;
         let number = ptr::without_provenance_mut(number as usize);
-        // SAFETY: the handle is open; what is passed to the callback is a number and points to nothing.
+        // SAFETY: the handle is open; what is passed to the callback is a number and points to
+        // nothing.
         Errno::check(unsafe {
-            (mount.call.ceph_ll_delegation)(mount.raw, self.raw, kind, Some(listener::recalled), number)
+            (mount.call.ceph_ll_delegation)(
+                mount.raw,
+                self.raw,
+                kind,
+                Some(listener::recalled),
+                number,
+            )
         })
         .map(drop)
     }
@@ -341,8 +386,9 @@ fn offset(at: u64, done: usize) -> Result<i64, Errno> {
 pub(super) fn attributes_of(statx: &Statx) -> FileAttributes {
     let changed = timestamp(&statx.changed);
     let mode = u32::from(statx.mode);
-    // T2: the number is a client's own count while it holds the file, so that two histories reach the same one. With size and
-    // time of change beside it, a state is mistaken for another only if both were made in the same nanosecond.
+    // T2: the number is a client's own count while it holds the file, so that two histories reach
+    // the same one. With size and time of change beside it, a state is mistaken for another only if
+    // both were made in the same nanosecond.
     let version = Version {
         number: statx.version,
         ctime_ns: u64::try_from(changed.seconds).unwrap_or(0).saturating_mul(1_000_000_000)

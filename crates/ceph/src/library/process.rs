@@ -3,13 +3,15 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// At once: no destructor of the library runs, which would wait for servers, and may crash after a lost connection (T4).
+/// At once: no destructor of the library runs, which would wait for servers, and may crash after a
+/// lost connection (T4).
 pub fn end_process(code: i32) -> ! {
     // SAFETY: ends the process, whatever it does.
     unsafe { libc::_exit(code) }
 }
 
-/// The helper ends with its socket, not with its terminal: what its daemon still has to say comes first.
+/// The helper ends with its socket, not with its terminal: what its daemon still has to say comes
+/// first.
 pub fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
         // SAFETY: to ignore a signal needs no handler.
@@ -27,8 +29,8 @@ pub fn waits() -> i64 {
     }
 }
 
-/// From now on the process ends when nobody has the socket's other end any more, whatever its other threads wait for. `leave` comes
-/// before.
+/// From now on the process ends when nobody has the socket's other end any more, whatever its other
+/// threads wait for. `leave` comes before.
 pub fn end_with(socket: UnixStream, leave: impl FnOnce() + Send + 'static) {
     std::thread::spawn(move || {
         // Only the end is asked for: what comes in before is for others.

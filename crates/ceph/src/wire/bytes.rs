@@ -1,8 +1,8 @@
 //! Values to bytes and back.
 
 use store::{
-    Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Listing, NewNode, Space,
-    TimeChange, Token, Version, XattrMode,
+    Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Listing,
+    NewNode, Space, TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 

@@ -37,11 +37,14 @@ impl Frames {
         self.bytes.drain(..std::mem::take(&mut self.done));
         self.bytes.extend_from_slice(bytes);
     }
-    /// The next message. `None`: more bytes are needed. After an error nothing of the stream can be understood.
+    /// The next message. `None`: more bytes are needed. After an error nothing of the stream can be
+    /// understood.
     #[allow(private_bounds)]
     pub fn next_message<T: Wire>(&mut self) -> Result<Option<T>, MalformedMessage> {
         let rest = &self.bytes[self.done..];
-        let Some((length, behind)) = rest.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let Some((length, behind)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
         let length = u32::from_le_bytes(*length);
         if length as usize > FRAME_BYTES_MAX {
             return Err(MalformedMessage::TooLong(length));

@@ -2,7 +2,8 @@
 
 use super::bytes::{MalformedMessage, Reader, Wire, wire_enum, wire_struct};
 use store::{
-    Allocation, AttributeChange, Creator, FileAttributes, FileId, Listing, NewNode, Space, Token, XattrMode,
+    Allocation, AttributeChange, Creator, FileAttributes, FileId, Listing, NewNode, Space, Token,
+    XattrMode,
 };
 
 /// How the helper is to connect: its first request.

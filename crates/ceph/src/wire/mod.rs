@@ -1,8 +1,9 @@
-//! What daemon and helper say to each other over their socket: frames of a bounded length, little-endian.
+//! What daemon and helper say to each other over their socket: frames of a bounded length,
+//! little-endian.
 //!
-//! A frame is a length (4 bytes, of what follows), then a [`HelperRequest`] with its number or a [`Report`]. Neither side
-//! trusts the other's bytes. Whatever they are, reading them ends, allocates no more than they are long, and gives a
-//! message or [`MalformedMessage`].
+//! A frame is a length (4 bytes, of what follows), then a [`HelperRequest`] with its number or a
+//! [`Report`]. Neither side trusts the other's bytes. Whatever they are, reading them ends,
+//! allocates no more than they are long, and gives a message or [`MalformedMessage`].
 
 mod bytes;
 mod frames;

@@ -81,7 +81,8 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
     });
 }
 
-/// Such as one for which the library's buffer has no room. Whoever reads the requests may be who waits.
+/// Such as one for which the library's buffer has no room. Whoever reads the requests may be who
+/// waits.
 #[test]
 fn requests_beside_a_write_that_waits_are_answered() {
     const PIECE: u64 = 64 << 10;
@@ -102,7 +103,8 @@ fn requests_beside_a_write_that_waits_are_answered() {
         let mut at = 0;
         let waits = loop {
             assert!(at < SIZE, "everything has room");
-            let write = runtime::spawn_with_result(&world, store.write(open, at, &[1; PIECE as usize]));
+            let write =
+                runtime::spawn_with_result(&world, store.write(open, at, &[1; PIECE as usize]));
             let a_second = world.sleep_until(world.now().plus(Duration::from_secs(1)));
             match race(write, a_second).await {
                 Either::Left(written) => drop(written.unwrap().unwrap()),
@@ -111,7 +113,11 @@ fn requests_beside_a_write_that_waits_are_answered() {
             at += PIECE;
         };
         // Both kinds: what the library has in its memory, and what a server is asked for.
-        assert_eq!(store.attributes(beside).await.unwrap().file, beside, "behind the write at {waits}");
+        assert_eq!(
+            store.attributes(beside).await.unwrap().file,
+            beside,
+            "behind the write at {waits}"
+        );
         assert_eq!(store.lookup(store.root(), b"file").await.unwrap().file, file);
         cluster.must("kill", &["osd0", "CONT"]);
         store.make_durable(open).await.unwrap();

@@ -4,8 +4,8 @@ use crate::common::{Cluster, ROOT, connect, make, run};
 use std::cell::Cell;
 use std::rc::Rc;
 use store::{
-    Allocation, AttributeChange, FileKind, NewNode, OpenMode, Refusal, RenameOver, Store as _, StoreError,
-    TimeChange, Token, XattrMode,
+    Allocation, AttributeChange, FileKind, NewNode, OpenMode, Refusal, RenameOver, Store as _,
+    StoreError, TimeChange, Token, XattrMode,
 };
 use units::Timestamp;
 
@@ -69,13 +69,17 @@ fn names_do_what_they_do_in_a_file_system() {
         let caller = store::Creator { uid: 1000, gid: 100 };
         let node = NewNode::Regular { mode: 0o600 };
         let owned = store.make(root, b"owned", node, caller).await.unwrap();
-        assert_eq!((owned.attributes.uid, owned.attributes.gid, owned.attributes.mode), (1000, 100, 0o600));
+        assert_eq!(
+            (owned.attributes.uid, owned.attributes.gid, owned.attributes.mode),
+            (1000, 100, 0o600)
+        );
 
         assert_eq!(store.link(owned.file, folder.file, b"second").await.unwrap().links, 2);
         store.rename(root, b"owned", folder.file, b"first", RenameOver::Replace).await.unwrap();
         assert_eq!(refused(store.lookup(root, b"owned").await), Refusal::NotFound);
         assert_eq!(store.lookup(folder.file, b"first").await.unwrap().file, owned.file);
-        let no_replace = store.rename(folder.file, b"first", root, b"x", RenameOver::NoReplace).await;
+        let no_replace =
+            store.rename(folder.file, b"first", root, b"x", RenameOver::NoReplace).await;
         assert_eq!(refused(no_replace), Refusal::Unsupported);
         assert_eq!(refused(store.remove_directory(root, b"folder").await), Refusal::NotEmpty);
         let mut names = Vec::new();
@@ -163,7 +167,10 @@ fn attributes_change_with_and_without_a_token_and_others_see_them() {
                 ..AttributeChange::default()
             };
             let after = store.set_attributes(file, change).await.unwrap();
-            assert_eq!((after.version.size, after.mode, after.uid, after.modified), (5000, 0o640, 1, time));
+            assert_eq!(
+                (after.version.size, after.mode, after.uid, after.modified),
+                (5000, 0o640, 1, time)
+            );
             assert!(after.version.number > before.number, "{token:?}: {after:?} after {before:?}");
         }
         store.return_token(file).await.unwrap();
@@ -199,7 +206,10 @@ fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
             [(Allocation::Reserve, 0..16384, 16384), (Allocation::PunchHole, 4096..8192, 16384)]
         {
             let now = store.allocate(open, what, range).await.unwrap().version;
-            assert!(now.size == size && now.number > told.number, "{what:?}: {now:?} after {told:?}");
+            assert!(
+                now.size == size && now.number > told.number,
+                "{what:?}: {now:?} after {told:?}"
+            );
             told = now;
         }
         // Its servers know it already: nothing is buffered.
@@ -216,7 +226,8 @@ fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
     });
 }
 
-/// T11: over the end of a file that grows meanwhile the library returns what came last as if it were the beginning.
+/// T11: over the end of a file that grows meanwhile the library returns what came last as if it
+/// were the beginning.
 #[test]
 fn reads_over_the_end_of_a_growing_file_tell_what_is_there() {
     const RECORD: usize = 1000;

@@ -1,8 +1,9 @@
-//! Hostile bytes on the socket, in both directions, and a helper that dies or says nothing. No cluster is needed.
+//! Hostile bytes on the socket, in both directions, and a helper that dies or says nothing. No
+//! cluster is needed.
 
 use ceph::{
-    CephStore, FRAME_BYTES_MAX, Frames, Hello, HelperRequest, MalformedMessage, Numbered, Options, Reply,
-    Report, Welcome, frame,
+    CephStore, FRAME_BYTES_MAX, Frames, Hello, HelperRequest, MalformedMessage, Numbered, Options,
+    Reply, Report, Welcome, frame,
 };
 use device::World;
 use runtime::{Either, RealWorld, SplitMix, race};
@@ -13,8 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use store::{
-    Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Identity, Listing,
-    NewNode, Store as _, StoreError, TimeChange, Token, Version, XattrMode,
+    Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Identity,
+    Listing, NewNode, Store as _, StoreError, TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
@@ -49,7 +50,12 @@ fn requests() -> Vec<HelperRequest> {
     let node = NewNode::Symlink { target: b"target".to_vec() };
     vec![
         HelperRequest::Disconnect,
-        HelperRequest::Make { parent: file, name: name.clone(), node, caller: Creator { uid: 1, gid: 2 } },
+        HelperRequest::Make {
+            parent: file,
+            name: name.clone(),
+            node,
+            caller: Creator { uid: 1, gid: 2 },
+        },
         HelperRequest::Create {
             parent: file,
             name: name.clone(),
@@ -67,12 +73,19 @@ fn requests() -> Vec<HelperRequest> {
     ]
 }
 fn reports() -> Vec<Report> {
-    let entry =
-        Entry { name: b"x".to_vec(), file: FileId(3), kind: FileKind::Special(libc::S_IFIFO), cursor: 1 };
+    let entry = Entry {
+        name: b"x".to_vec(),
+        file: FileId(3),
+        kind: FileKind::Special(libc::S_IFIFO),
+        cursor: 1,
+    };
     let listing = Listing { entries: vec![entry; 3], is_end: true };
     vec![
         Report::Success { request: 1, reply: Reply::Attributes { attributes: attributes() } },
-        Report::Success { request: 1, reply: Reply::Created { attributes: attributes(), is_held: true } },
+        Report::Success {
+            request: 1,
+            reply: Reply::Created { attributes: attributes(), is_held: true },
+        },
         Report::Success { request: 1, reply: Reply::Listing { listing } },
         Report::Failure { request: 2, code: 5 },
         Report::Recall { file: FileId(3), token: Token::SharedRead },
@@ -83,8 +96,11 @@ fn reports() -> Vec<Report> {
 #[test]
 fn every_message_comes_back_as_it_went_however_it_is_cut() {
     let mut bytes = Vec::new();
-    let messages: Vec<Numbered> =
-        requests().into_iter().zip(3..).map(|(request, number)| Numbered { number, request }).collect();
+    let messages: Vec<Numbered> = requests()
+        .into_iter()
+        .zip(3..)
+        .map(|(request, number)| Numbered { number, request })
+        .collect();
     messages.iter().for_each(|message| bytes.extend(frame(message)));
     for step in [1, 2, 7, 100, bytes.len()] {
         let (mut frames, mut back) = (Frames::default(), Vec::new());
@@ -157,7 +173,8 @@ fn the_helper_ends_on_bytes_that_are_no_request() {
     };
     let early = frame(&Numbered { number: 1, request: HelperRequest::Space });
     let no_conf = frame(&Numbered { number: 1, request: HelperRequest::Connect { hello: conf } });
-    for bytes in [vec![0xff; 100], vec![0; 100], early, no_conf[..20].to_vec(), no_conf, Vec::new()] {
+    for bytes in [vec![0xff; 100], vec![0; 100], early, no_conf[..20].to_vec(), no_conf, Vec::new()]
+    {
         let (mut helper, mut ours) = start_helper();
         ours.write_all(&bytes).unwrap();
         ours.shutdown(std::net::Shutdown::Write).unwrap();
@@ -185,7 +202,8 @@ fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
         directory: b"/".to_vec(),
     };
     let (mut helper, mut ours) = start_helper();
-    ours.write_all(&frame(&Numbered { number: 1, request: HelperRequest::Connect { hello } })).unwrap();
+    ours.write_all(&frame(&Numbered { number: 1, request: HelperRequest::Connect { hello } }))
+        .unwrap();
     let (_connection, _) = silent.accept().unwrap();
     drop(ours);
     // The library itself gives up after 30 s.
@@ -282,7 +300,10 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
         ("exit 1".to_string(), "Disconnected"),
         ("kill -9 $$".to_string(), "Disconnected"),
         (says(&[0xff; 64]) + "sleep 60", "Disconnected"),
-        (says(&frame(&Report::Success { request: 1, reply: Reply::Done })) + "sleep 60", "Nonsense"),
+        (
+            says(&frame(&Report::Success { request: 1, reply: Reply::Done })) + "sleep 60",
+            "Nonsense",
+        ),
         (says(&frame(&Report::Lost { fenced: true, why: b"no".to_vec() })) + "sleep 60", "Fenced"),
         (says(&welcome) + "sleep 0.2", "Disconnected"),
         (with(vec![0xff; 64]), "Disconnected"),

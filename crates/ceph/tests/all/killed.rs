@@ -93,8 +93,11 @@ fn a_killed_client_leaves_a_told_state_or_its_last_durable_number() {
         let mut held = Held::make(&store, "large").await;
         let open = held.open;
         for round in 0..80u64 {
-            let version =
-                store.write(open, (round % 2) << 20, &vec![round as u8; 1 << 20]).await.unwrap().version;
+            let version = store
+                .write(open, (round % 2) << 20, &vec![round as u8; 1 << 20])
+                .await
+                .unwrap()
+                .version;
             held.told.push(version);
             if round == 1 {
                 held.make_durable().await;

@@ -1,4 +1,5 @@
-//! What the servers learn of a file that is held, and in which order. A client may die at any moment in between.
+//! What the servers learn of a file that is held, and in which order. A client may die at any
+//! moment in between.
 
 use crate::common::*;
 use ceph::{Frames, Hello, HelperRequest, Numbered, Report, frame};
@@ -40,7 +41,8 @@ fn a_sync_tells_the_metadata_server_of_content_that_is_there() {
 #[test]
 fn a_recalled_file_tells_nothing_until_that_is_acknowledged() {
     let cluster = Rc::new(Cluster::small());
-    let (here, there, servers) = (cluster.options("here"), cluster.options("there"), cluster.clone());
+    let (here, there, servers) =
+        (cluster.options("here"), cluster.options("there"), cluster.clone());
     run(|world| async move {
         let store = Rc::new(connect(&world, here).await);
         let other = Rc::new(connect(&world, there).await);
@@ -59,7 +61,9 @@ fn a_recalled_file_tells_nothing_until_that_is_acknowledged() {
             assert_eq!(servers.size_at_metadata_server(file) == written.size, acknowledged);
             // SAFETY: a signal to the helper that this test started, and has not yet reaped.
             assert_eq!(unsafe { libc::kill(store.helper().unwrap() as i32, libc::SIGKILL) }, 0);
-            let StoreEvent::Disconnected { .. } = next_event(&store).await else { panic!("no end was told") };
+            let StoreEvent::Disconnected { .. } = next_event(&store).await else {
+                panic!("no end was told")
+            };
             store.reconnect().await.unwrap();
             let found = look.await.unwrap().unwrap().attributes.version;
             let base = created.found.attributes.version;
@@ -136,8 +140,9 @@ fn a_helper_whose_daemon_died_sends_the_content_of_recalled_files_and_nothing_el
         let looker = other.clone();
         let look = runtime::spawn_with_result(&world, async move { looker.find(files[0]).await });
         world.sleep_until(world.now().plus(LONG)).await;
-        let recalled =
-            |report| matches!(report, Report::Recall { file, .. } if file == files[0]).then_some(());
+        let recalled = |report| {
+            matches!(report, Report::Recall { file, .. } if file == files[0]).then_some(())
+        };
         daemon.hear(recalled);
         daemon.ask(HelperRequest::AcknowledgeRecall { file: files[0] });
         drop(daemon);

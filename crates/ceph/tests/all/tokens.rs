@@ -41,7 +41,10 @@ fn a_second_client_recalls_the_token_and_reads_what_was_written() {
         };
         assert!(of == file && deadline > world.now().plus(Duration::from_secs(5)));
         // Both have it open: neither can have it alone, and each sees what the other writes.
-        assert_eq!(other.take_token(peer, Token::ExclusiveWrite).await.unwrap_err(), StoreError::TokenHeld);
+        assert_eq!(
+            other.take_token(peer, Token::ExclusiveWrite).await.unwrap_err(),
+            StoreError::TokenHeld
+        );
         other.take_token(peer, Token::SharedWrite).await.unwrap();
         other.write(peer, 0, b"straight").await.unwrap();
         assert_eq!(store.read(open, 0, 8).await.unwrap(), b"straight");
@@ -67,8 +70,8 @@ fn a_write_that_meets_its_recall_completes_and_both_writes_reach_the_other_clien
             let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             store.write(open, 0, &[round; 4096]).await.unwrap();
-            // The holder goes on writing, and returns the token only when its writes are answered: as one does that learns of
-            // the recall too late.
+            // The holder goes on writing, and returns the token only when its writes are answered:
+            // as one does that learns of the recall too late.
             let recalled = Rc::new(Cell::new(false));
             let (watcher, flag) = (store.clone(), recalled.clone());
             world.spawn(Box::pin(async move {
@@ -95,7 +98,11 @@ fn a_write_that_meets_its_recall_completes_and_both_writes_reach_the_other_clien
             assert!(first == [round; 4096], "round {round}: {:?}", first.first());
             let size = writes.await.unwrap();
             let all = other.read(peer, 0, 2 * WRITTEN_MAX as usize).await.unwrap();
-            assert!(all == vec![round; size as usize], "round {round}: {} bytes of {size}", all.len());
+            assert!(
+                all == vec![round; size as usize],
+                "round {round}: {} bytes of {size}",
+                all.len()
+            );
             other.close(peer).await.unwrap();
             store.close(open).await.unwrap();
         }
@@ -237,7 +244,9 @@ fn return_of_a_fenced_client(pause: Duration) {
         let durable = store.make_durable(open).await;
         let error = late.and(durable).unwrap_err();
         assert!(is_fenced(&error) || is_disconnected(&error), "{error:?}");
-        let StoreEvent::Disconnected { .. } = next_event(&store).await else { panic!("no end was told") };
+        let StoreEvent::Disconnected { .. } = next_event(&store).await else {
+            panic!("no end was told")
+        };
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"after  ");
         store.reconnect().await.unwrap();
         let open = store.open(file, OpenMode::Read).await.unwrap();
@@ -258,10 +267,14 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
             let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             store.write(open, 0, b"buffered").await.unwrap();
-            // Between its return and the end of the call anybody may have had the file: who held it must learn of that.
+            // Between its return and the end of the call anybody may have had the file: who held it
+            // must learn of that.
             match round {
                 0 => drop(store.link(file, root, b"another").await.unwrap()),
-                1 => store.rename(root, name.as_bytes(), root, b"moved", RenameOver::Replace).await.unwrap(),
+                1 => store
+                    .rename(root, name.as_bytes(), root, b"moved", RenameOver::Replace)
+                    .await
+                    .unwrap(),
                 _ => store.unlink(root, name.as_bytes()).await.unwrap(),
             }
             let patience = world.sleep_until(world.now().plus(Duration::from_secs(5)));
@@ -279,7 +292,8 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
     });
 }
 
-/// Why a file that another client keeps open for reading is not replayed: see "A reader that stays" in docs/modes/host_journal.md.
+/// Why a file that another client keeps open for reading is not replayed: see "A reader that stays"
+/// in docs/modes/host_journal.md.
 #[test]
 fn beside_a_reader_a_token_for_reading_keeps_writers_out() {
     let cluster = Cluster::small();
@@ -328,7 +342,8 @@ fn without_a_token_the_number_does_not_tell_of_another_writer() {
             client.take_token(open, Token::SharedWrite).await.unwrap();
             opens.push(open);
         }
-        // Each learns of the other's change sooner or later, and counts on from there. Beside each other they count the same.
+        // Each learns of the other's change sooner or later, and counts on from there. Beside each
+        // other they count the same.
         let mut steps = Vec::new();
         for _ in 0..20 {
             let before = reader.find(file).await.unwrap().attributes.version;
@@ -395,7 +410,9 @@ fn a_created_file_comes_open_and_with_its_token_and_another_recalls_it() {
 
         let holder = store.clone();
         world.spawn(Box::pin(async move {
-            let StoreEvent::Recall { file, .. } = next_event(&holder).await else { panic!("no recall") };
+            let StoreEvent::Recall { file, .. } = next_event(&holder).await else {
+                panic!("no recall")
+            };
             holder.return_token(file).await.unwrap();
         }));
         let other = connect(&world, there).await;

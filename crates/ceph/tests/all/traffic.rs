@@ -62,7 +62,8 @@ fn a_sync_asks_the_metadata_server_one_question_and_a_return_asks_none() {
 #[test]
 fn many_files_are_made_durable_with_few_writes_of_the_metadata_servers_journal() {
     let cluster = Rc::new(Cluster::small());
-    let (here, there, counter) = (cluster.options("here"), cluster.options("there"), cluster.clone());
+    let (here, there, counter) =
+        (cluster.options("here"), cluster.options("there"), cluster.clone());
     run(|world| async move {
         let store = connect(&world, here).await;
         let made = files(&store, "file", b"content").await;
@@ -95,7 +96,8 @@ fn a_file_removed_before_it_was_durable_is_not_sent_and_leaves_nothing() {
     run(|world| async move {
         let store = connect(&world, here).await;
         let before = counter.counter("osd", "osd", "op_w_in_bytes");
-        for (number, (file, open)) in files(&store, "mail", &[7; CONTENT_BYTES]).await.into_iter().enumerate()
+        for (number, (file, open)) in
+            files(&store, "mail", &[7; CONTENT_BYTES]).await.into_iter().enumerate()
         {
             store.unlink(store.root(), format!("mail {number}").as_bytes()).await.unwrap();
             assert_eq!(store.attributes(file).await.unwrap().links, 0);

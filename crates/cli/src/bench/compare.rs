@@ -19,8 +19,8 @@ of a sync are what the kernel counts at the loop device while the writers write.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
-    /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs, btrfs, okeanos,
-    /// okeanos:MODE
+    /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs,
+    /// btrfs, okeanos, okeanos:MODE
     #[arg(
         long,
         value_name = "NAME,NAME,…",
@@ -64,23 +64,30 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
     )
 }
 
-/// A line for each number of writers, a column for each contender: speed, and its ratio to the first one. Then bytes likewise.
+/// A line for each number of writers, a column for each contender: speed, and its ratio to the
+/// first one. Then bytes likewise.
 fn markdown(rows: &[Comparison]) -> String {
     let speed = by_writers("writers", rows, |row, is_first| {
         let ratio = if is_first { String::new() } else { format!(" ({:.2})", row.ratio) };
         format!("{:.0}/s{ratio}", row.operations_per_second)
     });
-    let bytes =
-        by_writers("bytes to the disk for a sync", rows, |row, _| format!("{:.0}", row.bytes_per_operation));
+    let bytes = by_writers("bytes to the disk for a sync", rows, |row, _| {
+        format!("{:.0}", row.bytes_per_operation)
+    });
     format!("{speed}\n{bytes}")
 }
 
-fn by_writers(head: &str, rows: &[Comparison], cell: impl Fn(&Comparison, bool) -> String) -> String {
+fn by_writers(
+    head: &str,
+    rows: &[Comparison],
+    cell: impl Fn(&Comparison, bool) -> String,
+) -> String {
     let mut text = String::new();
     for (index, alike) in rows.chunk_by(|one, other| one.writers == other.writers).enumerate() {
         if index == 0 {
             let names: Vec<_> = alike.iter().map(|row| format!(" {} |", row.contender)).collect();
-            text += &format!("| {head} |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));
+            text +=
+                &format!("| {head} |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));
         }
         text += &format!("| {} |", alike[0].writers);
         for (index, row) in alike.iter().enumerate() {
@@ -92,8 +99,16 @@ fn by_writers(head: &str, rows: &[Comparison], cell: impl Fn(&Comparison, bool) 
 }
 
 fn table(rows: &[Comparison]) -> Table {
-    let mut table =
-        Table::new(["file system", "writers", "ops/s", "p50", "p99", "ratio", "writes/op", "bytes/op"]);
+    let mut table = Table::new([
+        "file system",
+        "writers",
+        "ops/s",
+        "p50",
+        "p99",
+        "ratio",
+        "writes/op",
+        "bytes/op",
+    ]);
     let time = |nanoseconds: f64| format_duration(Duration::from_nanos(nanoseconds as u64));
     for row in rows {
         table.row([

@@ -29,7 +29,8 @@ installed, the program is target/release/okeanos; make install puts it into the 
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct DemoArguments {
-    /// Values of data= to show; okeanos is a mount that names none, ext4 the kernel's, which is measured and not killed
+    /// Values of data= to show; okeanos is a mount that names none, ext4 the kernel's, which is
+    /// measured and not killed
     #[arg(
         long,
         value_delimiter = ',',
@@ -48,7 +49,8 @@ pub struct DemoArguments {
     /// How long they write before the crash
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     crash_after: Duration,
-    /// Where the images are made; they are removed at the end, or by the next run if this one is killed
+    /// Where the images are made; they are removed at the end, or by the next run if this one is
+    /// killed
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     directory: PathBuf,
     /// Print JSON
@@ -57,8 +59,8 @@ pub struct DemoArguments {
 }
 
 pub fn run(arguments: DemoArguments) -> Result<(), CliError> {
-    let program =
-        std::env::current_exe().map_err(|error| CliError::system("the program's own path", error))?;
+    let program = std::env::current_exe()
+        .map_err(|error| CliError::system("the program's own path", error))?;
     let options = DemoOptions {
         modes: arguments.modes,
         writers: arguments.writers,
@@ -106,7 +108,9 @@ fn story(options: &DemoOptions, rows: &[DemoRow]) -> String {
         ]);
     }
     let kernel = match rows.iter().any(|row| row.mode == KERNEL) {
-        true => "ext4 is the kernel's own, data=ordered, on the same devices: measured, and not crashed.\n",
+        true => {
+            "ext4 is the kernel's own, data=ordered, on the same devices: measured, and not crashed.\n"
+        }
         false => "",
     };
     format!(

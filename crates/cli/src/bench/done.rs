@@ -31,8 +31,9 @@ impl From<Done> for SyncKind {
 
 /// The seed given, or one by chance; told on standard error, so that a run can be repeated.
 pub fn choose_seed(given: Option<u64>) -> u64 {
-    let chance =
-        || u64::from(std::process::id()) ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs());
+    let chance = || {
+        u64::from(std::process::id()) ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs())
+    };
     let seed = given.unwrap_or_else(chance);
     complain(&format!("seed {seed}"));
     seed

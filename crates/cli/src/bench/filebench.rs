@@ -108,9 +108,14 @@ pub fn run(arguments: FilebenchArguments) -> Result<(), CliError> {
 }
 
 /// The personality's own, and what was asked for.
-fn options(arguments: &FilebenchArguments, own: FilebenchOptions) -> Result<FilebenchOptions, CliError> {
+fn options(
+    arguments: &FilebenchArguments,
+    own: FilebenchOptions,
+) -> Result<FilebenchOptions, CliError> {
     const SIZE_MAX: u64 = 64 << 20;
-    for (option, size) in [("--append-size", arguments.append_size), ("--request", arguments.request)] {
+    for (option, size) in
+        [("--append-size", arguments.append_size), ("--request", arguments.request)]
+    {
         if size.is_some_and(|size| !(1..=SIZE_MAX).contains(&size)) {
             return Err(CliError::new(format!("{option} is 1 byte to 64M")));
         }

@@ -18,7 +18,8 @@ pub struct GroundArguments {
 /// Where images are made, and how the result is told.
 #[derive(clap::Args)]
 pub struct ToldArguments {
-    /// Where the images are made; they are removed at the end, or by the next run if this one is killed
+    /// Where the images are made; they are removed at the end, or by the next run if this one is
+    /// killed
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub directory: PathBuf,
     /// Print a table in Markdown

@@ -75,9 +75,12 @@ fn cells(row: &MixedRow, rows: &[MixedRow]) -> [String; 8] {
     };
     let rate = |bytes: Option<f64>, alone: MixedCase| {
         let Some(bytes) = bytes else { return String::new() };
-        let alone = rows.iter().find(|other| other.contender == row.contender && other.case == alone);
+        let alone =
+            rows.iter().find(|other| other.contender == row.contender && other.case == alone);
         let kept = match alone.and_then(|row| row.median.reading.or(row.median.overwriting)) {
-            Some(all) if row.case == MixedCase::Together => format!(" ({:.2})", bytes / all.max(1e-9)),
+            Some(all) if row.case == MixedCase::Together => {
+                format!(" ({:.2})", bytes / all.max(1e-9))
+            }
             _ => String::new(),
         };
         format!("{:.0} MiB/s{kept}", bytes / f64::from(1 << 20))

@@ -30,7 +30,8 @@ pub struct MpiIoArguments {
     /// Bytes of a write
     #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = parse_size)]
     size: u64,
-    /// Bytes per second of the server's link, which all messages share; messages take no time if not given
+    /// Bytes per second of the server's link, which all messages share; messages take no time if
+    /// not given
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     link: Option<u64>,
     /// Time of a message and its answer, without its bytes

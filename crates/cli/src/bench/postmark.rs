@@ -63,7 +63,9 @@ pub fn run(arguments: PostmarkArguments) -> Result<(), CliError> {
     if arguments.size_min > arguments.size_max {
         return Err(CliError::new("--size-min is above --size-max"));
     }
-    if let Some(wrong) = arguments.request.iter().find(|request| !(1..=REQUEST_MAX).contains(*request)) {
+    if let Some(wrong) =
+        arguments.request.iter().find(|request| !(1..=REQUEST_MAX).contains(*request))
+    {
         return Err(CliError::new(format!("requests of {wrong} bytes are not possible"))
             .with_remedy("choose a --request from 1 byte to 64M"));
     }

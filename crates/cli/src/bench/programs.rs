@@ -49,7 +49,9 @@ pub struct ProgramsArguments {
 
 pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
     // Ways to use PostgreSQL, which are no comparison of file systems, are for who asks for them.
-    let all = || WORKS.map(|(name, _)| name.to_owned()).into_iter().filter(|name| name != "wal").collect();
+    let all = || {
+        WORKS.map(|(name, _)| name.to_owned()).into_iter().filter(|name| name != "wal").collect()
+    };
     let works = if arguments.works.is_empty() { all() } else { arguments.works };
     let needed = packages_of(&works);
     if arguments.packages {
@@ -69,14 +71,18 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
     };
     let told = arguments.ground.run(
         |progress| programs(&options, |text| progress(text)),
-        |rows| Told { markdown: markdown(rows, &options.contenders), table: table(rows).to_string() },
+        |rows| Told {
+            markdown: markdown(rows, &options.contenders),
+            table: table(rows).to_string(),
+        },
     );
     told.map_err(with_packages)
 }
 
 fn packages_of(works: &[String]) -> String {
     let needed = WORKS.iter().filter(|(name, _)| works.iter().any(|work| work == name));
-    let packages: Vec<_> = needed.map(|(_, packages)| *packages).filter(|all| !all.is_empty()).collect();
+    let packages: Vec<_> =
+        needed.map(|(_, packages)| *packages).filter(|all| !all.is_empty()).collect();
     packages.join(" ")
 }
 
@@ -94,7 +100,8 @@ fn table(rows: &[ProgramsRow]) -> Table {
     table
 }
 
-/// A line for each work, a column for each contender: the value, and the ratio of speed to the first one.
+/// A line for each work, a column for each contender: the value, and the ratio of speed to the
+/// first one.
 fn markdown(rows: &[ProgramsRow], contenders: &[Contender]) -> String {
     let names: Vec<_> = contenders.iter().map(|contender| format!(" {contender} |")).collect();
     let mut text = format!("| work |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));

@@ -41,7 +41,8 @@ pub fn run(arguments: ReadBackArguments) -> Result<(), CliError> {
     let report = run_read_back(&arguments.directory, &arguments.prefix, arguments.size as usize)
         .map_err(cannot_run(&arguments.directory))?;
     if report.files == 0 {
-        let missing = format!("{} holds no file {}00000", arguments.directory.display(), arguments.prefix);
+        let missing =
+            format!("{} holds no file {}00000", arguments.directory.display(), arguments.prefix);
         return Err(CliError::new(missing).with_remedy("run `okeanos bench streams` there first"));
     }
     if arguments.json {

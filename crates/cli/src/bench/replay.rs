@@ -50,7 +50,8 @@ pub struct LogReplayArguments {
 }
 
 pub fn run(arguments: LogReplayArguments) -> Result<(), CliError> {
-    let trace = LogTrace::open(&arguments.trace).map_err(|error| CliError::new(error.to_string()))?;
+    let trace =
+        LogTrace::open(&arguments.trace).map_err(|error| CliError::new(error.to_string()))?;
     let seed = choose_seed(arguments.seed);
     let progress = Progress::new();
     let mut reports = Vec::new();

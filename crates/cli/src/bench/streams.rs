@@ -78,7 +78,9 @@ pub fn run(arguments: StreamsArguments) -> Result<(), CliError> {
         false => print(&table(&reports))?,
     }
     match reports.iter().find_map(|report| report.failure.as_ref()) {
-        Some(failure) if !arguments.until_error => Err(CliError::new(format!("a write failed: {failure}"))),
+        Some(failure) if !arguments.until_error => {
+            Err(CliError::new(format!("a write failed: {failure}")))
+        }
         _ => Ok(()),
     }
 }
@@ -94,7 +96,9 @@ fn check(arguments: &StreamsArguments) -> Result<(), CliError> {
         return Err(CliError::new("a rate is a positive number of appends per second"));
     }
     if arguments.acknowledged.is_some() && arguments.writers.len() > 1 {
-        return Err(CliError::new("--acknowledged is for a single run").with_remedy("give one --writers"));
+        return Err(
+            CliError::new("--acknowledged is for a single run").with_remedy("give one --writers")
+        );
     }
     Ok(())
 }
@@ -110,18 +114,27 @@ fn options(arguments: &StreamsArguments, writers: u32) -> StreamOptions {
         1 => arguments.prefix.clone(),
         _ => format!("{}{writers}-", arguments.prefix),
     };
-    StreamOptions { writers, size: arguments.size as usize, limit, rate: arguments.rate, sync, prefix }
+    StreamOptions {
+        writers,
+        size: arguments.size as usize,
+        limit,
+        rate: arguments.rate,
+        sync,
+        prefix,
+    }
 }
 
 fn cannot_begin(arguments: &StreamsArguments, error: std::io::Error) -> CliError {
-    let wrong = CliError::system(format!("cannot make files in {}", arguments.directory.display()), error);
+    let wrong =
+        CliError::system(format!("cannot make files in {}", arguments.directory.display()), error);
     wrong.with_remedy(
         "Give a directory that exists, without the files of an earlier run, or another --prefix.",
     )
 }
 
 fn table(reports: &[StreamReport]) -> Table {
-    let mut table = Table::new(["writers", "bytes", "appends", "ops/s", "p50", "p90", "p99", "max"]);
+    let mut table =
+        Table::new(["writers", "bytes", "appends", "ops/s", "p50", "p90", "p99", "max"]);
     let time = |nanoseconds| format_duration(Duration::from_nanos(nanoseconds));
     for report in reports {
         let latency = report.latency;

@@ -9,7 +9,8 @@ Examples:
   okeanos bench stress --operations 1000000 /mnt/a
   okeanos bench stress --check /mnt/a                       again after an unmount, or a crash";
 
-/// Threads that make, move, link, write, cut and remove the same few files at once, on any file system
+/// Threads that make, move, link, write, cut and remove the same few files at once, on any file
+/// system
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StressArguments {
@@ -40,11 +41,15 @@ pub fn run(arguments: StressArguments) -> Result<(), CliError> {
     let failed = |error| CliError::system(directory.display(), error);
     if !arguments.check {
         let seed = choose_seed(arguments.seed);
-        let report = stress(directory, StressOptions { threads, operations, seed, names }).map_err(failed)?;
+        let report = stress(directory, StressOptions { threads, operations, seed, names })
+            .map_err(failed)?;
         if arguments.json {
             print_json(&report)?;
         } else {
-            print(&format!("{} operations, {} of them refused\n", report.operations, report.refused))?;
+            print(&format!(
+                "{} operations, {} of them refused\n",
+                report.operations, report.refused
+            ))?;
         }
     }
     let files = check_stressed(directory).map_err(failed)?;

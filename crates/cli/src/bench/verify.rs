@@ -28,9 +28,11 @@ pub struct VerifyArguments {
 
 pub fn run(arguments: VerifyArguments) -> Result<(), CliError> {
     let path = &arguments.acknowledged;
-    let text = std::fs::read_to_string(path).map_err(|error| CliError::system(path.display(), error))?;
-    let acknowledged: Acknowledged = serde_json::from_str(&text)
-        .map_err(|error| CliError::new(format!("{} tells no acknowledgements: {error}", path.display())))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| CliError::system(path.display(), error))?;
+    let acknowledged: Acknowledged = serde_json::from_str(&text).map_err(|error| {
+        CliError::new(format!("{} tells no acknowledgements: {error}", path.display()))
+    })?;
     if acknowledged.size == 0 {
         return Err(CliError::new(format!("{} tells of records of 0 bytes", path.display())));
     }

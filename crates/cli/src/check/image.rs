@@ -16,19 +16,27 @@ use std::io::ErrorKind;
 use std::path::Path;
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
-/// Inodes 1 to 10 belong to the format; of these the root directory and the journal are as others are.
+/// Inodes 1 to 10 belong to the format; of these the root directory and the journal are as others
+/// are.
 const FIRST_ORDINARY: u32 = 11;
 const RESIZE: u32 = 7;
 /// Where the pointer to the resize inode's only block of its own stands.
 const RESIZE_POINTER: u32 = 13;
 
-pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Result<String, CliError> {
+pub fn check(
+    path: &Path,
+    progress: &Progress,
+    findings: &mut Findings,
+) -> Result<String, CliError> {
     // Whoever has it mounted changes it as we read.
     let _claim = match claim(path) {
         Ok(claim) => Some(claim),
         // Whoever may only read can look all the same.
         Err(DiskOpenError::Open { source, .. })
-            if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+            if matches!(
+                source.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+            ) =>
         {
             None
         }
@@ -39,7 +47,9 @@ pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Resul
             | DiskOpenError::Attached { .. }),
         ) => {
             let remedy = match mount_table::mount_of(path) {
-                Some(mount) => format!("Check it there: okeanos check {}.", mount.directory.display()),
+                Some(mount) => {
+                    format!("Check it there: okeanos check {}.", mount.directory.display())
+                }
                 None => "If it is mounted, check where it is mounted: okeanos list.".into(),
             };
             return Err(CliError::from(error).with_remedy(remedy));
@@ -53,14 +63,17 @@ pub fn check(path: &Path, progress: &Progress, findings: &mut Findings) -> Resul
             .with_remedy(format!("Recover it first: okeanos recover {}.", path.display())));
     }
     if superblock.features.has(feature::BIGALLOC) {
-        return Err(CliError::new("bigalloc is not supported").with_remedy("Check it with e2fsck -fn."));
+        return Err(
+            CliError::new("bigalloc is not supported").with_remedy("Check it with e2fsck -fn.")
+        );
     }
     let bytes = superblock.blocks.checked_shl(superblock.block_size.shift());
     if bytes.is_none_or(|bytes| bytes > reader.length()) {
         return Err(reader.damaged("it is shorter than its volume"));
     }
     let used = vec![0; superblock.blocks.div_ceil(8) as usize];
-    let mut check = ImageCheck { reader: &reader, used, shared: BTreeSet::new(), inodes: 0, findings };
+    let mut check =
+        ImageCheck { reader: &reader, used, shared: BTreeSet::new(), inodes: 0, findings };
     check.fixed_places();
     if superblock.state & state::ERROR != 0 {
         check.findings.note(super::MARKED);
@@ -91,8 +104,9 @@ impl ImageCheck<'_> {
     fn claim(&mut self, at: HomeBlock, count: u64, whose: impl std::fmt::Display) {
         let end = at.get().checked_add(count);
         if end.is_none_or(|end| end > self.reader.superblock.blocks) {
-            self.findings
-                .note(format!("{whose}: {at} and {count} blocks from there do not lie in the volume"));
+            self.findings.note(format!(
+                "{whose}: {at} and {count} blocks from there do not lie in the volume"
+            ));
             return;
         }
         let mut twice = 0;
@@ -102,8 +116,9 @@ impl ImageCheck<'_> {
             self.used[byte] |= bit;
         }
         if twice > 0 {
-            self.findings
-                .note(format!("{whose}: {twice} of {count} blocks from {at} belong to something else, too"));
+            self.findings.note(format!(
+                "{whose}: {twice} of {count} blocks from {at} belong to something else, too"
+            ));
         }
     }
 
@@ -148,8 +163,8 @@ impl ImageCheck<'_> {
         if descriptor.check(&raw, group, superblock).is_err() {
             return;
         }
-        let has_flags =
-            superblock.features.has(feature::METADATA_CSUM) || superblock.features.has(feature::GDT_CSUM);
+        let has_flags = superblock.features.has(feature::METADATA_CSUM)
+            || superblock.features.has(feature::GDT_CSUM);
         let count = superblock.inodes_per_group;
         let (mut bits, mut looked_at) = (vec![0; superblock.block_size.bytes()], count);
         if has_flags {
@@ -163,7 +178,8 @@ impl ImageCheck<'_> {
                 Err(error) => return self.findings.note(error),
             }
             if !descriptor.inode_bitmap_matches(&bits, superblock) {
-                self.findings.note(format!("group {}: the inode bitmap's checksum is wrong", group.get()));
+                self.findings
+                    .note(format!("group {}: the inode bitmap's checksum is wrong", group.get()));
             }
         }
         let free = bitmap::count_clear(&bits, count);
@@ -180,13 +196,17 @@ impl ImageCheck<'_> {
             match self.reader.inode(number) {
                 Ok(inode) if is_marked => self.inode(number, &inode),
                 Ok(inode)
-                    if inode.links > 0 && inode.deletion_time == 0 && number.get() >= FIRST_ORDINARY =>
+                    if inode.links > 0
+                        && inode.deletion_time == 0
+                        && number.get() >= FIRST_ORDINARY =>
                 {
                     self.findings.note(format!("{number} is in use and marked free"));
                 }
                 Ok(_) => {}
                 // What was never used is all zeros.
-                Err(error) if is_marked && number.get() >= FIRST_ORDINARY => self.findings.note(error),
+                Err(error) if is_marked && number.get() >= FIRST_ORDINARY => {
+                    self.findings.note(error)
+                }
                 Err(_) => {}
             }
         }
@@ -218,7 +238,8 @@ impl ImageCheck<'_> {
                     ExtentNode::parse(&block).and_then(|node| node.verify_checksum(seed)).is_ok()
                 });
                 if !right {
-                    self.findings.note(format!("{number}: the checksum of its extents in {node} is wrong"));
+                    self.findings
+                        .note(format!("{number}: the checksum of its extents in {node} is wrong"));
                 }
             }
         }
@@ -241,7 +262,8 @@ impl ImageCheck<'_> {
         } else if let Some(seed) = self.reader.checksum_seed()
             && !xattr::block_checksum_is_right(seed, at, &block)
         {
-            self.findings.note(format!("{number}: the checksum of its attributes in {at} is wrong"));
+            self.findings
+                .note(format!("{number}: the checksum of its attributes in {at} is wrong"));
         }
     }
 
@@ -266,7 +288,8 @@ impl ImageCheck<'_> {
                 self.findings.note(format!("{number}: {home}, byte {}: {}", error.at, error.why));
             }
             if !format.checksum_is_right(&block) {
-                self.findings.note(format!("{number}: the checksum of the directory's {home} is wrong"));
+                self.findings
+                    .note(format!("{number}: the checksum of the directory's {home} is wrong"));
             }
         }
     }
@@ -278,9 +301,10 @@ impl ImageCheck<'_> {
             return;
         }
         let name = format!("group {}", group.get());
-        let has_flags =
-            superblock.features.has(feature::METADATA_CSUM) || superblock.features.has(feature::GDT_CSUM);
-        let (start, count) = (superblock.group_start(group).get(), superblock.blocks_in_group(group));
+        let has_flags = superblock.features.has(feature::METADATA_CSUM)
+            || superblock.features.has(feature::GDT_CSUM);
+        let (start, count) =
+            (superblock.group_start(group).get(), superblock.blocks_in_group(group));
         let is_used = |index: u32| {
             let block = start + u64::from(index);
             self.used[(block / 8) as usize] & (1 << (block % 8)) != 0
@@ -288,7 +312,10 @@ impl ImageCheck<'_> {
         let used = (0..count).filter(|index| is_used(*index)).count() as u32;
         if used + descriptor.free_blocks != count {
             let told = descriptor.free_blocks;
-            self.findings.note(format!("{name}: {} blocks are free, {told} by the descriptor", count - used));
+            self.findings.note(format!(
+                "{name}: {} blocks are free, {told} by the descriptor",
+                count - used
+            ));
         }
         if has_flags && descriptor.is(group_flags::BLOCK_UNINIT) {
             return;
@@ -297,13 +324,16 @@ impl ImageCheck<'_> {
             Ok(bits) => bits,
             Err(error) => return self.findings.note(error),
         };
-        let lost = (0..count).filter(|index| bitmap::is_set(&bits, *index) && !is_used(*index)).count();
-        let taken = (0..count).filter(|index| !bitmap::is_set(&bits, *index) && is_used(*index)).count();
+        let lost =
+            (0..count).filter(|index| bitmap::is_set(&bits, *index) && !is_used(*index)).count();
+        let taken =
+            (0..count).filter(|index| !bitmap::is_set(&bits, *index) && is_used(*index)).count();
         if !descriptor.block_bitmap_matches(&bits, superblock) {
             self.findings.note(format!("{name}: the block bitmap's checksum is wrong"));
         }
         if lost > 0 {
-            self.findings.note(format!("{name}: {lost} blocks are marked as in use, and nothing uses them"));
+            self.findings
+                .note(format!("{name}: {lost} blocks are marked as in use, and nothing uses them"));
         }
         if taken > 0 {
             self.findings.note(format!("{name}: {taken} blocks are in use and marked free"));

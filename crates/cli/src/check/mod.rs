@@ -70,7 +70,9 @@ pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
     let progress = Progress::new();
     let mut findings = Findings::default();
     let looked_at = match target.is_dir() {
-        true => find_mount(target).and_then(|mount| mounted::check(&mount, &progress, &mut findings)),
+        true => {
+            find_mount(target).and_then(|mount| mounted::check(&mount, &progress, &mut findings))
+        }
         false => {
             crate::daemon::mounted::refuse_if_its_daemon_died(target).map_err(not_checked)?;
             image::check(target, &progress, &mut findings)

@@ -17,7 +17,11 @@ use std::path::{Path, PathBuf};
 /// EUCLEAN, which the C library's names for Linux have as "Structure needs cleaning".
 const DAMAGE: [i32; 2] = [libc::EIO, libc::EUCLEAN];
 
-pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Result<String, CliError> {
+pub fn check(
+    mount: &Mount,
+    progress: &Progress,
+    findings: &mut Findings,
+) -> Result<String, CliError> {
     let statistics: Value = Client::connect_to_look(mount)?
         .ask(Ask::Stats)
         .map_err(|error| CliError::system(mount.directory.display(), error))?;
@@ -27,7 +31,8 @@ pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Res
     if statistics["needs_check"].as_bool() == Some(true) {
         findings.note(super::MARKED);
     }
-    let mut walk = MountedWalk { device: 0, files: 0, directories: 0, denied: 0, findings, progress };
+    let mut walk =
+        MountedWalk { device: 0, files: 0, directories: 0, denied: 0, findings, progress };
     let top = fs::symlink_metadata(&mount.directory);
     let top = top.map_err(|error| CliError::system(mount.directory.display(), error))?;
     walk.device = top.dev();
@@ -37,8 +42,10 @@ pub fn check(mount: &Mount, progress: &Progress, findings: &mut Findings) -> Res
     }
     let MountedWalk { files, directories, denied, .. } = walk;
     if denied > 0 {
-        return Err(CliError::new(format!("files or directories that could not be looked into: {denied}"))
-            .with_remedy("Check it as root, or unmounted."));
+        return Err(CliError::new(format!(
+            "files or directories that could not be looked into: {denied}"
+        ))
+        .with_remedy("Check it as root, or unmounted."));
     }
     Ok(format!("{directories} directories and {files} other files are readable"))
 }
@@ -78,7 +85,8 @@ impl MountedWalk<'_> {
             if metadata.is_symlink() {
                 self.noted(&path, fs::read_link(&path));
             } else if metadata.is_file() {
-                let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+                let opened =
+                    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path);
                 let mapped = opened.and_then(|file| read_mapping(&file));
                 self.noted(&path, mapped);
             }
@@ -108,7 +116,8 @@ impl MountedWalk<'_> {
     }
 }
 
-/// Asks where data ends and holes begin, to the file's end: nobody can say without reading the whole mapping.
+/// Asks where data ends and holes begin, to the file's end: nobody can say without reading the
+/// whole mapping.
 fn read_mapping(file: &File) -> io::Result<()> {
     let (mut at, end) = (0, file.metadata()?.len() as i64);
     while at < end {

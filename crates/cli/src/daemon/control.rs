@@ -1,7 +1,9 @@
-//! The way to a running daemon: a socket named after the mount's device number, one JSON object a line.
+//! The way to a running daemon: a socket named after the mount's device number, one JSON object a
+//! line.
 //!
-//! Asks: `{"ask":"about"}` who are you; `{"ask":"stats"}`; `{"ask":"end"}` is answered like about and, when the daemon
-//! ends, with `{"clean":true}` if everything is home. The socket belongs to whoever mounted (mode 0600).
+//! Asks: `{"ask":"about"}` who are you; `{"ask":"stats"}`; `{"ask":"end"}` is answered like about
+//! and, when the daemon ends, with `{"clean":true}` if everything is home. The socket belongs to
+//! whoever mounted (mode 0600).
 
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
@@ -20,10 +22,12 @@ pub enum Ask {
     About,
     Stats,
     End,
-    /// Begins a checkpoint, unless one is under way; answered at once, and likewise when one asks how far it is.
+    /// Begins a checkpoint, unless one is under way; answered at once, and likewise when one asks
+    /// how far it is.
     Checkpoint,
     Checkpointing,
-    /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about, or with `{"error":"…"}`.
+    /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about, or
+    /// with `{"error":"…"}`.
     Change(Live),
 }
 
@@ -79,7 +83,8 @@ pub fn socket_directory() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
     // After su(1) it may be another's.
-    let is_ours = |directory: &PathBuf| fs::metadata(directory).is_ok_and(|found| found.uid() == user);
+    let is_ours =
+        |directory: &PathBuf| fs::metadata(directory).is_ok_and(|found| found.uid() == user);
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_ours) {
         _ if user == 0 => PathBuf::from("/run/okeanos"),
         Some(directory) => directory.join("okeanos"),
@@ -87,8 +92,8 @@ pub fn socket_directory() -> PathBuf {
     }
 }
 
-/// The same for a daemon whose mount will lie at `mounted`: if that covers the directory, another where commands look, too.
-/// Root's commands look beneath the mount, and those of others may not.
+/// The same for a daemon whose mount will lie at `mounted`: if that covers the directory, another
+/// where commands look, too. Root's commands look beneath the mount, and those of others may not.
 pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
     let usual = socket_directory();
     // SAFETY: geteuid has no preconditions.
@@ -96,7 +101,8 @@ pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
     if user == 0 || !usual.starts_with(mounted) {
         return usual;
     }
-    let is_free = |place: &PathBuf| !place.starts_with(mounted) && place.parent().is_some_and(Path::is_dir);
+    let is_free =
+        |place: &PathBuf| !place.starts_with(mounted) && place.parent().is_some_and(Path::is_dir);
     places_of(user).into_iter().find(is_free).unwrap_or(usual)
 }
 
@@ -105,7 +111,8 @@ fn places_of(user: u32) -> [PathBuf; 2] {
     [format!("/run/user/{user}/okeanos"), format!("/tmp/okeanos-{user}")].map(PathBuf::from)
 }
 
-/// Where everybody finds daemons that tell and take no orders: those of root that let others in (`allow_other`).
+/// Where everybody finds daemons that tell and take no orders: those of root that let others in
+/// (`allow_other`).
 pub fn public_directory() -> PathBuf {
     PathBuf::from("/run/okeanos-public")
 }
@@ -168,11 +175,14 @@ impl Client {
             .map_err(|error| no_answer(mount, Some((&path, error))))
     }
 
-    /// To a daemon that is asked and not told what to do: also root's, if it lets others in, and as root anybody's.
+    /// To a daemon that is asked and not told what to do: also root's, if it lets others in, and as
+    /// root anybody's.
     pub fn connect_to_look(mount: &Mount) -> Result<Client, CliError> {
         let asked_directly = match Client::connect(mount) {
             Ok(client) => Ok(client),
-            Err(error) => connect_elsewhere(mount).map(|stream| Client(BufReader::new(stream))).ok_or(error),
+            Err(error) => {
+                connect_elsewhere(mount).map(|stream| Client(BufReader::new(stream))).ok_or(error)
+            }
         };
         let client = asked_directly?;
         let limited = client.0.get_ref().set_read_timeout(Some(PATIENCE));
@@ -208,7 +218,8 @@ impl Client {
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
     // SAFETY: geteuid has no preconditions.
-    let is_ours = found.is_dir() && found.uid() == unsafe { libc::geteuid() } && found.mode() & 0o022 == 0;
+    let is_ours =
+        found.is_dir() && found.uid() == unsafe { libc::geteuid() } && found.mode() & 0o022 == 0;
     if is_ours { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
@@ -245,7 +256,8 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
     match tried {
         Some((path, error)) => CliError::system(format!("{why} ({})", path.display()), error)
             .with_remedy("Ask as the user who mounted it."),
-        None => CliError::new(why).with_remedy("Was it unmounted? See okeanos list, and the system log."),
+        None => CliError::new(why)
+            .with_remedy("Was it unmounted? See okeanos list, and the system log."),
     }
 }
 
@@ -257,10 +269,10 @@ pub fn died(mount: &Mount) -> CliError {
     match Again::of(mount) {
         Again::Serve => CliError::new(format!("the daemon of {source} on {at} has died"))
             .with_remedy(format!("{away} serve the drive again: see okeanos disk serve --help.")),
-        Again::Mount(command) => {
-            CliError::new(format!("the daemon of {source} on {at} has died; what was synced is safe"))
-                .with_remedy(format!("{away} mount again, which recovers the volume: {command}."))
-        }
+        Again::Mount(command) => CliError::new(format!(
+            "the daemon of {source} on {at} has died; what was synced is safe"
+        ))
+        .with_remedy(format!("{away} mount again, which recovers the volume: {command}.")),
     }
 }
 

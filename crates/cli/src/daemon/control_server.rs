@@ -26,8 +26,8 @@ const CLIENT_DESCRIPTORS: usize = 2;
 /// Gives the first answer to each ask.
 pub type Answers = dyn Fn(Ask) -> LocalFuture<serde_json::Value>;
 
-/// A socket that listens already, under a name that nobody looks for. What it needs is open: the mount may cover its
-/// directory.
+/// A socket that listens already, under a name that nobody looks for. What it needs is open: the
+/// mount may cover its directory.
 pub struct ControlSocket {
     listener: UnixListener,
     directory: fs::File,
@@ -40,7 +40,9 @@ pub struct ControlSocket {
 pub fn no_control(error: io::Error) -> CliError {
     let remedy = match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
-        _ => "See who may write to the directory of the sockets, and whether its file system has room.",
+        _ => {
+            "See who may write to the directory of the sockets, and whether its file system has room."
+        }
     };
     let at = socket_directory();
     CliError::system(format!("control socket in {}", at.display()), error).with_remedy(remedy)
@@ -49,7 +51,8 @@ pub fn no_control(error: io::Error) -> CliError {
 pub struct ControlServer {
     world: RealWorld,
     socket: ControlSocket,
-    /// Of the socket's file. The next mount may have got our device number, and put its own socket there.
+    /// Of the socket's file. The next mount may have got our device number, and put its own socket
+    /// there.
     inode: u64,
     answers: Box<Answers>,
     clients: Cell<usize>,
@@ -103,7 +106,8 @@ impl ControlSocket {
     fn inode(&self) -> io::Result<u64> {
         let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
         let (directory, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
-        // SAFETY: the descriptor is open, the name ends with a zero byte, and the kernel fills the structure.
+        // SAFETY: the descriptor is open, the name ends with a zero byte, and the kernel fills the
+        // structure.
         unsafe {
             match libc::fstatat(directory, self.name.as_ptr(), found.as_mut_ptr(), flags) {
                 0 => Ok(found.assume_init().st_ino),
@@ -138,11 +142,14 @@ impl ControlServer {
         let watched = watched(&socket.listener)?;
         // Whoever unmounts must get through, whatever limit there is.
         let all = spare_descriptors(CLIENTS_MAX * CLIENT_DESCRIPTORS) / CLIENT_DESCRIPTORS;
-        let clients_max =
-            match if socket.is_public { all.saturating_sub(CLIENTS_MAX - PUBLIC_CLIENTS_MAX) } else { all } {
-                0 => return Err(io::Error::from_raw_os_error(libc::EMFILE)),
-                clients => clients,
-            };
+        let clients_max = match if socket.is_public {
+            all.saturating_sub(CLIENTS_MAX - PUBLIC_CLIENTS_MAX)
+        } else {
+            all
+        } {
+            0 => return Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            clients => clients,
+        };
         socket.rename(&socket_name(device))?;
         let inode = socket.inode()?;
         let server = Rc::new(ControlServer {
@@ -290,8 +297,9 @@ mod tests {
         let private = directory.path().join("private");
         let path = private.join("1-2.sock");
         let world = RealWorld::new().unwrap();
-        let answers: Box<Answers> =
-            Box::new(|ask| Box::pin(async move { serde_json::json!({ "asked": format!("{ask:?}") }) }));
+        let answers: Box<Answers> = Box::new(|ask| {
+            Box::pin(async move { serde_json::json!({ "asked": format!("{ask:?}") }) })
+        });
         let socket = ControlSocket::bind(&private).unwrap();
         let server = ControlServer::start(&world, socket, (1, 2), answers).unwrap();
         let client = std::thread::spawn({

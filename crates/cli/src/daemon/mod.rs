@@ -26,7 +26,8 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
     }
 }
 
-/// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits for it.
+/// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits
+/// for it.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
 /// Tells whoever started the daemon how the start went.
@@ -64,7 +65,10 @@ pub fn detach() -> Result<Side, CliError> {
             // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
             unsafe { libc::setsid() };
             let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
-            Ok(Side::Daemon(Herald { background: Some(Background { to_starter, null }), manager: None }))
+            Ok(Side::Daemon(Herald {
+                background: Some(Background { to_starter, null }),
+                manager: None,
+            }))
         }
         _ => Ok(Side::Starter(Starter(from_daemon))),
     }
@@ -77,7 +81,9 @@ impl Starter {
         let read = self.0.read_to_string(&mut message);
         match (read, message.strip_prefix("up")) {
             (Ok(_), Some(warnings)) => {
-                warnings.lines().for_each(|line| reporter::complain(&format!("okeanos: warning: {line}")));
+                warnings
+                    .lines()
+                    .for_each(|line| reporter::complain(&format!("okeanos: warning: {line}")));
                 Ok(())
             }
             (Ok(_), _) if !message.is_empty() => Err(CliError::new(message)),
@@ -95,8 +101,8 @@ impl Herald {
     pub fn is_background(&self) -> bool {
         self.background.is_some()
     }
-    /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what he should know,
-    /// a line each.
+    /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what
+    /// he should know, a line each.
     pub fn up(self, warnings: &[String]) {
         if let Some(manager) = &self.manager {
             let _ = manager.send(b"READY=1");

@@ -54,13 +54,18 @@ impl Mount {
     /// How large it is; zeros of what is not ours to look at.
     pub fn space(&self) -> Option<Space> {
         let found = self.statfs().ok()?;
-        Some(Space { unit: found.f_frsize.try_into().ok()?, blocks: found.f_blocks, free: found.f_bfree })
+        Some(Space {
+            unit: found.f_frsize.try_into().ok()?,
+            blocks: found.f_blocks,
+            free: found.f_bfree,
+        })
     }
 
     fn statfs(&self) -> io::Result<libc::statfs> {
         let path = CString::new(self.directory.as_os_str().as_bytes())?;
         let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it returns zero.
+        // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it
+        // returns zero.
         unsafe {
             match libc::statfs(path.as_ptr(), answer.as_mut_ptr()) {
                 0 => Ok(answer.assume_init()),
@@ -119,12 +124,14 @@ pub fn mount_of(path: &Path) -> Option<Mount> {
     let device = device.map(|found| (libc::major(found.rdev()), libc::minor(found.rdev())));
     // Anybody may call a mount of his own after what is not his.
     // SAFETY: geteuid has no preconditions.
-    let believed = [Some(0), Some(unsafe { libc::geteuid() }), found.as_ref().map(MetadataExt::uid)];
+    let believed =
+        [Some(0), Some(unsafe { libc::geteuid() }), found.as_ref().map(MetadataExt::uid)];
     let is_named = |mount: &Mount| {
         mount.user().is_some_and(|user| believed.contains(&Some(user)))
             && (mount.image() == at || mount.source == at)
     };
-    let is_it = |mount: &Mount| mount.directory == at || Some(mount.device) == device || is_named(mount);
+    let is_it =
+        |mount: &Mount| mount.directory == at || Some(mount.device) == device || is_named(mount);
     mounts().ok()?.into_iter().rfind(|mount| mount.is_okeanos() && mount.is_whole && is_it(mount))
 }
 
@@ -143,8 +150,14 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
         match (looked_at.canonicalize(), looked_at.parent(), looked_at.file_name()) {
             (Ok(path), ..) if below.as_os_str().is_empty() => return Ok(path),
             (Ok(path), ..) => return Ok(path.join(below)),
-            (Err(error), Some(parent), Some(name)) if error.raw_os_error() == Some(libc::ENOTCONN) => {
-                below = if below.as_os_str().is_empty() { name.into() } else { Path::new(name).join(below) };
+            (Err(error), Some(parent), Some(name))
+                if error.raw_os_error() == Some(libc::ENOTCONN) =>
+            {
+                below = if below.as_os_str().is_empty() {
+                    name.into()
+                } else {
+                    Path::new(name).join(below)
+                };
                 looked_at = parent;
             }
             (Err(error), ..) => return Err(error),
@@ -205,7 +218,9 @@ mod tests {
         assert_eq!(mount.directory, Path::new("/mnt/my disk"));
         assert_eq!(mount.id, 36);
         assert_eq!((mount.device, mount.source.as_path()), ((7, 3), Path::new("/dev/loop3")));
-        assert!(mount.is_okeanos() && mount.options == "rw,noatime" && mount.of_file_system == "rw,x=1");
+        assert!(
+            mount.is_okeanos() && mount.options == "rw,noatime" && mount.of_file_system == "rw,x=1"
+        );
     }
 
     #[test]

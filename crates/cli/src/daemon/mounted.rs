@@ -6,7 +6,8 @@ use crate::error::CliError;
 use disks::DiskOpenError;
 use std::path::Path;
 
-/// A dead mount would hide the new one's directory, or be what a second mount of its device attaches to.
+/// A dead mount would hide the new one's directory, or be what a second mount of its device
+/// attaches to.
 pub fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     match mount {
         Some(mount) if mount.is_okeanos() && mount.is_dead() => Err(control::died(mount)),
@@ -14,7 +15,8 @@ pub fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     }
 }
 
-/// For commands that need a volume to themselves: `path` is one whose daemon has died, or its mount's directory.
+/// For commands that need a volume to themselves: `path` is one whose daemon has died, or its
+/// mount's directory.
 pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {
     refuse_dead(mount_table::mount_of(path).as_ref())
 }

@@ -1,8 +1,9 @@
 //! A mount namespace for the daemon alone.
 //!
-//! A process that dies as the last of its mount namespace takes the namespace's mounts away, and waits for the answer of
-//! whoever serves them. A daemon whose own mount is among them waits for itself, and every sync(2) with it. So it lives
-//! where its mount is not. That also leaves the caller's namespace to end with its last process, the mount with it.
+//! A process that dies as the last of its mount namespace takes the namespace's mounts away, and
+//! waits for the answer of whoever serves them. A daemon whose own mount is among them waits for
+//! itself, and every sync(2) with it. So it lives where its mount is not. That also leaves the
+//! caller's namespace to end with its last process, the mount with it.
 
 use crate::daemon::mount_table;
 use std::ffi::{CStr, CString};
@@ -11,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
 
-/// Enters a copy of the caller's namespace. Every path leads where it did. Before the ring: its workers stay where they
-/// began.
+/// Enters a copy of the caller's namespace. Every path leads where it did. Before the ring: its
+/// workers stay where they began.
 pub fn enter() -> io::Result<()> {
     // SAFETY: the call takes an integer.
     checked(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
@@ -20,7 +21,8 @@ pub fn enter() -> io::Result<()> {
     mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)
 }
 
-/// Leaves nothing in the namespace but `/proc`, so that the copies keep no file system busy. `directory` is any.
+/// Leaves nothing in the namespace but `/proc`, so that the copies keep no file system busy.
+/// `directory` is any.
 pub fn empty(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
@@ -31,12 +33,15 @@ pub fn empty(directory: &Path) -> io::Result<()> {
         let _ = mount(Some(c"/proc"), c"proc", None, libc::MS_BIND)
             .or_else(|_| mount(Some(c"/proc"), c"proc", None, libc::MS_BIND | libc::MS_REC));
     }
-    // SAFETY: both paths end with a zero byte. The old root then lies over the new one (pivot_root(2)).
-    let pivoted =
-        checked(unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) } as i32);
+    // SAFETY: both paths end with a zero byte. The old root then lies over the new one
+    // (pivot_root(2)).
+    let pivoted = checked(unsafe {
+        libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr())
+    } as i32);
     match pivoted {
         Ok(()) => detach(Path::new("."))?,
-        // The root is no mount (chroot), or the one that the kernel began with: it stays, what is on it goes.
+        // The root is no mount (chroot), or the one that the kernel began with: it stays, what is
+        // on it goes.
         Err(_) => detach_all()?,
     }
     std::env::set_current_dir("/")
@@ -58,9 +63,15 @@ pub fn detach(directory: &Path) -> io::Result<()> {
     checked(unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) })
 }
 
-fn mount(source: Option<&CStr>, target: &CStr, kind: Option<&CStr>, flags: libc::c_ulong) -> io::Result<()> {
+fn mount(
+    source: Option<&CStr>,
+    target: &CStr,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
     let [source, kind] = [source, kind].map(|text| text.map_or(null(), CStr::as_ptr));
-    // SAFETY: each pointer is null where the call allows it, or a string that ends with a zero byte.
+    // SAFETY: each pointer is null where the call allows it, or a string that ends with a zero
+    // byte.
     checked(unsafe { libc::mount(source, target.as_ptr(), kind, flags, null()) })
 }
 

@@ -1,9 +1,10 @@
-//! The daemon's porter is a small process that mounts and unmounts where the caller sees it. The daemon itself lives
-//! in a namespace of its own ([`crate::daemon::own_namespace`]).
+//! The daemon's porter is a small process that mounts and unmounts where the caller sees it. The
+//! daemon itself lives in a namespace of its own ([`crate::daemon::own_namespace`]).
 //!
-//! 1. It is forked before anything that a fork does not share, and keeps nothing open but its socket.
-//! 2. It stays in the caller's namespace until it has mounted, and comes back for a moment to unmount. Between, it must
-//!    not keep that namespace alive.
+//! 1. It is forked before anything that a fork does not share, and keeps nothing open but its
+//!    socket.
+//! 2. It stays in the caller's namespace until it has mounted, and comes back for a moment to
+//!    unmount. Between, it must not keep that namespace alive.
 //! 3. It unmounts *its* mount, by identity: another volume may be mounted on the same path by then.
 //! 4. It never answers for the mount, so it may look at paths in it.
 
@@ -25,10 +26,11 @@ use std::time::Duration;
 
 /// How long, after SIGTERM, those who still have files open may finish.
 const GRACE: Duration = Duration::from_secs(10);
-/// Where the kernel keeps the read-ahead of mounts. The links of `/sys/class/bdi` lead out of it, and so perhaps onto a
-/// mount that nobody answers for yet.
+/// Where the kernel keeps the read-ahead of mounts. The links of `/sys/class/bdi` lead out of it,
+/// and so perhaps onto a mount that nobody answers for yet.
 const READ_AHEAD_LIMITS: &str = "/sys/devices/virtual/bdi";
-/// Longer than any order: a path is at most 4096 bytes, and JSON makes up to four characters of a byte.
+/// Longer than any order: a path is at most 4096 bytes, and JSON makes up to four characters of a
+/// byte.
 const MESSAGE_MAX: usize = 32 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -68,8 +70,9 @@ pub struct Standing {
 }
 
 impl Porter {
-    /// Forks the porter for a mount on `directory`, and moves this process into a namespace of its own. Where
-    /// it has no right to, `report` is called instead. Call it before rings and threads are made.
+    /// Forks the porter for a mount on `directory`, and moves this process into a namespace of its
+    /// own. Where it has no right to, `report` is called instead. Call it before rings and threads
+    /// are made.
     pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<Porter, CliError> {
         let system = |error| CliError::system("cannot start the daemon", error);
         let (ours, theirs) = socket_pair().map_err(system)?;
@@ -80,7 +83,8 @@ impl Porter {
             0 => {
                 drop(ours);
                 close_all_but(&theirs);
-                let served = Child { socket: theirs, directory: directory.into(), mounted: None }.serve();
+                let served =
+                    Child { socket: theirs, directory: directory.into(), mounted: None }.serve();
                 // SAFETY: nothing of the daemon, such as what its destructors do, is to run here.
                 unsafe { libc::_exit(served.is_err().into()) }
             }
@@ -101,9 +105,9 @@ impl Porter {
         Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
     }
 
-    /// For a daemon that goes on using these paths: its namespace stays a copy of the caller's, without the mount.
-    /// Those of other daemons go from the copy, but for what the paths lie on. An unmount of theirs is over when no
-    /// namespace has them.
+    /// For a daemon that goes on using these paths: its namespace stays a copy of the caller's,
+    /// without the mount. Those of other daemons go from the copy, but for what the paths lie on.
+    /// An unmount of theirs is over when no namespace has them.
     pub fn keep_paths(self, needed: &[&Path]) -> Porter {
         if self.alone {
             for mount in mount_table::mounts().unwrap_or_default().iter().rev() {
@@ -117,15 +121,17 @@ impl Porter {
         Porter { alone: false, ..self }
     }
 
-    /// Mounts, and has the kernel read ahead so many bytes where it may be told. From here on paths lead nowhere: what the
-    /// daemon needs is open.
+    /// Mounts, and has the kernel read ahead so many bytes where it may be told. From here on paths
+    /// lead nowhere: what the daemon needs is open.
     pub fn mount(&self, options: &MountOptions, read_ahead: u64) -> Result<Standing, CliError> {
         if self.alone {
             own_namespace::empty(&self.directory)
                 .map_err(|error| CliError::system("a mount namespace for the daemon", error))?;
         }
         let (source, block_size) = match &options.kind {
-            Kind::Block { device, block_size } => (device.as_os_str().as_bytes().to_vec(), Some(*block_size)),
+            Kind::Block { device, block_size } => {
+                (device.as_os_str().as_bytes().to_vec(), Some(*block_size))
+            }
             Kind::Plain { name } => (name.as_bytes().to_vec(), None),
         };
         let (mode, flags, allow_other) = (options.mode.clone(), options.flags, options.allow_other);
@@ -135,9 +141,10 @@ impl Porter {
             .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
             .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
         match heard.map_err(|error| CliError::system("mount", error))? {
-            (Reply::MountedVolume { device }, Some(fuse)) => {
-                Ok(Standing { connection: Connection { fuse, processors: self.processors }, device })
-            }
+            (Reply::MountedVolume { device }, Some(fuse)) => Ok(Standing {
+                connection: Connection { fuse, processors: self.processors },
+                device,
+            }),
             (Reply::MountedVolume { .. }, None) => {
                 self.unmount();
                 Err(CliError::new("mount: no descriptor left for /dev/fuse")
@@ -147,14 +154,14 @@ impl Porter {
         }
     }
 
-    /// Lets nobody in any more; the session ends when those who are in have left. Does not wait: umount(2) waits for
-    /// answers of this thread.
+    /// Lets nobody in any more; the session ends when those who are in have left. Does not wait:
+    /// umount(2) waits for answers of this thread.
     pub fn unmount(&self) {
         let _ = self.tell(&Order::Unmount);
     }
 
-    /// The session's end; a signal brings it about. Whoever still uses the mount then is waited for, but not for ever,
-    /// however many requests he makes.
+    /// The session's end; a signal brings it about. Whoever still uses the mount then is waited
+    /// for, but not for ever, however many requests he makes.
     pub async fn until_over<F: FileSystem>(
         &self,
         world: &RealWorld,
@@ -222,11 +229,13 @@ impl Child {
                         Some(block_size) => Kind::Block { device: source.into(), block_size },
                         None => Kind::Plain { name: source.to_string_lossy().into_owned() },
                     };
-                    let mounted = self.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+                    let mounted =
+                        self.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
                     let (reply, fuse) = match &mounted {
-                        Ok((connection, device)) => {
-                            (Reply::MountedVolume { device: *device }, Some(connection.fuse.as_fd()))
-                        }
+                        Ok((connection, device)) => (
+                            Reply::MountedVolume { device: *device },
+                            Some(connection.fuse.as_fd()),
+                        ),
                         Err(error) => (Reply::Failed(error.to_string()), None),
                     };
                     descriptor::send(&self.socket, &serde_json::to_vec(&reply)?, fuse)?;
@@ -251,9 +260,10 @@ impl Child {
         let (mut table, null) = (open("/proc/self/mountinfo", false)?, open("/dev/null", true)?);
         let (ours, theirs) = (open("/proc/self/ns/mnt", false)?, open(&daemon, false)?);
         let limits = open_directory(READ_AHEAD_LIMITS);
-        let namespace = identity(&ours).map_err(|error| CliError::system("/proc/self/ns/mnt", error))?;
-        let connection =
-            fuse::mount(&self.directory, options).map_err(|error| CliError::new(error.to_string()))?;
+        let namespace =
+            identity(&ours).map_err(|error| CliError::system("/proc/self/ns/mnt", error))?;
+        let connection = fuse::mount(&self.directory, options)
+            .map_err(|error| CliError::new(error.to_string()))?;
         let mut text = Vec::new();
         let found = io::Read::read_to_end(&mut table, &mut text).map(|_| {
             let mut mounts = mount_table::parse(&text).into_iter();
@@ -264,7 +274,8 @@ impl Child {
             return Err(CliError::new(format!("{directory}: the mount was taken away at once")));
         };
         let device = mount.device;
-        // An ordinary user may not, and a volume that is read less far ahead is a volume all the same.
+        // An ordinary user may not, and a volume that is read less far ahead is a volume all the
+        // same.
         let _ = limits.and_then(|limits| {
             set_read_ahead(&limits, device, matches!(options.kind, Kind::Block { .. }), read_ahead)
         });
@@ -282,7 +293,8 @@ impl Child {
 
     fn unmount(&self) -> io::Result<()> {
         let Some(MountedVolume { mount, namespace }) = &self.mounted else { return Ok(()) };
-        // Names from here on are looked up in this directory: there is no other that leads to `/proc` everywhere.
+        // Names from here on are looked up in this directory: there is no other that leads to
+        // `/proc` everywhere.
         let proc = open_directory("/proc")?;
         if identity(&File::open("/proc/self/ns/mnt")?)? != *namespace {
             let way = way_into(*namespace).ok_or(io::ErrorKind::NotFound)?;
@@ -297,7 +309,8 @@ impl Child {
         }
         // It may have been moved.
         let mounts = mount_table::parse(&fs::read("self/mountinfo")?);
-        let found = mounts.iter().find(|found| found.id == mount.id && found.device == mount.device);
+        let found =
+            mounts.iter().find(|found| found.id == mount.id && found.device == mount.device);
         let Some(Mount { directory, .. }) = found else { return Ok(()) };
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let top = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
@@ -311,18 +324,26 @@ impl Child {
             return Ok(());
         }
         // An ordinary user's helper knows paths only.
-        let helper = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(directory).status()?;
+        let helper =
+            Command::new("fusermount3").args(["-u", "-z", "--"]).arg(directory).status()?;
         if helper.success() { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     }
 }
 
-/// The mount's own limit, which the kernel sets to 128 KiB whatever is agreed on with the first request; that only lowers
-/// it further. `limits` names it by the device.
-fn set_read_ahead(limits: &File, (major, minor): (u32, u32), is_block: bool, bytes: u64) -> io::Result<()> {
+/// The mount's own limit, which the kernel sets to 128 KiB whatever is agreed on with the first
+/// request; that only lowers it further. `limits` names it by the device.
+fn set_read_ahead(
+    limits: &File,
+    (major, minor): (u32, u32),
+    is_block: bool,
+    bytes: u64,
+) -> io::Result<()> {
     let kind = if is_block { "-fuseblk" } else { "" };
     let path = CString::new(format!("{major}:{minor}{kind}/read_ahead_kb"))?;
     // SAFETY: the descriptor is open, and the path ends with a zero byte.
-    let opened = unsafe { libc::openat(limits.as_raw_fd(), path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+    let opened = unsafe {
+        libc::openat(limits.as_raw_fd(), path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC)
+    };
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -348,7 +369,8 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// The namespace's file, at a process or thread that lives there. (An open one of our own would keep it alive.)
+/// The namespace's file, at a process or thread that lives there. (An open one of our own would
+/// keep it alive.)
 fn way_into(namespace: (u64, u64)) -> Option<File> {
     let entered = |task: PathBuf| {
         let path = task.join("ns/mnt");
@@ -359,12 +381,16 @@ fn way_into(namespace: (u64, u64)) -> Option<File> {
     };
     let processes = || numbered(Path::new("/proc"));
     let by_process = processes().find_map(&entered);
-    by_process.or_else(|| processes().flat_map(|process| numbered(&process.join("task"))).find_map(&entered))
+    by_process.or_else(|| {
+        processes().flat_map(|process| numbered(&process.join("task"))).find_map(&entered)
+    })
 }
 
 fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit()).map(|entry| entry.path())
+    entries
+        .filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit())
+        .map(|entry| entry.path())
 }
 
 /// A pair of connected sockets whose messages keep their bounds.
@@ -379,7 +405,8 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into())
 }
 
-/// What the daemon or its caller has open is not to stay open here. The standard ones go with the mount.
+/// What the daemon or its caller has open is not to stay open here. The standard ones go with the
+/// mount.
 fn close_all_but(kept: &OwnedFd) {
     let open: Vec<i32> = fs::read_dir("/proc/self/fd")
         .into_iter()

@@ -1,5 +1,5 @@
-//! What a daemon has to tell, and where. It never waits for whoever should read it, and nothing that goes wrong with
-//! telling harms the mount. All that it needs is open from the beginning.
+//! What a daemon has to tell, and where. It never waits for whoever should read it, and nothing
+//! that goes wrong with telling harms the mount. All that it needs is open from the beginning.
 
 use crate::text::moment;
 use runtime::standard_error::{self, line_of};
@@ -64,7 +64,8 @@ enum Way {
         syslog: Option<UnixDatagram>,
         kernel: Option<File>,
     },
-    /// The same pipe or terminal, opened anew: whether a write waits is a property of the open file, which others share.
+    /// The same pipe or terminal, opened anew: whether a write waits is a property of the open
+    /// file, which others share.
     Own(File),
     Shared,
     /// What others may write to as well: each report is one write at its end.
@@ -78,7 +79,8 @@ impl Reporter {
             moment::now();
             Way::File(file)
         } else if background {
-            let kernel = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
+            let kernel =
+                OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
             Way::Log { syslog: syslog().ok(), kernel: kernel.ok() }
         } else {
             reopened(libc::STDERR_FILENO).map_or(Way::Shared, Way::Own)
@@ -169,6 +171,9 @@ mod tests {
         assert_eq!(reporter.0.lost.get(), 0);
         let length = reader.read(&mut taken).unwrap();
         let said = String::from_utf8_lossy(&taken[..length]);
-        assert!(said.contains("again (9") && said.ends_with("reports before were lost)\n"), "{said}");
+        assert!(
+            said.contains("again (9") && said.ends_with("reports before were lost)\n"),
+            "{said}"
+        );
     }
 }

@@ -12,7 +12,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The drive under a block device (a partition's whole disk), or under a file, as the kernel knows it.
+/// The drive under a block device (a partition's whole disk), or under a file, as the kernel knows
+/// it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drive {
     pub model: String,
@@ -35,23 +36,29 @@ impl Drive {
     /// By the kernel in this directory.
     fn told(node: &Path) -> Option<Drive> {
         let node = std::fs::canonicalize(node).ok()?;
-        let whole: PathBuf = if node.join("partition").exists() { node.parent()?.to_owned() } else { node };
+        let whole: PathBuf =
+            if node.join("partition").exists() { node.parent()?.to_owned() } else { node };
         let read = |name: &str| std::fs::read_to_string(whole.join(name)).ok();
         let model = read("device/model")?.trim().to_owned();
         let sectors: u64 = read("size")?.trim().parse().ok()?;
-        Some(Drive { model, size: sectors.checked_mul(512)? }).filter(|drive| !drive.model.is_empty())
+        Some(Drive { model, size: sectors.checked_mul(512)? })
+            .filter(|drive| !drive.model.is_empty())
     }
 
-    /// Why what was found out about the drive `model` of `size` bytes does not hold for `drive`; `None` if it does.
+    /// Why what was found out about the drive `model` of `size` bytes does not hold for `drive`;
+    /// `None` if it does.
     fn mismatch(drive: Option<&Drive>, model: &str, size: u64) -> Option<String> {
         let Some(drive) = drive else {
-            return Some(format!("the profile is of {model:?}, and this drive does not tell its model"));
+            return Some(format!(
+                "the profile is of {model:?}, and this drive does not tell its model"
+            ));
         };
         if drive.model != model {
             return Some(format!("the profile is of {model:?}, the drive is {:?}", drive.model));
         }
-        (drive.size != size)
-            .then(|| format!("the profile is of a drive of {size} bytes, this one has {}", drive.size))
+        (drive.size != size).then(|| {
+            format!("the profile is of a drive of {size} bytes, this one has {}", drive.size)
+        })
     }
 }
 
@@ -60,14 +67,17 @@ const LOOPS_MAX: usize = 8;
 /// What the kernel tells of a block device, or of the one that a file lies on.
 fn node_of(path: &Path) -> Option<PathBuf> {
     let metadata = std::fs::metadata(path).ok()?;
-    let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+    let device =
+        if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
     Some(PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device))))
 }
 
-/// Refuses a loop device without direct I/O: what is written to it stays in memory, and pushes nothing out of a drive.
+/// Refuses a loop device without direct I/O: what is written to it stays in memory, and pushes
+/// nothing out of a drive.
 pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
     let direct = node_of(path).and_then(|node| std::fs::read_to_string(node.join("loop/dio")).ok());
-    let is_device = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let is_device =
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
     if !is_device || direct.is_none_or(|direct| direct.trim() == "1") {
         return Ok(());
     }
@@ -75,8 +85,13 @@ pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
         .with_remedy(format!("Let it go past: losetup --direct-io=on {}", path.display())))
 }
 
-/// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many bytes it needs.
-fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperblock, u64), CliError> {
+/// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many
+/// bytes it needs.
+fn zone_for(
+    profile: &Path,
+    path: &Path,
+    force: bool,
+) -> Result<(FlushZoneSuperblock, u64), CliError> {
     let profile_name = profile.display();
     let profile = find_profile(profile)?;
     let mismatch = Drive::mismatch(Drive::of(path).as_ref(), &profile.model, profile.size);
@@ -95,7 +110,8 @@ fn zone_for(profile: &Path, path: &Path, force: bool) -> Result<(FlushZoneSuperb
         ))
         .with_remedy("Give the profile an empty model, and take it with --force-profile: nothing then looks whether it fits."));
     }
-    let zone = if forced { for_any } else { FlushZoneSuperblock { drive_size: size, model, ..for_any } };
+    let zone =
+        if forced { for_any } else { FlushZoneSuperblock { drive_size: size, model, ..for_any } };
     Ok((zone, FlushZone::size(&workload, BLOCK_MAX)))
 }
 
@@ -143,7 +159,8 @@ impl ZonePlan {
         };
         Ok(ZonePlan { home: plan(home)?, journal: plan(journal)? })
     }
-    /// Bytes that the journal's disk needs behind the journal: the zone, and a block for its superblock.
+    /// Bytes that the journal's disk needs behind the journal: the zone, and a block for its
+    /// superblock.
     pub fn journal_room(&self) -> u64 {
         self.journal.as_ref().map_or(0, |(_, room)| room + u64::from(BLOCK_MAX))
     }
@@ -166,8 +183,12 @@ impl ZonePlan {
             }
             let Some((zone, room)) = self.home else { return Ok(()) };
             let options = VolumeOptions::default();
-            let parts =
-                OpenParts { world: Rc::new(for_run), home: home_disk, journal: journal_disk, options };
+            let parts = OpenParts {
+                world: Rc::new(for_run),
+                home: home_disk,
+                journal: journal_disk,
+                options,
+            };
             let volume = Volume::open(parts).await?;
             let write = EvictionWorkload::from(&zone).write_size(BLOCK_MAX);
             let made = volume.make_flush_zone(zone, room, write).await;
@@ -187,7 +208,8 @@ impl ZonePlan {
 }
 
 /// What to do about a zone that cannot be used.
-const ELSE: &str = "Mount it with barrier=flush, or make the volume anew with a profile of this drive.";
+const ELSE: &str =
+    "Mount it with barrier=flush, or make the volume anew with a profile of this drive.";
 
 /// The largest block of a volume.
 const BLOCK_MAX: u32 = 4096;
@@ -199,8 +221,8 @@ pub enum Wanted {
     IfThere,
 }
 
-/// `parts` with coerced disks in place of those that have a flush zone; and these, home first. `paths` are those of
-/// the disks.
+/// `parts` with coerced disks in place of those that have a flush zone; and these, home first.
+/// `paths` are those of the disks.
 pub async fn coerce(
     mut parts: OpenParts,
     home_path: &Path,
@@ -229,7 +251,8 @@ pub async fn coerce(
     };
     let mut coerced = Vec::new();
     let mut wrap = |disk: &mut Rc<dyn Disk>, path: &Path, zone: Option<FoundFlushZone>| {
-        let unfit = zone.as_ref().and_then(|zone| foreign(&zone.superblock, Drive::of(path).as_ref()));
+        let unfit =
+            zone.as_ref().and_then(|zone| foreign(&zone.superblock, Drive::of(path).as_ref()));
         match (zone, unfit) {
             (Some(zone), None) => {
                 if wanted == Wanted::Required {
@@ -250,10 +273,11 @@ pub async fn coerce(
                 path.display()
             ))
             .with_remedy("A volume gets one when it is made: okeanos mkfs --flush-zone PROFILE …")),
-            (Some(_), Some(why)) => {
-                Err(CliError::new(format!("the flush zone of {} may not fit: {why}", path.display()))
-                    .with_remedy(ELSE))
-            }
+            (Some(_), Some(why)) => Err(CliError::new(format!(
+                "the flush zone of {} may not fit: {why}",
+                path.display()
+            ))
+            .with_remedy(ELSE)),
         }
     };
     wrap(&mut parts.home, home_path, home)?;

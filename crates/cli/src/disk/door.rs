@@ -1,13 +1,14 @@
-//! One disk as the only file of a directory: what the kernel reads, writes and syncs there, the disk does.
+//! One disk as the only file of a directory: what the kernel reads, writes and syncs there, the
+//! disk does.
 //!
-//! The file is always opened for direct I/O, so no page cache stands between. Each request is one of the disk's, a
-//! sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk sees as many at once as the kernel
-//! sends.
+//! The file is always opened for direct I/O, so no page cache stands between. Each request is one
+//! of the disk's, a sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk
+//! sees as many at once as the kernel sends.
 
 use device::{Buffer, DeviceError, Disk, Durability};
 use fuse::abi::{
-    Attr, AttrOut, Dirent, EntryOut, OpenOut, RECORD_ALIGNMENT, ROOT_NODE, ReadIn, SetattrIn, StatfsOut,
-    WriteIn, WriteOut, fattr, fopen,
+    Attr, AttrOut, Dirent, EntryOut, OpenOut, RECORD_ALIGNMENT, ROOT_NODE, ReadIn, SetattrIn,
+    StatfsOut, WriteIn, WriteOut, fattr, fopen,
 };
 use fuse::{Answer, FileSystem, Operation, Request};
 use runtime::Slice;
@@ -100,7 +101,8 @@ impl DiskDoor {
             Operation::Create { .. } | Operation::Unlink { .. } | Operation::Rename { .. } => {
                 Err(libc::EPERM)
             }
-            // Above all FALLOCATE: what a loop device makes of it must read as zeros, a disk's discard need not.
+            // Above all FALLOCATE: what a loop device makes of it must read as zeros, a disk's
+            // discard need not.
             _ => Err(libc::ENOSYS),
         }
     }
@@ -142,7 +144,11 @@ impl DiskDoor {
         self.disk.geometry().logical_sector.into()
     }
     fn attributes_answer(&self, node: u64) -> Answer {
-        Answer::of(&AttrOut { attr_valid: FOREVER, attr: self.attributes(node), ..Default::default() })
+        Answer::of(&AttrOut {
+            attr_valid: FOREVER,
+            attr: self.attributes(node),
+            ..Default::default()
+        })
     }
     fn attributes(&self, node: u64) -> Attr {
         let (mode, size, nlink) = match node {
@@ -156,8 +162,11 @@ impl DiskDoor {
 }
 
 fn list(offset: u64) -> Answer {
-    let entries =
-        [(ROOT_NODE, ".", libc::DT_DIR), (ROOT_NODE, "..", libc::DT_DIR), (DISK_NODE, NAME, libc::DT_REG)];
+    let entries = [
+        (ROOT_NODE, ".", libc::DT_DIR),
+        (ROOT_NODE, "..", libc::DT_DIR),
+        (DISK_NODE, NAME, libc::DT_REG),
+    ];
     let mut answer = Answer::empty();
     for (index, (ino, name, kind)) in entries.into_iter().enumerate().skip(offset as usize) {
         let off = index as u64 + 1;

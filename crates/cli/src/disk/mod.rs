@@ -46,7 +46,8 @@ enum DiskCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Replay a block trace on a model in virtual time, and compare with what the trace says was measured
+    /// Replay a block trace on a model in virtual time, and compare with what the trace says was
+    /// measured
     Replay(ReplayArguments),
     /// Serve a disk in real time as a file, for loop devices and so for any file system
     Serve(ServeArguments),
@@ -171,8 +172,8 @@ fn replay_trace(arguments: ReplayArguments) -> Result<(), CliError> {
         .map_err(|error| CliError::new(format!("{}: {error}", arguments.trace.display())))?;
     let trace = Rc::new(trace);
     let start = processor_seconds();
-    let times =
-        replay::run(&world, &disk, trace.clone()).map_err(|error| CliError::new(error.to_string()))?;
+    let times = replay::run(&world, &disk, trace.clone())
+        .map_err(|error| CliError::new(error.to_string()))?;
     let seconds = processor_seconds() - start;
     let replayed = Replayed {
         model: disk.name().to_owned(),
@@ -188,7 +189,8 @@ fn text_of(replayed: &Replayed) -> String {
     let TraceReport { all, reads, writes, comparison } = &replayed.report;
     let mut table = Table::new(["ms", "requests", "mean", "sd", "p1", "p50", "p90", "p99", "max"]);
     let mut row = |name: &str, times: &ServiceTimes| {
-        let ServiceTimes { requests, mean_ms, sd_ms, p1_ms, p50_ms, p90_ms, p99_ms, max_ms } = times;
+        let ServiceTimes { requests, mean_ms, sd_ms, p1_ms, p50_ms, p90_ms, p99_ms, max_ms } =
+            times;
         let cell = |time: &f64| format!("{time:.3}");
         let [mean, sd, p1, p50] = [mean_ms, sd_ms, p1_ms, p50_ms].map(cell);
         let [p90, p99, max] = [p90_ms, p99_ms, max_ms].map(cell);
@@ -204,15 +206,22 @@ fn text_of(replayed: &Replayed) -> String {
         row("measured", &comparison.measured);
     }
     let mut text = table.to_string();
-    if let Some(Comparison { mean_error_percent, demerit_ms, demerit_percent, request_error_ms, .. }) =
-        comparison
+    if let Some(Comparison {
+        mean_error_percent,
+        demerit_ms,
+        demerit_percent,
+        request_error_ms,
+        ..
+    }) = comparison
     {
         text += &format!(
             "mean off by {mean_error_percent:+.2} %; demerit {demerit_ms:.3} ms, {demerit_percent:.2} % of the mean; \
              single requests off by {request_error_ms:.3} ms (root mean square)\n"
         );
     }
-    let Replayed { virtual_seconds, processor_seconds, requests_per_processor_second: speed, .. } = replayed;
+    let Replayed {
+        virtual_seconds, processor_seconds, requests_per_processor_second: speed, ..
+    } = replayed;
     text + &format!(
         "{virtual_seconds:.1} s of the drive in {processor_seconds:.2} s of processor time: {speed:.0} requests \
          simulated each second\n"
@@ -245,7 +254,8 @@ pub fn find(name: &str) -> Result<Model, CliError> {
             [] => "see `okeanos disk list`, or give the path of a model file".to_owned(),
             _ => format!("there are {}", like.join(", ")),
         };
-        CliError::new(format!("no model is called {name:?}, and as a file: {error}")).with_remedy(remedy)
+        CliError::new(format!("no model is called {name:?}, and as a file: {error}"))
+            .with_remedy(remedy)
     })?;
     parse(name, &text)
 }

@@ -7,11 +7,13 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The kernel lets go of what a killed daemon held (ring, loop device) a little after the daemon's end.
+/// The kernel lets go of what a killed daemon held (ring, loop device) a little after the daemon's
+/// end.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens a disk; waits a little while somebody else has it. Blocks the thread: for the start of a program.
+/// Opens a disk; waits a little while somebody else has it. Blocks the thread: for the start of a
+/// program.
 pub fn open_disk(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, CliError> {
     open_disk_over(world, path, access, None)
 }
@@ -32,7 +34,8 @@ pub fn node_name() -> String {
         .map_or_else(|_| String::new(), |name| name.trim().into())
 }
 
-/// Claims a disk for another program, which opens it itself. No command of ours uses it as long as the claim lives.
+/// Claims a disk for another program, which opens it itself. No command of ours uses it as long as
+/// the claim lives.
 pub fn claim(path: &Path) -> Result<Claim, DiskOpenError> {
     patiently(|| Claim::take(path))
 }

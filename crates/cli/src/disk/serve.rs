@@ -139,8 +139,13 @@ fn serve(
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let begun_as = ServedDisk::new(drives, &options);
     let (drives, disk) = drives.disk(&in_world, &model, options);
-    let result =
-        world.run(run_on(world.clone(), Served { begun_as, drives, disk }, directory, porter, herald));
+    let result = world.run(run_on(
+        world.clone(),
+        Served { begun_as, drives, disk },
+        directory,
+        porter,
+        herald,
+    ));
     world.end();
     result
 }
@@ -167,7 +172,8 @@ async fn run_on(
         porter.unmount();
         return herald.failed(ended_at_once(ended));
     }
-    let control = match ControlServer::start(&world, control, device, answers(&served, &directory)) {
+    let control = match ControlServer::start(&world, control, device, answers(&served, &directory))
+    {
         Ok(control) => control,
         Err(error) => {
             porter.end(&world, &session, session_over, signals).await;
@@ -204,8 +210,12 @@ fn bring_up(
     let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
     let control = ControlSocket::bind(&socket_directory_beside(directory)).map_err(no_control)?;
     let kind = Kind::Plain { name: disk.name().to_owned() };
-    let options =
-        MountOptions { kind, mode: None, flags: libc::MS_NOSUID | libc::MS_NODEV, allow_other: false };
+    let options = MountOptions {
+        kind,
+        mode: None,
+        flags: libc::MS_NOSUID | libc::MS_NODEV,
+        allow_other: false,
+    };
     daemon::settle_in();
     let Standing { connection, device } = porter.mount(&options, READ_AHEAD)?;
     // SAFETY: these two calls have no preconditions.

@@ -21,8 +21,8 @@ Examples:
 
 /// A journal on this host in front of a shared file system
 ///
-/// What is synced is promised once it is in the journal, and goes to the store later; what others want goes there at
-/// once. docs/modes/host_journal.md tells what holds when.
+/// What is synced is promised once it is in the journal, and goes to the store later; what others
+/// want goes there at once. docs/modes/host_journal.md tells what holds when.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct HostArguments {
@@ -58,9 +58,11 @@ struct HostMountArguments {
     /// Stay in the foreground, and tell of errors there
     #[arg(long, short)]
     foreground: bool,
-    /// records=packed|blocks, journal-flush=TIME (1 s), destage=TIME|infinite (60 s), writeback=TIME (60 s), dirty=SIZE (256M),
-    /// directories=TIME (0), reconnect=TIME|never (60 s), allow_other, transport=auto|uring|classic. The kernel keeps names and
-    /// attributes of directories for the one, and sees others' changes that much later. Operations wait for a lost store for the other
+    /// records=packed|blocks, journal-flush=TIME (1 s), destage=TIME|infinite (60 s),
+    /// writeback=TIME (60 s), dirty=SIZE (256M), directories=TIME (0), reconnect=TIME|never (60 s),
+    /// allow_other, transport=auto|uring|classic. The kernel keeps names and attributes of
+    /// directories for the one, and sees others' changes that much later. Operations wait for a
+    /// lost store for the other
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Where to mount

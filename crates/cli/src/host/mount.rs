@@ -1,7 +1,8 @@
 //! `okeanos host mount`: brings the host up, serves it, and sees everything to the store.
 //!
-//! Order: porter forked; journal claimed; connected to the store; recovered; mounted by the porter; served. The daemon keeps its
-//! paths, as a store that is a directory is used by them: never a path below its own mount.
+//! Order: porter forked; journal claimed; connected to the store; recovered; mounted by the porter;
+//! served. The daemon keeps its paths, as a store that is a directory is used by them: never a path
+//! below its own mount.
 
 use super::HostMountArguments;
 use super::options::HostSettings;
@@ -30,8 +31,9 @@ struct Plan {
 }
 
 pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
-    let absolute =
-        |path: &PathBuf| std::fs::canonicalize(path).map_err(|error| CliError::system(path.display(), error));
+    let absolute = |path: &PathBuf| {
+        std::fs::canonicalize(path).map_err(|error| CliError::system(path.display(), error))
+    };
     let settings = HostSettings::parse(&arguments.options)?;
     let store = StoreName::parse(&arguments.place.store)?;
     arguments.place.journal = absolute(&arguments.place.journal)?;
@@ -46,9 +48,11 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     }
     let foreground = arguments.foreground;
     let mut plan = Plan { arguments, store, settings, directory };
-    // Each dirty file of a directory is two open ones: itself and its token. Twice as many may be dirty for a while.
+    // Each dirty file of a directory is two open ones: itself and its token. Twice as many may be
+    // dirty for a while.
     let most = daemon::allow_open_files() / 8;
-    plan.settings.host.dirty_files_max = plan.settings.host.dirty_files_max.min(most as usize).max(1);
+    plan.settings.host.dirty_files_max =
+        plan.settings.host.dirty_files_max.min(most as usize).max(1);
     if foreground {
         return serve(plan, Herald::nobody());
     }
@@ -64,7 +68,9 @@ fn serve(plan: Plan, herald: Herald) -> Result<(), CliError> {
         return herald.failed(CliError::system("signals", error));
     }
     let porter = match Porter::start(&plan.directory, &|text| reporter.tell(text)) {
-        Ok(porter) => porter.keep_paths(&[plan.store.path(), &plan.arguments.place.journal, &own_program()]),
+        Ok(porter) => {
+            porter.keep_paths(&[plan.store.path(), &plan.arguments.place.journal, &own_program()])
+        }
         Err(error) => return herald.failed(error),
     };
     let world = match RealWorld::new() {
@@ -81,21 +87,29 @@ fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
-async fn bring_up(world: &RealWorld, plan: &Plan, reporter: &Reporter) -> Result<Rc<Host>, CliError> {
+async fn bring_up(
+    world: &RealWorld,
+    plan: &Plan,
+    reporter: &Reporter,
+) -> Result<Rc<Host>, CliError> {
     let Plan { arguments, store, settings, .. } = plan;
     let (journal, _disk) =
-        open_journal(world, &arguments.place, store, arguments.format, DiskAccess::ReadWrite).await?;
+        open_journal(world, &arguments.place, store, arguments.format, DiskAccess::ReadWrite)
+            .await?;
     let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
     if !report.clean {
         reporter.tell(super::recover::tell(&report).trim_end());
     }
-    let host = Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await;
+    let host =
+        Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await;
     let (host, reporter) = (host.map_err(failed)?, reporter.clone());
     host.on_reconnection(Box::new(move |report| {
         let recovered = super::recover::tell(report);
-        reporter
-            .tell(&format!("the connection to the store was lost, and is back: {}", recovered.trim_end()));
+        reporter.tell(&format!(
+            "the connection to the store was lost, and is back: {}",
+            recovered.trim_end()
+        ));
     }));
     Ok(host)
 }
@@ -109,11 +123,13 @@ async fn run_daemon(
 ) -> Result<(), CliError> {
     let started = async {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
-        let control = ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
+        let control =
+            ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
         let host = bring_up(&world, &plan, &reporter).await?;
         daemon::settle_in();
         let kind = Kind::Plain { name: plan.store.full_name() };
-        let options = MountOptions { kind, mode: None, flags: 0, allow_other: plan.settings.allow_other };
+        let options =
+            MountOptions { kind, mode: None, flags: 0, allow_other: plan.settings.allow_other };
         match porter.mount(&options, READ_AHEAD) {
             Ok(standing) => Ok((signals, control, host, standing)),
             Err(error) => {
@@ -128,7 +144,8 @@ async fn run_daemon(
     };
     let told = reporter.clone();
     let door = HostDoor::new(host.clone(), Box::new(move |text| told.tell(text)));
-    let session = Session::new(world.clone(), standing.connection, door.clone(), plan.settings.transport);
+    let session =
+        Session::new(world.clone(), standing.connection, door.clone(), plan.settings.transport);
     let (knows, asks) = (Rc::downgrade(&door), Rc::downgrade(&session));
     host.on_forget(Box::new(move |file| {
         if let (Some(node), Some(session)) =
@@ -141,16 +158,17 @@ async fn run_daemon(
     let mut served = spawn_with_result(&world, async move { serving.serve().await });
     let begun = race(&mut served, session.until_begun()).await;
     let answers = answers(host, session.clone(), &plan);
-    let control = match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {
-        Ok(control) => control,
-        Err(error) => {
-            if matches!(begun, Either::Right(_)) {
-                drop(porter.end(&world, &session, served, signals).await);
+    let control =
+        match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {
+            Ok(control) => control,
+            Err(error) => {
+                if matches!(begun, Either::Right(_)) {
+                    drop(porter.end(&world, &session, served, signals).await);
+                }
+                let _ = door.close().await;
+                return herald.failed(error);
             }
-            let _ = door.close().await;
-            return herald.failed(error);
-        }
-    };
+        };
     herald.up(&[]);
     let result = match begun {
         Either::Left(result) => result,
@@ -161,8 +179,11 @@ async fn run_daemon(
     match result {
         Some(Ok(())) if clean => Ok(()),
         Some(Err(error)) => Err(CliError::new(error.to_string())),
-        _ => Err(CliError::new(format!("{}: not everything came to the store", plan.store.full_name()))
-            .with_remedy("It is in the journal: mount again to bring it there.")),
+        _ => Err(CliError::new(format!(
+            "{}: not everything came to the store",
+            plan.store.full_name()
+        ))
+        .with_remedy("It is in the journal: mount again to bring it there.")),
     }
 }
 
@@ -191,7 +212,9 @@ fn answers(
             }
             Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Change(_) => {
-                serde_json::json!(Err::<(), _>("a host's mount cannot be changed: unmount it first"))
+                serde_json::json!(Err::<(), _>(
+                    "a host's mount cannot be changed: unmount it first"
+                ))
             }
             _ => serde_json::json!(about),
         };

@@ -22,21 +22,31 @@ impl HostSettings {
     }
 
     fn take(&mut self, word: &str) -> Result<(), CliError> {
-        let unknown =
-            || CliError::new(format!("{word}: unknown option")).with_remedy("See okeanos host mount --help.");
+        let unknown = || {
+            CliError::new(format!("{word}: unknown option"))
+                .with_remedy("See okeanos host mount --help.")
+        };
         match word.split_once('=') {
             None if word == "allow_other" => self.allow_other = true,
             None => return Err(unknown()),
             Some(("records", value)) => {
                 self.host.records = value.parse().map_err(|why: String| CliError::new(why))?
             }
-            Some(("journal-flush", value)) => self.host.journal_flush = duration_of("journal-flush", value)?,
+            Some(("journal-flush", value)) => {
+                self.host.journal_flush = duration_of("journal-flush", value)?
+            }
             Some(("destage", "infinite")) => self.host.destage = Destage::UnderPressure,
-            Some(("destage", value)) => self.host.destage = Destage::After(duration_of("destage", value)?),
+            Some(("destage", value)) => {
+                self.host.destage = Destage::After(duration_of("destage", value)?)
+            }
             Some(("writeback", value)) => self.host.writeback = duration_of("writeback", value)?,
             Some(("reconnect", "never")) => self.host.reconnect = None,
-            Some(("reconnect", value)) => self.host.reconnect = Some(duration_of("reconnect", value)?),
-            Some(("directories", value)) => self.host.directories = duration_of("directories", value)?,
+            Some(("reconnect", value)) => {
+                self.host.reconnect = Some(duration_of("reconnect", value)?)
+            }
+            Some(("directories", value)) => {
+                self.host.directories = duration_of("directories", value)?
+            }
             Some(("dirty", value)) => self.host.dirty_bytes_max = size_of("dirty", value)?,
             Some(("transport", "auto")) => self.transport = Transport::Auto,
             Some(("transport", "uring")) => self.transport = Transport::Uring,
@@ -54,9 +64,14 @@ mod tests {
 
     #[test]
     fn words_are_taken_and_unknown_ones_refused() {
-        let words =
-            ["journal-flush=2s", "destage=infinite", "allow_other", "records=blocks", "reconnect=never"]
-                .map(String::from);
+        let words = [
+            "journal-flush=2s",
+            "destage=infinite",
+            "allow_other",
+            "records=blocks",
+            "reconnect=never",
+        ]
+        .map(String::from);
         let settings = HostSettings::parse(&words).unwrap();
         assert_eq!(settings.host.journal_flush, Duration::from_secs(2));
         assert_eq!(settings.host.destage, Destage::UnderPressure);

@@ -18,14 +18,16 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
     let report = world.run(async move {
         let store = StoreName::parse(&arguments.place.store)?;
         let access = if arguments.dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
-        let (journal, _disk) = open_journal(&for_run, &arguments.place, &store, false, access).await?;
+        let (journal, _disk) =
+            open_journal(&for_run, &arguments.place, &store, false, access).await?;
         let mut identity = journal.head.identity.clone();
         if arguments.dry_run && matches!(store, StoreName::Ceph { .. }) {
             // Under the host's own name this would end a host that lives.
             identity = Identity(format!("look-{:016x}", for_run.random()));
         }
         let connection = store.connect(&for_run, identity).await?;
-        let report = recover(&for_run, &*connection, &journal, arguments.dry_run).await.map_err(failed)?;
+        let report =
+            recover(&for_run, &*connection, &journal, arguments.dry_run).await.map_err(failed)?;
         connection.disconnect().await.map_err(|error| CliError::new(error.to_string()))?;
         Ok::<_, CliError>(report)
     });
@@ -48,7 +50,9 @@ pub fn tell(report: &HostRecoveryReport) -> String {
         let bytes = file.bytes;
         text += &match &file.outcome {
             FileFate::Replayed => format!("file {}: {bytes} bytes {would}replayed\n", file.file),
-            FileFate::DoneBefore => format!("file {}: replayed by an earlier recovery\n", file.file),
+            FileFate::DoneBefore => {
+                format!("file {}: replayed by an earlier recovery\n", file.file)
+            }
             FileFate::SetAside { name, why } => {
                 let at = if name.is_empty() {
                     String::new()
@@ -60,7 +64,8 @@ pub fn tell(report: &HostRecoveryReport) -> String {
         };
     }
     if !report.dry_run {
-        text += &format!("It took {}.\n", format_duration(Duration::from_nanos(report.nanoseconds)));
+        text +=
+            &format!("It took {}.\n", format_duration(Duration::from_nanos(report.nanoseconds)));
     }
     text
 }

@@ -27,7 +27,8 @@ impl StoreName {
     /// Made absolute: the daemon has no current directory.
     pub fn parse(text: &str) -> Result<StoreName, CliError> {
         let absolute = |path: &str| {
-            std::fs::canonicalize(path).map_err(|error| CliError::system(Path::new(path).display(), error))
+            std::fs::canonicalize(path)
+                .map_err(|error| CliError::system(Path::new(path).display(), error))
         };
         match text.split_once(':') {
             Some(("dir", directory)) => Ok(StoreName::Directory(absolute(directory)?)),
@@ -62,11 +63,17 @@ impl StoreName {
     pub fn lies_below(&self, directory: &Path) -> bool {
         self.path().starts_with(directory)
     }
-    pub async fn connect(&self, world: &RealWorld, identity: Identity) -> Result<Rc<dyn Store>, CliError> {
+    pub async fn connect(
+        &self,
+        world: &RealWorld,
+        identity: Identity,
+    ) -> Result<Rc<dyn Store>, CliError> {
         let shared: Rc<dyn World> = Rc::new(world.clone());
         let connected: Result<Rc<dyn Store>, StoreError> = match self {
-            StoreName::Directory(directory) => LocalStore::open(shared, directory, identity.clone())
-                .map(|store| -> Rc<dyn Store> { Rc::new(store) }),
+            StoreName::Directory(directory) => {
+                LocalStore::open(shared, directory, identity.clone())
+                    .map(|store| -> Rc<dyn Store> { Rc::new(store) })
+            }
             StoreName::Ceph { conf, directory } => {
                 let mut options = ceph::Options::of(identity.clone())
                     .map_err(|error| CliError::system("the path of this program", error))?;
@@ -103,14 +110,17 @@ pub async fn open_journal(
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
-    let is_empty = shared.read(0, 4096).await.is_ok_and(|start| start.iter().all(|byte| *byte == 0));
+    let is_empty =
+        shared.read(0, 4096).await.is_ok_and(|start| start.iter().all(|byte| *byte == 0));
     if format || !is_one && is_empty && access == DiskAccess::ReadWrite {
         if is_one {
             refuse_live(&shared).await?;
         }
         write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;
         let identity = Identity(format!("okeanos-{:016x}", world.random()));
-        let made = HostJournal::format(world, shared, identity, &store.full_name()).await.map_err(failed)?;
+        let made = HostJournal::format(world, shared, identity, &store.full_name())
+            .await
+            .map_err(failed)?;
         return Ok((made, disk));
     }
     let journal = HostJournal::open(shared).await.map_err(failed)?;
@@ -118,8 +128,8 @@ pub async fn open_journal(
     Ok((journal, disk))
 }
 
-/// A file gets all its blocks now. Else each commit of the log's first turn would wait for its file system to find some; and that
-/// may have none left then. A crash in between leaves no journal.
+/// A file gets all its blocks now. Else each commit of the log's first turn would wait for its file
+/// system to find some; and that may have none left then. A crash in between leaves no journal.
 async fn write_once(disk: &disks::FileDisk) -> Result<(), DeviceError> {
     if disk.is_block_device() {
         return Ok(());
@@ -145,5 +155,7 @@ async fn refuse_live(disk: &Rc<dyn Disk>) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::new(format!("{} holds records that the store does not have", disk.name()))
-        .with_remedy("Mount without --format to recover them; or overwrite its first 4096 bytes with zeros."))
+        .with_remedy(
+            "Mount without --format to recover them; or overwrite its first 4096 bytes with zeros.",
+        ))
 }

@@ -1,5 +1,5 @@
-//! What it would take to checkpoint scattered logs, as a mount would after a restart: requests, and on an emulated drive the
-//! time for them.
+//! What it would take to checkpoint scattered logs, as a mount would after a restart: requests, and
+//! on an emulated drive the time for them.
 
 use super::log_reader::LogReader;
 use crate::disk::served::ServedModel;
@@ -7,7 +7,9 @@ use crate::error::CliError;
 use device::{Buffer, DeviceError, Durability, LocalFuture, World};
 use emulated::EmulatedDisk;
 use journal::records;
-use journal::{FindRuns, HomeBounds, LogPlaces, Logs, Pass, ReplayAction, ReplayPass, RevokePass, ScanPass};
+use journal::{
+    FindRuns, HomeBounds, LogPlaces, Logs, Pass, ReplayAction, ReplayPass, RevokePass, ScanPass,
+};
 use runtime::{VirtualWorld, join_window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,7 +23,8 @@ const REQUESTS_AT_ONCE: usize = 16;
 
 /// What the live runs of logs hold, with that of transactions that later ones supersede left out.
 pub struct HeldBlocks {
-    /// In which logs, each numbered by the caller, and whether home is read, too: the logs hold parts alone.
+    /// In which logs, each numbered by the caller, and whether home is read, too: the logs hold
+    /// parts alone.
     blocks: BTreeMap<HomeBlock, (BTreeSet<usize>, bool)>,
     block_bytes: u64,
 }
@@ -30,7 +33,8 @@ pub struct HeldBlocks {
 pub struct CheckpointCost {
     /// Bytes that go home.
     pub home_bytes: u64,
-    /// Requests, neighbours merged. Reads are of the logs, and of home where they hold parts of a block alone.
+    /// Requests, neighbours merged. Reads are of the logs, and of home where they hold parts of a
+    /// block alone.
     pub reads: u64,
     pub writes: u64,
     /// On an emulated drive.
@@ -46,7 +50,8 @@ pub fn held_blocks(
 ) -> Result<HeldBlocks, CliError> {
     let superblock = &log.superblock;
     let each = superblock.log_blocks_per_block();
-    let logs = places.in_units(each).ok_or_else(|| CliError::new("the scattered logs are too long"))?;
+    let logs =
+        places.in_units(each).ok_or_else(|| CliError::new("the scattered logs are too long"))?;
     let source = Source { log, logs: Rc::new(logs), each, unit: superblock.log_block_bytes() };
     let mut find = FindRuns::new(superblock, source.logs.clone());
     while let Some(at) = find.wants() {
@@ -90,7 +95,9 @@ impl Source<'_> {
         Ok(())
     }
     fn read(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
-        let Some(offset) = at.get().checked_sub(self.logs.start(0).get()) else { return self.log.unit(at) };
+        let Some(offset) = at.get().checked_sub(self.logs.start(0).get()) else {
+            return self.log.unit(at);
+        };
         let (log, index) = (offset / self.logs.length(), offset % self.logs.length());
         if log >= self.logs.count() {
             return Err(CliError::new(format!("{at} lies in no log")));
@@ -103,7 +110,8 @@ impl Source<'_> {
 
 impl HeldBlocks {
     fn add(&mut self, by: TransactionId, action: &ReplayAction, log_of: &BTreeMap<u32, usize>) {
-        let (logs, reads_home) = self.blocks.entry(action.home()).or_insert((BTreeSet::new(), true));
+        let (logs, reads_home) =
+            self.blocks.entry(action.home()).or_insert((BTreeSet::new(), true));
         match action {
             ReplayAction::WriteWhole { .. } => (*logs, *reads_home) = (BTreeSet::new(), false),
             ReplayAction::Merge { base_zero, .. } => *reads_home &= !base_zero,
@@ -120,7 +128,8 @@ impl HeldBlocks {
     ) -> CheckpointCost {
         let is_held = |logs: &BTreeSet<usize>| log.is_none_or(|log| logs.contains(&log));
         let held = || self.blocks.iter().filter(|(_, (logs, _))| is_held(logs));
-        let bytes = |home: &HomeBlock| home.get() * self.block_bytes..(home.get() + 1) * self.block_bytes;
+        let bytes =
+            |home: &HomeBlock| home.get() * self.block_bytes..(home.get() + 1) * self.block_bytes;
         let writes = merged(held().map(|(home, _)| bytes(home)));
         let mut reads = merged(runs);
         reads.extend(merged(held().filter(|(_, (_, reads))| *reads).map(|(home, _)| bytes(home))));
@@ -130,7 +139,11 @@ impl HeldBlocks {
 
 impl CheckpointCost {
     /// Requests in bytes of the disk.
-    pub fn of(reads: &[Range<u64>], writes: &[Range<u64>], model: Option<&ServedModel>) -> CheckpointCost {
+    pub fn of(
+        reads: &[Range<u64>],
+        writes: &[Range<u64>],
+        model: Option<&ServedModel>,
+    ) -> CheckpointCost {
         let nanoseconds = model.and_then(|model| time_of(model, reads, writes));
         CheckpointCost {
             home_bytes: writes.iter().map(|range| range.end - range.start).sum(),
@@ -158,7 +171,8 @@ fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     requests
 }
 
-/// The time on a drive like that one, with nobody beside. First all is read, then all is written and flushed.
+/// The time on a drive like that one, with nobody beside. First all is read, then all is written
+/// and flushed.
 fn time_of(model: &ServedModel, reads: &[Range<u64>], writes: &[Range<u64>]) -> Option<Duration> {
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
@@ -193,7 +207,8 @@ mod tests {
     const BLOCK: u64 = 4096;
 
     fn held(blocks: &[(u64, usize, bool)]) -> HeldBlocks {
-        let block = |(home, log, reads): &(u64, usize, bool)| (HomeBlock(*home), ([*log].into(), *reads));
+        let block =
+            |(home, log, reads): &(u64, usize, bool)| (HomeBlock(*home), ([*log].into(), *reads));
         HeldBlocks { blocks: blocks.iter().map(block).collect(), block_bytes: BLOCK }
     }
 
@@ -209,7 +224,10 @@ mod tests {
         };
         assert_eq!(cost(Some(0), vec![0..BLOCK, BLOCK..3 * BLOCK]), expected(3, 1 + 2, 2));
         assert_eq!(cost(Some(1), Vec::new()), expected(1, 0, 1));
-        assert_eq!(cost(None, std::iter::once(0..REQUEST_BYTES + 1).collect()), expected(4, 2 + 2, 2));
+        assert_eq!(
+            cost(None, std::iter::once(0..REQUEST_BYTES + 1).collect()),
+            expected(4, 2 + 2, 2)
+        );
     }
 
     #[test]

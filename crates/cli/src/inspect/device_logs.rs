@@ -1,4 +1,5 @@
-//! The scattered logs of a block device (`okeanos nbd --scattered`): where they lie, and what is in them.
+//! The scattered logs of a block device (`okeanos nbd --scattered`): where they lie, and what is in
+//! them.
 
 use super::checkpoint_cost::CheckpointCost;
 use super::logs::{costs_of, tell_cost};
@@ -73,8 +74,9 @@ pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliErr
     world.end();
     let found = found.map_err(|error| CliError::new(error.to_string()))?;
     let model = ServedModel::of(path);
-    let cost =
-        |requests: &CheckpointRequests| CheckpointCost::of(&requests.reads, &requests.writes, model.as_ref());
+    let cost = |requests: &CheckpointRequests| {
+        CheckpointCost::of(&requests.reads, &requests.writes, model.as_ref())
+    };
     let tell = |log: &LogState| DeviceLogStory {
         log: log.log,
         first_block: log.begin,
@@ -105,7 +107,11 @@ impl fmt::Display for DeviceLogsStory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [each, between] = [self.bytes_of_each, self.bytes_between].map(format_size);
         let elsewhere = if self.table_elsewhere { ", their table elsewhere" } else { "" };
-        writeln!(f, "a block device with {} logs of {each}, one in every {between}{elsewhere}", self.logs)?;
+        writeln!(
+            f,
+            "a block device with {} logs of {each}, one in every {between}{elsewhere}",
+            self.logs
+        )?;
         if self.told.is_empty() {
             return writeln!(f, "all are empty");
         }
@@ -117,8 +123,17 @@ impl fmt::Display for DeviceLogsStory {
         )?;
         let times_on = self.times_on.as_deref();
         tell_cost(f, &self.checkpoint, times_on)?;
-        let mut names =
-            vec!["log", "at block", "used", "records", "live", "in them", "to write home", "reads", "writes"];
+        let mut names = vec![
+            "log",
+            "at block",
+            "used",
+            "records",
+            "live",
+            "in them",
+            "to write home",
+            "reads",
+            "writes",
+        ];
         names.extend(times_on.map(|_| "takes"));
         names.extend(["numbers", "age"]);
         let mut table = Table::new(names);

@@ -32,8 +32,12 @@ pub fn tell(reader: &Reader, number: InodeNumber) -> Result<DirectoryStory, CliE
     let mut blocks = Vec::new();
     for (file_block, home) in reader.directory_blocks(number, &inode)? {
         let bytes = reader.block(home)?;
-        let mut story =
-            BlockStory { file_block: file_block.get(), block: home.get(), entries: Vec::new(), damage: None };
+        let mut story = BlockStory {
+            file_block: file_block.get(),
+            block: home.get(),
+            entries: Vec::new(),
+            damage: None,
+        };
         for entry in format.entries(&bytes) {
             match entry {
                 Ok(entry) => story.entries.extend(entry.inode.map(|inode| EntryStory {

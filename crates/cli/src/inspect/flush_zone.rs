@@ -47,7 +47,8 @@ impl FlushZoneStory {
         }
     }
 
-    /// `None` also if the way to it cannot be read: the superblock's own story is worth telling then.
+    /// `None` also if the way to it cannot be read: the superblock's own story is worth telling
+    /// then.
     pub fn of_volume(reader: &Reader) -> Option<FlushZoneStory> {
         let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
         let first = reader.layout(number, &reader.inode(number).ok()?).ok()?.extents.first()?.home;
@@ -57,7 +58,9 @@ impl FlushZoneStory {
 
 impl fmt::Display for FlushZoneStory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FlushZoneStory::Zone { inode, first_block, workload, trials, drive_size, model, .. } = self
+        let FlushZoneStory::Zone {
+            inode, first_block, workload, trials, drive_size, model, ..
+        } = self
         else {
             let FlushZoneStory::Damaged { problem } = self else { return Ok(()) };
             return write!(f, "damaged: {problem}");
@@ -91,7 +94,9 @@ impl JournalDeviceStory {
         if file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).is_err() {
             return Ok(None);
         }
-        let Ok(JournalDevice { uuid: of_device, block_size, blocks }) = JournalDevice::parse(&bytes) else {
+        let Ok(JournalDevice { uuid: of_device, block_size, blocks }) =
+            JournalDevice::parse(&bytes)
+        else {
             return Ok(None);
         };
         let mut zone = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];

@@ -45,7 +45,11 @@ pub fn tell(reader: &Reader) -> Result<GroupsStory, CliError> {
             free_blocks: descriptor.free_blocks,
             free_inodes: descriptor.free_inodes,
             directories: descriptor.directories,
-            flags: names.into_iter().filter(|(flag, _)| descriptor.is(*flag)).map(|(_, name)| name).collect(),
+            flags: names
+                .into_iter()
+                .filter(|(flag, _)| descriptor.is(*flag))
+                .map(|(_, name)| name)
+                .collect(),
             superblock_copy: superblock.has_superblock(group),
             damage: descriptor.check(&raw, group, superblock).err().map(|error| error.to_string()),
         });
@@ -69,8 +73,11 @@ impl fmt::Display for GroupsStory {
         ]);
         for group in &self.0 {
             let copy = group.superblock_copy.then_some("superblock");
-            let remarks: Vec<&str> =
-                copy.into_iter().chain(group.flags.iter().copied()).chain(group.damage.as_deref()).collect();
+            let remarks: Vec<&str> = copy
+                .into_iter()
+                .chain(group.flags.iter().copied())
+                .chain(group.damage.as_deref())
+                .collect();
             table.row([
                 group.group.to_string(),
                 group.first_block.to_string(),

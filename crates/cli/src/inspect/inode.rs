@@ -152,7 +152,13 @@ impl fmt::Display for InodeStory {
         writeln!(
             f,
             "inode {}: {}, mode {}, uid {}, gid {}, {} links, generation {}",
-            self.inode, self.kind, self.permissions, self.uid, self.gid, self.links, self.generation
+            self.inode,
+            self.kind,
+            self.permissions,
+            self.uid,
+            self.gid,
+            self.links,
+            self.generation
         )?;
         writeln!(f, "size {} bytes, {} sectors of 512 bytes used", self.size, self.sectors)?;
         if !self.flag_names.is_empty() {
@@ -172,7 +178,11 @@ impl fmt::Display for InodeStory {
             let end = extent.block.saturating_add(u64::from(extent.count) - 1);
             let unwritten = if extent.unwritten { ", unwritten" } else { "" };
             match extent.count {
-                1 => writeln!(f, "file block {}: block {}{unwritten}", extent.file_block, extent.block)?,
+                1 => writeln!(
+                    f,
+                    "file block {}: block {}{unwritten}",
+                    extent.file_block, extent.block
+                )?,
                 _ => writeln!(
                     f,
                     "file blocks {}..={last}: blocks {}..={end}{unwritten}",
@@ -185,8 +195,11 @@ impl fmt::Display for InodeStory {
             writeln!(f, "its map takes blocks {}", blocks.join(", "))?;
         }
         for xattr in &self.xattrs {
-            let place =
-                if xattr.in_inode { "in the inode".into() } else { format!("in block {}", self.xattr_block) };
+            let place = if xattr.in_inode {
+                "in the inode".into()
+            } else {
+                format!("in block {}", self.xattr_block)
+            };
             writeln!(f, "attribute {}: {} bytes, {place}", xattr.name, xattr.bytes)?;
         }
         Ok(())

@@ -5,8 +5,8 @@ use super::packed;
 use super::record::Record;
 use crate::error::CliError;
 use format::jbd2::{
-    BlockHeader, BlockType, CommitBlock, DescriptorBlock, Incompatible, JournalSuperblock, LogLayout,
-    Packing, RevokeBlock, TagFormat,
+    BlockHeader, BlockType, CommitBlock, DescriptorBlock, Incompatible, JournalSuperblock,
+    LogLayout, Packing, RevokeBlock, TagFormat,
 };
 use format::uuid_text;
 use journal::{LogRing, Pass, ScanPass};
@@ -86,7 +86,9 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
         (Incompatible::GAPS, "gaps"),
         (Incompatible::XXH64, "xxh64"),
     ];
-    names.extend(bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name));
+    names.extend(
+        bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name),
+    );
     names
 }
 
@@ -114,7 +116,9 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
         let (first, end) = (scanned.first, scanned.end);
         Ok(match first == end {
             true => format!("{first:?} was never committed: nothing to replay"),
-            false => format!("{first:?} to {:?} are committed and would be replayed", end.previous()),
+            false => {
+                format!("{first:?} to {:?} are committed and would be replayed", end.previous())
+            }
         })
     };
     Ok(scan().unwrap_or_else(|error| format!("recovery would refuse: {error}")))
@@ -144,7 +148,8 @@ impl JournalWalk<'_> {
         let mut left = superblock.log_end().get() - superblock.first.get();
         while left > 0 {
             let block = self.log.block(at)?;
-            let Some(header) = BlockHeader::parse(&block).filter(|header| header.transaction == expected)
+            let Some(header) =
+                BlockHeader::parse(&block).filter(|header| header.transaction == expected)
             else {
                 break;
             };
@@ -197,7 +202,9 @@ impl JournalWalk<'_> {
                     nanoseconds: commit.time.nanoseconds,
                     whole_checksum: commit.whole.is_some(),
                 }),
-                None => self.records.push(damaged("a commit block did not reach the disk whole".into())),
+                None => {
+                    self.records.push(damaged("a commit block did not reach the disk whole".into()))
+                }
             },
             _ => self.records.push(damaged("a block with a header of an unexpected type".into())),
         }
@@ -245,10 +252,16 @@ impl fmt::Display for JournalStory {
         )?;
         match self.clean {
             true => writeln!(f, "the log is empty")?,
-            false if self.start == 0 => writeln!(f, "the log may hold records, but {}", self.verdict)?,
+            false if self.start == 0 => {
+                writeln!(f, "the log may hold records, but {}", self.verdict)?
+            }
             false => {
                 let first = TransactionId(self.first_transaction);
-                writeln!(f, "the log begins with {first:?} at log block {}; {}", self.start, self.verdict)?;
+                writeln!(
+                    f,
+                    "the log begins with {first:?} at log block {}; {}",
+                    self.start, self.verdict
+                )?;
             }
         }
         self.records.iter().try_for_each(|record| writeln!(f, "{record}"))

@@ -35,8 +35,11 @@ impl LogReader {
         }
         let number = InodeNumber(reader.superblock.journal_inode);
         if number.get() == 0 {
-            return Err(CliError::new(format!("the journal of {} is on another device", source.display()))
-                .with_remedy("Name it: --journal-device DEVICE."));
+            return Err(CliError::new(format!(
+                "the journal of {} is on another device",
+                source.display()
+            ))
+            .with_remedy("Name it: --journal-device DEVICE."));
         }
         let inode = reader.inode(number)?;
         let layout = reader.layout(number, &inode)?;
@@ -48,8 +51,10 @@ impl LogReader {
     fn external(path: &Path) -> Result<LogReader, CliError> {
         let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut start = vec![0; 2048];
-        file.read_exact_at(&mut start, 0).map_err(|error| CliError::system(path.display(), error))?;
-        let wrong = |error: &dyn std::fmt::Display| CliError::new(format!("{}: {error}", path.display()));
+        file.read_exact_at(&mut start, 0)
+            .map_err(|error| CliError::system(path.display(), error))?;
+        let wrong =
+            |error: &dyn std::fmt::Display| CliError::new(format!("{}: {error}", path.display()));
         let journal = ExternalJournal::parse(&start)
             .map_err(|error| wrong(&error))?
             .ok_or_else(|| wrong(&"this is no external journal (mke2fs -O journal_dev)"))?;
@@ -113,14 +118,17 @@ impl LogSource {
         match self {
             LogSource::Inode { reader, number, layout } => {
                 let holds = |start: u32, count: u32| at.get() >= start && at.get() - start < count;
-                let extent = layout.extents.iter().find(|extent| holds(extent.at.get(), extent.count));
-                let extent = extent.ok_or_else(|| reader.damaged(format!("{number} has no {at}")))?;
+                let extent =
+                    layout.extents.iter().find(|extent| holds(extent.at.get(), extent.count));
+                let extent =
+                    extent.ok_or_else(|| reader.damaged(format!("{number} has no {at}")))?;
                 reader.block(extent.home.plus(u64::from(at.get() - extent.at.get())))
             }
             LogSource::Device { path, file } => {
                 let mut bytes = vec![0; block_size.bytes()];
-                file.read_exact_at(&mut bytes, u64::from(at.get()) << block_size.shift())
-                    .map_err(|error| CliError::system(format!("{at} of {}", path.display()), error))?;
+                file.read_exact_at(&mut bytes, u64::from(at.get()) << block_size.shift()).map_err(
+                    |error| CliError::system(format!("{at} of {}", path.display()), error),
+                )?;
                 Ok(bytes)
             }
         }

@@ -28,7 +28,8 @@ pub struct LogsStory {
     tail: u32,
     /// What a restart reads instead of the oldest runs.
     snapshot: Option<SnapshotStory>,
-    /// What it takes to checkpoint all of them. `None`: there is nothing, or the log cannot be read, or changes meanwhile.
+    /// What it takes to checkpoint all of them. `None`: there is nothing, or the log cannot be
+    /// read, or changes meanwhile.
     checkpoint: Option<CheckpointCost>,
     /// The emulated drive on which the times are, where the volume lies on one.
     times_on: Option<String>,
@@ -40,7 +41,8 @@ pub struct LogsStory {
 #[derive(serde::Serialize)]
 struct SnapshotStory {
     pieces: u32,
-    /// The first transaction that it does not tell of, and the first that a restart reads all the same.
+    /// The first transaction that it does not tell of, and the first that a restart reads all the
+    /// same.
     end: u32,
     read_from: u32,
     /// Logs into which a restart looks for later ones.
@@ -71,10 +73,12 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     let reader = Reader::open(path)?;
     let none = || CliError::new(format!("{} has no scattered logs", path.display()));
     let remedy = "A volume gets them when it is made: okeanos mkfs --scattered-logs …";
-    let number = reader.find(&format!("/{}", ext4::LOGS_NAME)).map_err(|_| none().with_remedy(remedy))?;
+    let number =
+        reader.find(&format!("/{}", ext4::LOGS_NAME)).map_err(|_| none().with_remedy(remedy))?;
     let extents = reader.layout(number, &reader.inode(number)?)?.extents;
     let place = |at: u64| {
-        place_of(&extents, at).ok_or_else(|| reader.damaged(format!("{number} has a hole at block {at}")))
+        place_of(&extents, at)
+            .ok_or_else(|| reader.damaged(format!("{number} has a hole at block {at}")))
     };
     let superblock =
         LogsSuperblock::parse(&reader.block(place(0)?)?).map_err(|error| reader.damaged(error))?;
@@ -167,12 +171,17 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         story.live_runs += 1;
         story.live_bytes += (1 + u64::from(header.blocks)) * unit;
     }
-    let homes = (0..superblock.logs).map(|log| place(1 + u64::from(log) * u64::from(superblock.log_blocks)));
+    let homes = (0..superblock.logs)
+        .map(|log| place(1 + u64::from(log) * u64::from(superblock.log_blocks)));
     let homes = homes.collect::<Result<_, _>>()?;
-    let places = LogPlaces { first: LogBlock(journal.length), blocks: superblock.log_blocks, homes };
+    let places =
+        LogPlaces { first: LogBlock(journal.length), blocks: superblock.log_blocks, homes };
     // A mount may change the log meanwhile, and what is damaged others tell.
-    let held =
-        if live { held_blocks(&log_reader, &places, reader.superblock.blocks, &log_of).ok() } else { None };
+    let held = if live {
+        held_blocks(&log_reader, &places, reader.superblock.blocks, &log_of).ok()
+    } else {
+        None
+    };
     let model = held.as_ref().and_then(|_| ServedModel::of(path));
     let mut checkpoint = None;
     if let Some(held) = held {
@@ -197,8 +206,8 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     })
 }
 
-/// The runs that recovery would read. Of two copies of one, which a swap has left, that is the one with the later durable
-/// floor.
+/// The runs that recovery would read. Of two copies of one, which a swap has left, that is the one
+/// with the later durable floor.
 #[derive(Default)]
 struct LiveRuns(BTreeMap<u32, (usize, RunHeader)>);
 
@@ -218,7 +227,11 @@ impl LiveRuns {
 }
 
 /// What it takes to checkpoint all logs, as a line.
-pub fn tell_cost(f: &mut fmt::Formatter<'_>, cost: &CheckpointCost, drive: Option<&str>) -> fmt::Result {
+pub fn tell_cost(
+    f: &mut fmt::Formatter<'_>,
+    cost: &CheckpointCost,
+    drive: Option<&str>,
+) -> fmt::Result {
     let CheckpointCost { home_bytes, reads, writes, nanoseconds } = cost;
     let home = format_size(*home_bytes);
     write!(f, "to checkpoint all of them: {reads} reads, and {writes} writes of {home} in all")?;
@@ -246,7 +259,8 @@ fn duration(nanoseconds: u64) -> String {
 
 fn place_of(extents: &[Extent], at: u64) -> Option<HomeBlock> {
     let first = |extent: &Extent| u64::from(extent.at.get());
-    let holds = |extent: &&Extent| (first(extent)..first(extent) + u64::from(extent.count)).contains(&at);
+    let holds =
+        |extent: &&Extent| (first(extent)..first(extent) + u64::from(extent.count)).contains(&at);
     extents.iter().find(holds).map(|extent| extent.home.plus(at - first(extent)))
 }
 
@@ -255,7 +269,9 @@ impl fmt::Display for LogsStory {
         let [each, between] = [self.bytes_of_each, self.bytes_between].map(format_size);
         writeln!(f, "{} logs of {each}, one in every {between}", self.logs)?;
         match self.live {
-            true => writeln!(f, "the log begins with transaction {}; recovery looks at:", self.tail)?,
+            true => {
+                writeln!(f, "the log begins with transaction {}; recovery looks at:", self.tail)?
+            }
             false => writeln!(f, "all are empty")?,
         }
         if let Some(SnapshotStory { pieces, end, read_from, logs }) = &self.snapshot {
@@ -271,8 +287,17 @@ impl fmt::Display for LogsStory {
         if let Some(cost) = &self.checkpoint {
             tell_cost(f, cost, self.times_on.as_deref())?;
         }
-        let mut names =
-            vec!["log", "at block", "used", "runs", "live", "in them", "to write home", "reads", "writes"];
+        let mut names = vec![
+            "log",
+            "at block",
+            "used",
+            "runs",
+            "live",
+            "in them",
+            "to write home",
+            "reads",
+            "writes",
+        ];
         names.extend(self.times_on.as_ref().map(|_| "takes"));
         names.extend(["transactions", "age"]);
         let mut table = Table::new(names);

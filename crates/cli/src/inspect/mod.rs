@@ -1,4 +1,5 @@
-//! `okeanos inspect`: what is on a volume, told as a person would. Reads only; the volume may be damaged.
+//! `okeanos inspect`: what is on a volume, told as a person would. Reads only; the volume may be
+//! damaged.
 
 mod checkpoint_cost;
 mod device_logs;
@@ -60,7 +61,8 @@ enum InspectCommand {
         #[command(flatten)]
         printed: Printed,
     },
-    /// The scattered logs of a volume or a block device: where those lie that a restart would look at, and what is in them
+    /// The scattered logs of a volume or a block device: where those lie that a restart would look
+    /// at, and what is in them
     Logs {
         /// Tell of every log of a volume
         #[arg(long)]
@@ -105,7 +107,9 @@ pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
             Some(story) => printed.print(&story),
             None => printed.print(&superblock::tell(&Reader::open(&printed.source)?)),
         },
-        InspectCommand::Groups(printed) => printed.print(&groups::tell(&Reader::open(&printed.source)?)?),
+        InspectCommand::Groups(printed) => {
+            printed.print(&groups::tell(&Reader::open(&printed.source)?)?)
+        }
         InspectCommand::Journal { all, journal_device, printed } => {
             let log = LogReader::open(&printed.source, journal_device.as_deref())?;
             printed.print(&journal::tell(&log, all)?)

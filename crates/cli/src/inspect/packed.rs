@@ -8,7 +8,8 @@ use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use journal::{LogRing, LogWalk};
 use units::{LogBlock, TransactionId};
 
-/// From the log's start on, as long as the numbers go on; with `all` every transaction of this log that begins anywhere.
+/// From the log's start on, as long as the numbers go on; with `all` every transaction of this log
+/// that begins anywhere.
 pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
     let superblock = &log.superblock;
     let (seed, ring) = (superblock.packed_seed(), LogRing::of(superblock));
@@ -46,7 +47,8 @@ struct PackedWalk<'a> {
 }
 
 impl PackedWalk<'_> {
-    /// Where `transaction` begins, from `at` on, as recovery looks for it: how many units lie before it. They need not be readable.
+    /// Where `transaction` begins, from `at` on, as recovery looks for it: how many units lie
+    /// before it. They need not be readable.
     fn begin_of(
         &self,
         transaction: TransactionId,
@@ -69,7 +71,12 @@ impl PackedWalk<'_> {
     }
 
     /// Returns how many units the transaction takes, `left` at most.
-    fn transaction(&mut self, at: LogBlock, header: PackedHeader, left: u32) -> Result<u32, CliError> {
+    fn transaction(
+        &mut self,
+        at: LogBlock,
+        header: PackedHeader,
+        left: u32,
+    ) -> Result<u32, CliError> {
         let superblock = &self.log.superblock;
         let unit = superblock.log_block_bytes();
         let PackedHeader { transaction, length, durable, time, body_sum } = header;
@@ -82,7 +89,8 @@ impl PackedWalk<'_> {
             seconds: time.seconds,
             nanoseconds: time.nanoseconds,
         });
-        let mut sum = WholeTransaction::new(superblock.transaction_sums(), superblock.packed_seed());
+        let mut sum =
+            WholeTransaction::new(superblock.transaction_sums(), superblock.packed_seed());
         let mut reader = RecordReader::new(superblock.block_size, length);
         let (units, first, mut refused) = (header.units(unit).min(left), self.records.len(), None);
         for index in 0..units {
@@ -100,7 +108,9 @@ impl PackedWalk<'_> {
         }
         let why = match refused {
             _ if units < header.units(unit) => "a transaction longer than the log",
-            _ if sum.sum() != body_sum => "a transaction did not reach the disk whole: its checksum is wrong",
+            _ if sum.sum() != body_sum => {
+                "a transaction did not reach the disk whole: its checksum is wrong"
+            }
             Some(MalformedRun(what)) => what,
             None if !reader.is_complete() => "a record without end",
             None => return Ok(units),
@@ -119,13 +129,19 @@ fn add(records: &mut Vec<Record>, transaction: TransactionId, item: Item) {
         Item::Whole { home, .. } => Record::PackedWhole { transaction, block: home.get() },
         Item::Part { home, range, base_zero, .. } => {
             let part = (!range.is_empty()).then_some((range.start, range.end));
-            if let Some(Record::PackedParts { transaction: of, block, parts, .. }) = records.last_mut()
+            if let Some(Record::PackedParts { transaction: of, block, parts, .. }) =
+                records.last_mut()
                 && (*of, *block) == (transaction, home.get())
             {
                 parts.extend(part);
                 return;
             }
-            Record::PackedParts { transaction, block: home.get(), parts: Vec::from_iter(part), base_zero }
+            Record::PackedParts {
+                transaction,
+                block: home.get(),
+                parts: Vec::from_iter(part),
+                base_zero,
+            }
         }
     };
     records.push(record);

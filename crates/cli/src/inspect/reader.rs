@@ -35,8 +35,9 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Reader, CliError> {
         let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
-        file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET)
-            .map_err(|_| CliError::new(format!("{} is too small to hold an ext4 volume", path.display())))?;
+        file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).map_err(|_| {
+            CliError::new(format!("{} is too small to hold an ext4 volume", path.display()))
+        })?;
         let superblock = VolumeSuperblock::parse(&bytes)
             .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
         Ok(Reader { path: path.to_owned(), file, superblock })
@@ -57,8 +58,9 @@ impl Reader {
         let mut bytes = vec![0; self.superblock.block_size.bytes()];
         let place = at.get() << self.superblock.block_size.shift();
         self.file.read_exact_at(&mut bytes, place).map_err(|error| {
-            CliError::system(format!("{at} of {}", self.path.display()), error)
-                .with_remedy("If the image is shorter than its volume, it was truncated: fetch it again.")
+            CliError::system(format!("{at} of {}", self.path.display()), error).with_remedy(
+                "If the image is shorter than its volume, it was truncated: fetch it again.",
+            )
         })?;
         Ok(bytes)
     }
@@ -82,7 +84,9 @@ impl Reader {
         let (descriptor, _) = self.descriptor(group)?;
         let features = &self.superblock.features;
         let used = self.superblock.inodes_per_group.saturating_sub(descriptor.unused_inodes);
-        if (features.has(feature::METADATA_CSUM) || features.has(feature::GDT_CSUM)) && index >= used {
+        if (features.has(feature::METADATA_CSUM) || features.has(feature::GDT_CSUM))
+            && index >= used
+        {
             // Its place in the table may hold anything.
             return Err(never_used(number));
         }
@@ -101,7 +105,8 @@ impl Reader {
         if raw.iter().all(|byte| *byte == 0) {
             return Err(never_used(number));
         }
-        RawInode::parse(raw, number, &layout).map_err(|error| self.damaged(format!("{number}: {error}")))
+        RawInode::parse(raw, number, &layout)
+            .map_err(|error| self.damaged(format!("{number}: {error}")))
     }
 
     pub fn checksum_seed(&self) -> Option<u32> {
@@ -113,7 +118,8 @@ impl Reader {
     pub fn layout(&self, number: InodeNumber, inode: &RawInode) -> Result<Layout, CliError> {
         let mut layout = Layout::default();
         let kind = inode.mode & 0xf000;
-        let is_fast_symlink = kind == 0xa000 && inode.size < 60 && inode.flags & flags::EXTENTS == 0;
+        let is_fast_symlink =
+            kind == 0xa000 && inode.size < 60 && inode.flags & flags::EXTENTS == 0;
         if inode.flags & flags::INLINE_DATA != 0 {
             return Ok(layout);
         }
@@ -166,19 +172,31 @@ impl Reader {
         Ok(())
     }
 
-    /// The blocks below a pointer: itself at level 0, else those that the block of pointers leads to.
-    fn pointers(&self, home: HomeBlock, level: u32, first: u64, layout: &mut Layout) -> Result<(), CliError> {
+    /// The blocks below a pointer: itself at level 0, else those that the block of pointers leads
+    /// to.
+    fn pointers(
+        &self,
+        home: HomeBlock,
+        level: u32,
+        first: u64,
+        layout: &mut Layout,
+    ) -> Result<(), CliError> {
         if level == 0 {
             return match u32::try_from(first) {
                 Ok(at) => {
                     append(&mut layout.extents, FileBlock(at), home);
                     Ok(())
                 }
-                Err(_) => Err(self.damaged(format!("{home} belongs to file block {first}, which cannot be"))),
+                Err(_) => {
+                    Err(self
+                        .damaged(format!("{home} belongs to file block {first}, which cannot be")))
+                }
             };
         }
         if !layout.nodes.insert(home) {
-            return Err(self.damaged(format!("{home} is twice among the indirect blocks of one file")));
+            return Err(
+                self.damaged(format!("{home} is twice among the indirect blocks of one file"))
+            );
         }
         let block = self.block(home)?;
         let shift = self.superblock.block_size.shift();
@@ -203,9 +221,10 @@ impl Reader {
         let mut blocks = Vec::new();
         let size = inode.size.div_ceil(self.superblock.block_size.bytes() as u64);
         for extent in self.layout(number, inode)?.extents {
+            let wanted = (0..extent.count)
+                .map(|index| (extent.at.get() + index, extent.home.plus(index.into())));
             let wanted =
-                (0..extent.count).map(|index| (extent.at.get() + index, extent.home.plus(index.into())));
-            let wanted = wanted.take_while(|(at, _)| u64::from(*at) < size && *at < DIRECTORY_BLOCKS_MAX);
+                wanted.take_while(|(at, _)| u64::from(*at) < size && *at < DIRECTORY_BLOCKS_MAX);
             blocks.extend(wanted.map(|(at, home)| (FileBlock(at), home)));
         }
         Ok(blocks)
@@ -214,7 +233,9 @@ impl Reader {
     pub fn directory_format(&self, number: InodeNumber, inode: &RawInode) -> DirectoryFormat {
         DirectoryFormat {
             file_types: self.superblock.features.has(feature::FILETYPE),
-            seed: self.checksum_seed().map(|seed| checksum::inode_seed(seed, number, inode.generation)),
+            seed: self
+                .checksum_seed()
+                .map(|seed| checksum::inode_seed(seed, number, inode.generation)),
             inodes: self.superblock.inodes,
         }
     }
@@ -232,7 +253,10 @@ impl Reader {
         let mut number = ROOT;
         for name in text.split('/').filter(|name| !name.is_empty()) {
             number = self.entry(number, name)?.ok_or_else(|| {
-                CliError::new(format!("{} holds no {text}: there is no {name:?}", self.path.display()))
+                CliError::new(format!(
+                    "{} holds no {text}: there is no {name:?}",
+                    self.path.display()
+                ))
             })?;
         }
         Ok(number)
@@ -243,8 +267,10 @@ impl Reader {
         let format = self.directory_format(directory, &inode);
         for (_, home) in self.directory_blocks(directory, &inode)? {
             let block = self.block(home)?;
-            // Blocks of the index look like one empty entry; a damaged block hides its own entries only.
-            let found = format.entries(&block).flatten().find(|entry| entry.name == name.as_bytes());
+            // Blocks of the index look like one empty entry; a damaged block hides its own entries
+            // only.
+            let found =
+                format.entries(&block).flatten().find(|entry| entry.name == name.as_bytes());
             if let Some(number) = found.and_then(|entry| entry.inode) {
                 return Ok(Some(number));
             }

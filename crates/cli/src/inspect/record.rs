@@ -90,17 +90,30 @@ impl fmt::Display for Record {
             }
             Record::Revoke { transaction, log_block, blocks } => {
                 let blocks: Vec<String> = blocks.iter().map(u64::to_string).collect();
-                write!(f, "T{transaction} revoke at log block {log_block}: blocks {}", blocks.join(", "))
+                write!(
+                    f,
+                    "T{transaction} revoke at log block {log_block}: blocks {}",
+                    blocks.join(", ")
+                )
             }
             Record::Commit { transaction, log_block, seconds, nanoseconds, whole_checksum } => {
-                let whole = if *whole_checksum { ", with a checksum of the whole transaction" } else { "" };
+                let whole =
+                    if *whole_checksum { ", with a checksum of the whole transaction" } else { "" };
                 write!(
                     f,
                     "T{transaction} commit at log block {log_block}: at {}{whole}",
                     moment::exact(*seconds, *nanoseconds)
                 )
             }
-            Record::Packed { transaction, log_block, log_blocks, bytes, durable, seconds, nanoseconds } => {
+            Record::Packed {
+                transaction,
+                log_block,
+                log_blocks,
+                bytes,
+                durable,
+                seconds,
+                nanoseconds,
+            } => {
                 let plural = if *log_blocks == 1 { "" } else { "s" };
                 write!(
                     f,
@@ -110,14 +123,17 @@ impl fmt::Display for Record {
                 )
             }
             Record::PackedParts { transaction, block, parts, base_zero } => {
-                let parts: Vec<String> = parts.iter().map(|(from, to)| format!("{from}..{to}")).collect();
+                let parts: Vec<String> =
+                    parts.iter().map(|(from, to)| format!("{from}..{to}")).collect();
                 match parts[..] {
                     [] => return write!(f, "T{transaction} block {block}, all zeros"),
                     _ => write!(f, "T{transaction} bytes {} of block {block}", parts.join(", "))?,
                 }
                 f.write_str(if *base_zero { ", the rest of it zeros" } else { "" })
             }
-            Record::PackedWhole { transaction, block } => write!(f, "T{transaction} block {block} whole"),
+            Record::PackedWhole { transaction, block } => {
+                write!(f, "T{transaction} block {block} whole")
+            }
             Record::PackedRevoke { transaction, block } => {
                 write!(f, "T{transaction} revoke of block {block}")
             }

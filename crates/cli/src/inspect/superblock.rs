@@ -35,7 +35,8 @@ pub struct SuperblockStory {
 pub fn tell(reader: &Reader) -> SuperblockStory {
     let superblock = &reader.superblock;
     let features = &superblock.features;
-    let on: Vec<&str> = FEATURES.iter().filter(|row| features.has(row.feature)).map(|row| row.name).collect();
+    let on: Vec<&str> =
+        FEATURES.iter().filter(|row| features.has(row.feature)).map(|row| row.name).collect();
     SuperblockStory {
         uuid: uuid_text(&superblock.uuid),
         label: text(&superblock.volume_name),
@@ -55,7 +56,8 @@ pub fn tell(reader: &Reader) -> SuperblockStory {
         needs_recovery: on.contains(&"needs_recovery"),
         first_orphan: superblock.last_orphan,
         journal_inode: superblock.journal_inode,
-        journal_uuid: (superblock.journal_uuid != [0; 16]).then(|| uuid_text(&superblock.journal_uuid)),
+        journal_uuid: (superblock.journal_uuid != [0; 16])
+            .then(|| uuid_text(&superblock.journal_uuid)),
         refused: features.refused(),
         read_only: features.read_only(),
         flush_zone: FlushZoneStory::of_volume(reader),
@@ -65,7 +67,8 @@ pub fn tell(reader: &Reader) -> SuperblockStory {
 
 impl fmt::Display for SuperblockStory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or_none = |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
+        let or_none =
+            |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
         writeln!(f, "uuid             {}", self.uuid)?;
         writeln!(f, "label            {}", or_none(&self.label))?;
         writeln!(f, "last mounted on  {}", or_none(&self.last_mounted))?;

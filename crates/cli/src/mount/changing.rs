@@ -21,7 +21,12 @@ pub struct Changing {
 }
 
 impl Changing {
-    pub fn new(volume: &Rc<Volume>, disks: &[FileDisk], reporter: &Reporter, plan: &MountPlan) -> Changing {
+    pub fn new(
+        volume: &Rc<Volume>,
+        disks: &[FileDisk],
+        reporter: &Reporter,
+        plan: &MountPlan,
+    ) -> Changing {
         let about = About {
             process: std::process::id(),
             version: crate::VERSION.into(),
@@ -82,16 +87,19 @@ impl Changing {
 
     async fn allow_changes(&self) -> Result<(), String> {
         let was_read_only = self.volume.is_read_only();
-        let claimed =
-            self.disks.iter().try_for_each(|disk| disk.begin_writing().map_err(|error| error.to_string()));
+        let claimed = self
+            .disks
+            .iter()
+            .try_for_each(|disk| disk.begin_writing().map_err(|error| error.to_string()));
         let allowed = match claimed {
             Ok(()) => self.volume.allow_changes().await.map_err(|error| error.to_string()),
             Err(error) => Err(error),
         };
         match &allowed {
-            Ok(report) => {
-                report.warnings.iter().for_each(|warning| self.reporter.tell_at(Level::Warning, warning))
-            }
+            Ok(report) => report
+                .warnings
+                .iter()
+                .for_each(|warning| self.reporter.tell_at(Level::Warning, warning)),
             Err(_) if was_read_only => self.give_back(),
             Err(_) => {}
         }

@@ -1,7 +1,8 @@
-//! A loop device for an image file, so that it can be mounted as a block device (linux/loop.h, loop(4)).
+//! A loop device for an image file, so that it can be mounted as a block device (linux/loop.h,
+//! loop(4)).
 //!
-//! Direct I/O: no second page cache, and a flush reaches the disk under the file. Autoclear: the device goes
-//! when the last user of it goes, however the daemon ends.
+//! Direct I/O: no second page cache, and a flush reaches the disk under the file. Autoclear: the
+//! device goes when the last user of it goes, however the daemon ends.
 
 use crate::disk::open_disk;
 use crate::error::CliError;
@@ -69,16 +70,18 @@ impl LoopDevice {
         };
         let read_only = access == DiskAccess::ReadOnly;
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);
-        let backing =
-            open(image).map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
+        let backing = open(image)
+            .map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
         open_disk::lock_image(image, &backing, access)?;
-        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
+        let control =
+            OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
         let mut info = empty();
         info.flags = AUTOCLEAR | DIRECT_IO | if read_only { READ_ONLY } else { 0 };
         let name = image.as_os_str().as_encoded_bytes();
         let shown = name.len().min(NAME_SIZE - 1);
         info.file_name[..shown].copy_from_slice(&name[..shown]);
-        let config = LoopConfig { fd: backing.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] };
+        let config =
+            LoopConfig { fd: backing.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] };
         for _ in 0..ATTEMPTS {
             // SAFETY: the request takes no argument.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };

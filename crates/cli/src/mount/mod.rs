@@ -1,4 +1,5 @@
-//! `okeanos mount`: checks what can be told beforehand, goes into the background, and serves the volume.
+//! `okeanos mount`: checks what can be told beforehand, goes into the background, and serves the
+//! volume.
 
 mod changing;
 pub mod helper;
@@ -28,11 +29,12 @@ use std::time::Duration;
 
 /// Mount a volume
 ///
-/// IMAGE|DEVICE holds an ext4 or ext3 volume, as mke2fs or okeanos mkfs make it. An image file gets a loop device. A volume
-/// that was not unmounted is recovered first. Returns when the volume is mounted; a daemon goes on in the background.
+/// IMAGE|DEVICE holds an ext4 or ext3 volume, as mke2fs or okeanos mkfs make it. An image file gets
+/// a loop device. A volume that was not unmounted is recovered first. Returns when the volume is
+/// mounted; a daemon goes on in the background.
 ///
-/// Root mounts for everybody (permissions are checked as on any file system). An ordinary user mounts an image file
-/// for himself, with the help of fusermount3.
+/// Root mounts for everybody (permissions are checked as on any file system). An ordinary user
+/// mounts an image file for himself, with the help of fusermount3.
 #[derive(clap::Args, Clone)]
 #[command(after_long_help = OPTIONS)]
 pub struct MountArguments {
@@ -186,9 +188,9 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     }
     let Some(directory) = arguments.directory.as_deref() else {
         let source = arguments.source.display();
-        return Err(CliError::new(format!("where is {source} to be mounted?")).with_remedy(format!(
-            "Name a directory: okeanos mount {source} DIR. What is mounted: okeanos list."
-        )));
+        return Err(CliError::new(format!("where is {source} to be mounted?")).with_remedy(
+            format!("Name a directory: okeanos mount {source} DIR. What is mounted: okeanos list."),
+        ));
     };
     let superblock = look_at(&arguments.source);
     let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
@@ -197,7 +199,8 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
         .warnings()
         .iter()
         .for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
-    let has = |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
+    let has =
+        |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
     let plan = MountPlan::check(&arguments, directory, settings, has(feature::RECOVER))?;
     let without_journal = superblock.is_some() && !has(feature::HAS_JOURNAL);
     if without_journal && !plan.settings.read_only && !plan.is_claimed_from_kernel() {
@@ -215,8 +218,8 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     }
 }
 
-/// The superblock as it is now, before anything is claimed; whoever opens the volume reads it again. `None`: that tells
-/// what is wrong.
+/// The superblock as it is now, before anything is claimed; whoever opens the volume reads it
+/// again. `None`: that tells what is wrong.
 fn look_at(source: &Path) -> Option<VolumeSuperblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
@@ -236,14 +239,15 @@ impl MountPlan {
         needs_replay: bool,
     ) -> Result<MountPlan, CliError> {
         let source = arguments.source.as_path();
-        let mounts =
-            mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
+        let mounts = mount_table::mounts()
+            .map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
         let at = mount_table::resolve(directory).map_err(|error| no_directory(directory, error))?;
         refuse_dead(mounts.iter().rfind(|mount| mount.directory == at))?;
         if !at.is_dir() {
             return Err(CliError::new(format!("{} is not a directory", at.display())));
         }
-        let from = source.canonicalize().map_err(|error| CliError::system(source.display(), error))?;
+        let from =
+            source.canonicalize().map_err(|error| CliError::system(source.display(), error))?;
         let metadata = from.metadata().map_err(|error| CliError::system(from.display(), error))?;
         let is_block_device = metadata.file_type().is_block_device();
         if is_block_device {
@@ -254,7 +258,8 @@ impl MountPlan {
         }
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
-        if let Some(mount) = mounts.iter().rfind(|mount| mount.directory == at).filter(|_| !is_root) {
+        if let Some(mount) = mounts.iter().rfind(|mount| mount.directory == at).filter(|_| !is_root)
+        {
             // fusermount3 does not look below a mount.
             return Err(is_mounted(mount, &mount.image()));
         }
@@ -283,7 +288,11 @@ impl MountPlan {
 fn no_directory(directory: &Path, error: io::Error) -> CliError {
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     let error = CliError::system(directory.display(), error);
-    if is_missing { error.with_remedy(format!("Make it: mkdir -p {}.", directory.display())) } else { error }
+    if is_missing {
+        error.with_remedy(format!("Make it: mkdir -p {}.", directory.display()))
+    } else {
+        error
+    }
 }
 
 fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result<(), CliError> {
@@ -306,7 +315,9 @@ fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
         if attempt == PATIENCE {
             let device = device.display();
             return Err(CliError::new(format!("{} is in use by {device}", image.display()))
-                .with_remedy(format!("Mount {device} instead, or detach it: losetup -d {device}.")));
+                .with_remedy(format!(
+                    "Mount {device} instead, or detach it: losetup -d {device}."
+                )));
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,4 +1,5 @@
-//! What a mount was asked for, and what the engine makes of it. The words behind `-o` are read in [`super::parse`].
+//! What a mount was asked for, and what the engine makes of it. The words behind `-o` are read in
+//! [`super::parse`].
 
 use crate::daemon::reporter::Level;
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind, RecordFormat};
@@ -83,8 +84,8 @@ pub struct MountSettings {
     pub not_done: Vec<&'static str>,
 }
 
-/// The kernel's own for FUSE (128 KiB) is far too little for a request's round trip. Cold reads took twice to five
-/// times as long as those of its ext4.
+/// The kernel's own for FUSE (128 KiB) is far too little for a request's round trip. Cold reads
+/// took twice to five times as long as those of its ext4.
 const READ_AHEAD_DEFAULT: u64 = 4 << 20;
 
 impl Default for MountSettings {
@@ -134,8 +135,8 @@ impl Default for MountSettings {
 }
 
 impl MountSettings {
-    /// What the superblock asks for where the command does not say otherwise: tune2fs -e, -o and -E mount_opts. Words
-    /// that are not known are passed over, as the kernel does.
+    /// What the superblock asks for where the command does not say otherwise: tune2fs -e, -o and -E
+    /// mount_opts. Words that are not known are passed over, as the kernel does.
     pub fn of_superblock(superblock: &VolumeSuperblock) -> MountSettings {
         let mut settings = MountSettings::default();
         let bits = superblock.default_mount_options;
@@ -175,9 +176,9 @@ impl MountSettings {
         settings
     }
 
-    /// The mode of a mount of this volume, and which of its requests are small. Where nobody names a mode, it is one
-    /// that wins for small synchronous writes and does not lose for large ones. Without a journal there is nothing to
-    /// log into.
+    /// The mode of a mount of this volume, and which of its requests are small. Where nobody names
+    /// a mode, it is one that wins for small synchronous writes and does not lose for large ones.
+    /// Without a journal there is nothing to log into.
     fn mode_on(&self, volume: &VolumeSuperblock) -> (DataMode, WriteThreshold) {
         let has_journal = volume.features.has(feature::HAS_JOURNAL) && !self.without_journal;
         let a_block = WriteThreshold::Fixed(volume.block_size.bytes() as u64);
@@ -240,10 +241,13 @@ impl MountSettings {
         }
         let has_threshold = self.threshold.is_some() || self.threshold_per_block;
         if has_threshold && !matches!(self.data, None | Some(DataMode::Selective)) {
-            warnings.push("threshold= and threshold_per= do nothing here: they are of data=selective");
+            warnings
+                .push("threshold= and threshold_per= do nothing here: they are of data=selective");
         }
         if self.log_unit.is_some() && self.records.is_some_and(|format| !format.has_short_units()) {
-            warnings.push("log_unit= does nothing here: with records=blocks the log is written in blocks");
+            warnings.push(
+                "log_unit= does nothing here: with records=blocks the log is written in blocks",
+            );
         }
         warnings
     }

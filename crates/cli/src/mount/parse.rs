@@ -1,4 +1,5 @@
-//! The words behind `-o` become settings: ours, and those that mount(8) and fstab(5) know for every file system.
+//! The words behind `-o` become settings: ours, and those that mount(8) and fstab(5) know for every
+//! file system.
 
 use super::options::{Barrier, MountSettings};
 use super::words::{self, Meaning};
@@ -100,10 +101,9 @@ impl MountSettings {
     fn take_value(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "data" => {
-                self.data =
-                    Some(value.parse().map_err(|_| {
-                        known("writeback, ordered, journal, wasteless, selective or adaptive")
-                    })?)
+                self.data = Some(value.parse().map_err(|_| {
+                    known("writeback, ordered, journal, wasteless, selective or adaptive")
+                })?)
             }
             "threshold" => {
                 self.threshold = Some(match value {
@@ -147,7 +147,8 @@ impl MountSettings {
                 }
             }
             "log_level" => {
-                self.log_level = Some(value.parse().map_err(|()| known("error, warning, info or debug"))?)
+                self.log_level =
+                    Some(value.parse().map_err(|()| known("error, warning, info or debug"))?)
             }
             "log_file" => self.log_file = Some(value.into()),
             "journal_dev" | "journal_path" => self.journal_device = Some(value.into()),
@@ -170,10 +171,9 @@ impl MountSettings {
             "log_unit" => {
                 let unit = parse_size(value)?;
                 let is_unit = unit.is_power_of_two() && (512..=65536).contains(&unit);
-                self.log_unit =
-                    Some(is_unit.then_some(unit as u32).ok_or_else(|| {
-                        Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
-                    })?);
+                self.log_unit = Some(is_unit.then_some(unit as u32).ok_or_else(|| {
+                    Refusal::Wrong("a power of two from 512 to 65536 is needed".into())
+                })?);
             }
             "log_gap" => {
                 self.log_gap = match value {
@@ -227,8 +227,12 @@ impl MountSettings {
             "allow_other" => self.allow_other = true,
             "noallow_other" => self.allow_other = false,
             "journal_checksum" => self.journal_checksum = true,
-            "nojournal_checksum" => (self.journal_checksum, self.transaction_checksum) = (false, false),
-            "transaction_checksum" => (self.journal_checksum, self.transaction_checksum) = (true, true),
+            "nojournal_checksum" => {
+                (self.journal_checksum, self.transaction_checksum) = (false, false)
+            }
+            "transaction_checksum" => {
+                (self.journal_checksum, self.transaction_checksum) = (true, true)
+            }
             "notransaction_checksum" => self.transaction_checksum = false,
             "sync" => {
                 self.flags |= libc::MS_SYNCHRONOUS;
@@ -241,7 +245,9 @@ impl MountSettings {
                 Some(names) => names.add(word).map_err(Refusal::Wrong)?,
                 None => return Err(Refusal::Unknown),
             },
-            _ => return Err(Self::default().take_value(word, "").err().unwrap_or(Refusal::Unknown)),
+            _ => {
+                return Err(Self::default().take_value(word, "").err().unwrap_or(Refusal::Unknown));
+            }
         }
         Ok(())
     }
@@ -288,7 +294,9 @@ fn known(values: &str) -> Refusal {
 /// Hours are those of local time, as it is now.
 fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
     Ok(match value.parse()? {
-        CheckpointTimes::OffHours(hours) => CheckpointTimes::OffHours(hours.of_clock(moment::seconds_east())),
+        CheckpointTimes::OffHours(hours) => {
+            CheckpointTimes::OffHours(hours.of_clock(moment::seconds_east()))
+        }
         times => times,
     })
 }
@@ -311,19 +319,24 @@ mod tests {
 
     #[test]
     fn an_fstab_line_of_ext4_is_understood() {
-        let settings =
-            parse("defaults,noatime,nodev,nosuid,data=journal,commit=30,barrier=1,x-systemd.automount");
+        let settings = parse(
+            "defaults,noatime,nodev,nosuid,data=journal,commit=30,barrier=1,x-systemd.automount",
+        );
         let flags = libc::MS_NOATIME | libc::MS_NODEV | libc::MS_NOSUID;
         let commit = Some(Duration::from_secs(30));
         let (data, atime) = (Some(DataMode::Journal), Atime::Never);
-        assert_eq!(settings, Ok(MountSettings { data, commit, atime, flags, ..Default::default() }));
+        assert_eq!(
+            settings,
+            Ok(MountSettings { data, commit, atime, flags, ..Default::default() })
+        );
         assert_eq!(parse("defaults"), Ok(MountSettings::default()));
     }
 
     /// Option fields as installers and administrators write them into /etc/fstab.
     #[test]
     fn fstab_lines_of_ext4_are_understood_or_refused_by_name() {
-        let noatime = || MountSettings { atime: Atime::Never, flags: libc::MS_NOATIME, ..Default::default() };
+        let noatime =
+            || MountSettings { atime: Atime::Never, flags: libc::MS_NOATIME, ..Default::default() };
         let with = |change: fn(&mut MountSettings)| {
             let mut settings = MountSettings::default();
             change(&mut settings);
@@ -354,7 +367,8 @@ mod tests {
             (
                 "durable_only=*/journal/*,*.wal,ro",
                 with(|it| {
-                    (it.durable_only, it.read_only) = (Some("*/journal/*:*.wal".parse().unwrap()), true);
+                    (it.durable_only, it.read_only) =
+                        (Some("*/journal/*:*.wal".parse().unwrap()), true);
                 }),
             ),
             ("dirsync,mand", with(|it| it.synchronous_directories = true)),
@@ -380,8 +394,12 @@ mod tests {
 
     #[test]
     fn of_two_that_contradict_the_later_wins() {
-        let settings = parse("ro,rw,nosuid,suid,barrier=none,barrier,data=ordered,data=wasteless").unwrap();
-        assert_eq!(settings, MountSettings { data: Some(DataMode::Wasteless), ..Default::default() });
+        let settings =
+            parse("ro,rw,nosuid,suid,barrier=none,barrier,data=ordered,data=wasteless").unwrap();
+        assert_eq!(
+            settings,
+            MountSettings { data: Some(DataMode::Wasteless), ..Default::default() }
+        );
     }
 
     #[test]
@@ -409,7 +427,9 @@ mod tests {
 
     #[test]
     fn reading_ahead_is_off_only_where_that_is_asked_for() {
-        for (text, expected) in [("readahead=0", 0), ("readahead=1K", 1024), ("readahead=1G", 1 << 30)] {
+        for (text, expected) in
+            [("readahead=0", 0), ("readahead=1K", 1024), ("readahead=1G", 1 << 30)]
+        {
             assert_eq!(parse(text).unwrap().read_ahead, expected, "{text}");
         }
     }
@@ -436,7 +456,11 @@ mod tests {
             ("transaction_checksum,notransaction_checksum", (true, false)),
         ] {
             let settings = parse(text).unwrap();
-            assert_eq!((settings.journal_checksum, settings.transaction_checksum), expected, "{text}");
+            assert_eq!(
+                (settings.journal_checksum, settings.transaction_checksum),
+                expected,
+                "{text}"
+            );
         }
     }
 

@@ -1,6 +1,6 @@
-//! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it. The daemon keeps whether the
-//! volume is written at all, how, when a read changes the access time, and what happens about damage. All else stays
-//! as it was.
+//! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it. The daemon
+//! keeps whether the volume is written at all, how, when a read changes the access time, and what
+//! happens about damage. All else stays as it was.
 
 use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, Live};
 use crate::daemon::mount_table::{self, Mount};
@@ -28,14 +28,20 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
     let mut client = Client::connect(&mount)?;
     let about: About = client.ask(Ask::About).map_err(system)?;
     let Some(live) = about.live else {
-        return Err(CliError::new(format!("{} is served by an older okeanos", directory.display()))
-            .with_remedy(anew(directory)));
+        return Err(CliError::new(format!(
+            "{} is served by an older okeanos",
+            directory.display()
+        ))
+        .with_remedy(anew(directory)));
     };
     let mounted = MountSettings::parse(&about.options, true)?;
     let before = now(&mounted, &about, live, &mount)?;
     let after = MountSettings::parse_onto(before.clone(), words, sloppy)?;
     refuse_what_stays(&mounted, &before, &after, directory)?;
-    after.warnings().iter().for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
+    after
+        .warnings()
+        .iter()
+        .for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
     let wanted = live_of(&after);
     // The kernel is the first to stop changes, and the last to let them in.
     if after.read_only {
@@ -55,12 +61,14 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
 }
 
 fn change(client: &mut Client, live: Live, directory: &Path) -> Result<(), CliError> {
-    let changed =
-        client.ask(Ask::Change(live)).map_err(|error| CliError::system(directory.display(), error))?;
+    let changed = client
+        .ask(Ask::Change(live))
+        .map_err(|error| CliError::system(directory.display(), error))?;
     match changed {
         Changed::Done(_) => Ok(()),
         Changed::Refused { error } => {
-            let what = if live.read_only { "could not be brought home" } else { "cannot become writable" };
+            let what =
+                if live.read_only { "could not be brought home" } else { "cannot become writable" };
             let why = format!("{} {what}: {error}", directory.display());
             Err(CliError::new(why).with_remedy(anew(directory)))
         }
@@ -85,8 +93,14 @@ fn live_of(settings: &MountSettings) -> Live {
     }
 }
 
-/// The settings of the mount as it is now: flags and what is live may have changed since it was made.
-fn now(mounted: &MountSettings, about: &About, live: Live, mount: &Mount) -> Result<MountSettings, CliError> {
+/// The settings of the mount as it is now: flags and what is live may have changed since it was
+/// made.
+fn now(
+    mounted: &MountSettings,
+    about: &About,
+    live: Live,
+    mount: &Mount,
+) -> Result<MountSettings, CliError> {
     let mut settings = mounted.clone();
     settings.data = about.data.parse().ok();
     settings.read_only = false;
@@ -102,7 +116,8 @@ fn now(mounted: &MountSettings, about: &About, live: Live, mount: &Mount) -> Res
     let words: Vec<String> = mount.options.split(',').map(String::from).collect();
     let mut settings = MountSettings::parse_onto(settings, &words, true)?;
     // Always is told by nothing being told.
-    if live.atime == AccessTimes::Always && !words.iter().any(|word| word == "relatime" || word == "noatime")
+    if live.atime == AccessTimes::Always
+        && !words.iter().any(|word| word == "relatime" || word == "noatime")
     {
         settings.atime = Atime::Always;
     }
@@ -175,9 +190,11 @@ fn change_mount(mount: &Mount, settings: &MountSettings) -> Result<(), CliError>
     let read_only = if settings.read_only { libc::MS_RDONLY } else { 0 };
     let access_times = if settings.atime == Atime::Always { libc::MS_STRICTATIME } else { 0 };
     let flags = libc::MS_REMOUNT | settings.flags | read_only | access_times;
-    // SAFETY: the path ends with a zero byte; a remount looks at neither source nor type, and no data is given.
-    let result =
-        unsafe { libc::mount(std::ptr::null(), path.as_ptr(), std::ptr::null(), flags, std::ptr::null()) };
+    // SAFETY: the path ends with a zero byte; a remount looks at neither source nor type, and no
+    // data is given.
+    let result = unsafe {
+        libc::mount(std::ptr::null(), path.as_ptr(), std::ptr::null(), flags, std::ptr::null())
+    };
     if result == 0 {
         return Ok(());
     }

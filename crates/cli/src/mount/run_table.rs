@@ -32,7 +32,8 @@ pub fn open(world: &RealWorld, path: &Path) -> Result<DurableMemory, CliError> {
     }
     let about = file.metadata().map_err(failed)?;
     if about.is_file() && about.len() < TABLE_BYTES {
-        // Written, so that no later write to it finds its file system full: that would end all writing to the volume.
+        // Written, so that no later write to it finds its file system full: that would end all
+        // writing to the volume.
         let missing = vec![0; (TABLE_BYTES - about.len()) as usize];
         file.write_all_at(&missing, about.len()).map_err(failed)?;
     }
@@ -40,6 +41,8 @@ pub fn open(world: &RealWorld, path: &Path) -> Result<DurableMemory, CliError> {
     let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
     match disk.geometry().size >= TABLE_BYTES {
         true => Ok(DurableMemory(Rc::new(disk))),
-        false => Err(CliError::new(format!("mtl={}: {TABLE_BYTES} bytes are needed", path.display()))),
+        false => {
+            Err(CliError::new(format!("mtl={}: {TABLE_BYTES} bytes are needed", path.display())))
+        }
     }
 }

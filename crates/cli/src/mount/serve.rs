@@ -1,8 +1,8 @@
 //! The daemon of one mount: brings the volume up, serves it, and sees it home.
 //!
-//! Order: porter forked; disk opened exclusively; volume opened and recovered; claim handed to the kernel (fuseblk);
-//! mounted by the porter; served. From the mount on, this process looks at no path: it would wait for itself, and as
-//! root it has none left.
+//! Order: porter forked; disk opened exclusively; volume opened and recovered; claim handed to the
+//! kernel (fuseblk); mounted by the porter; served. From the mount on, this process looks at no
+//! path: it would wait for itself, and as root it has none left.
 
 use crate::checkpoint::Checkpointer;
 use crate::daemon::control::{About, Ask, End, public_directory, socket_directory_beside};
@@ -38,7 +38,8 @@ const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) a
                          volume is durable. fsync(2), O_SYNC and umount(2) are not concerned, and a change is durable \
                          after commit=TIME all the same";
 
-/// Serves until the volume is unmounted, or a signal says so. The exit code tells whether everything is home.
+/// Serves until the volume is unmounted, or a signal says so. The exit code tells whether
+/// everything is home.
 pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     let log = plan.log_file.as_deref().map(open_log).transpose();
     let log = match log {
@@ -50,10 +51,12 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
         return herald.failed(CliError::system("signals", error));
     }
     // What it lies on is busy where the caller is, too, not only where the daemon will be.
-    let image = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&plan.source);
-    let started = image
-        .map_err(|error| CliError::system(plan.source.display(), error))
-        .and_then(|image| Ok((image, Porter::start(&plan.directory, &|text| reporter.tell(text))?)));
+    let image =
+        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&plan.source);
+    let started =
+        image.map_err(|error| CliError::system(plan.source.display(), error)).and_then(|image| {
+            Ok((image, Porter::start(&plan.directory, &|text| reporter.tell(text))?))
+        });
     let (_image, porter) = match started {
         Ok(started) => started,
         Err(error) => return herald.failed(error),
@@ -120,7 +123,8 @@ impl Mounted {
         reporter: Reporter,
     ) -> Result<Mounted, CliError> {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
-        let control = ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
+        let control =
+            ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
         // Without it only root is told.
         let public = (plan.is_root && plan.settings.allow_other)
             .then(|| ControlSocket::bind_public(&public_directory()).ok())
@@ -191,10 +195,26 @@ impl Mounted {
         }
     }
 
-    async fn serve(self, world: &RealWorld, plan: &MountPlan, herald: Herald) -> Result<(), CliError> {
+    async fn serve(
+        self,
+        world: &RealWorld,
+        plan: &MountPlan,
+        herald: Herald,
+    ) -> Result<(), CliError> {
         let (answers, public_answers) = (self.answers(world, plan), self.answers(world, plan));
         let mut warnings = self.warnings;
-        let Mounted { volume, door, session, porter, reporter, signals, control, public, device, .. } = self;
+        let Mounted {
+            volume,
+            door,
+            session,
+            porter,
+            reporter,
+            signals,
+            control,
+            public,
+            device,
+            ..
+        } = self;
         if plan.level == Level::Debug {
             let reporter = reporter.clone();
             session.trace(move |text| reporter.tell_at(Level::Debug, text));
@@ -203,7 +223,9 @@ impl Mounted {
         let mut served = spawn_with_result(world, async move { serving.serve().await });
         let begun = race(&mut served, session.until_begun()).await;
         let refused = match &begun {
-            Either::Right(agreed) if plan.settings.transport == Transport::Uring && !agreed.uring => {
+            Either::Right(agreed)
+                if plan.settings.transport == Transport::Uring && !agreed.uring =>
+            {
                 Some(no_ring(session.why_no_ring()))
             }
             Either::Left(ended) if session.negotiated().is_none() => Some(ended_at_once(ended)),
@@ -225,8 +247,8 @@ impl Mounted {
                 return herald.failed(error);
             }
         };
-        let public =
-            public.and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
+        let public = public
+            .and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
         let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.passes_syncs());
         if syncs_end && !plan.settings.read_only {
             if !herald.is_background() {
@@ -253,7 +275,8 @@ impl Mounted {
         public.inspect(|public| public.end(End { clean }));
         match result {
             Some(Ok(())) if clean => {
-                reporter.tell_at(Level::Info, &format!("{source} is unmounted: everything is home"));
+                reporter
+                    .tell_at(Level::Info, &format!("{source} is unmounted: everything is home"));
                 Ok(())
             }
             Some(Err(error)) => {
@@ -266,7 +289,8 @@ impl Mounted {
 
     fn answers(&self, world: &RealWorld, plan: &MountPlan) -> Box<Answers> {
         let changing = Changing::new(&self.volume, &self.disks, &self.reporter, plan);
-        let (volume, session, ring) = (self.volume.clone(), self.session.clone(), world.ring().clone());
+        let (volume, session, ring) =
+            (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
         let checkpointer = Checkpointer::new(world, &self.volume);
         let stats = move |about: About| {
@@ -314,7 +338,8 @@ impl Mounted {
             }
             ask => {
                 let about = changing.about();
-                let answer = if ask == Ask::Stats { stats(about) } else { serde_json::json!(about) };
+                let answer =
+                    if ask == Ask::Stats { stats(about) } else { serde_json::json!(about) };
                 Box::pin(async { answer })
             }
         })
@@ -336,8 +361,8 @@ fn no_ring(why: Option<String>) -> CliError {
     }
 }
 
-/// A read-only mount replays the journal, too; and a remount makes it writable. For that the disk must be one that can be
-/// written.
+/// A read-only mount replays the journal, too; and a remount makes it writable. For that the disk
+/// must be one that can be written.
 fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
     let settings = &plan.settings;
     if !settings.read_only {
@@ -346,13 +371,16 @@ fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
     if settings.without_journal {
         return Ok(DiskAccess::ReadOnly);
     }
-    let is_refused = |path: &Path| match std::fs::OpenOptions::new().read(true).write(true).open(path) {
-        Err(error) => matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS)),
-        // A block device that is read-only is opened for writing all the same.
-        Ok(file) => {
-            file.metadata().is_ok_and(|it| it.file_type().is_block_device() && is_read_only(it.rdev()))
-        }
-    };
+    let is_refused =
+        |path: &Path| match std::fs::OpenOptions::new().read(true).write(true).open(path) {
+            Err(error) => {
+                matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
+            }
+            // A block device that is read-only is opened for writing all the same.
+            Ok(file) => file
+                .metadata()
+                .is_ok_and(|it| it.file_type().is_block_device() && is_read_only(it.rdev())),
+        };
     let disks = std::iter::once(plan.source.as_path()).chain(settings.journal_device.as_deref());
     match disks.into_iter().find(|path| is_refused(path)) {
         None if plan.needs_replay => Ok(DiskAccess::ReadWrite),
@@ -375,8 +403,8 @@ fn is_read_only(device: u64) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
 }
 
-/// No claim on an image file keeps the kernel off. What the journal says from now on does, but for a loop device that
-/// came before it.
+/// No claim on an image file keeps the kernel off. What the journal says from now on does, but for
+/// a loop device that came before it.
 async fn refuse_kernel(plan: &MountPlan, volume: &Rc<Volume>) -> Result<(), CliError> {
     let Ok(Some(device)) = loop_device::device_on(&plan.source) else { return Ok(()) };
     let _ = volume.close().await;
@@ -403,7 +431,11 @@ async fn open_volume(
         home: Rc::new(disk.clone()),
         journal,
         options: VolumeOptions {
-            access: if plan.settings.read_only { ext4::Access::ReadOnly } else { ext4::Access::ReadWrite },
+            access: if plan.settings.read_only {
+                ext4::Access::ReadOnly
+            } else {
+                ext4::Access::ReadWrite
+            },
             atime: plan.settings.atime,
             engine,
             mount_point: plan.directory.display().to_string(),
@@ -427,7 +459,8 @@ async fn open_volume(
     Ok((volume, coerced))
 }
 
-/// As a mount for writing would begin, and its unmount end: journal replayed, orphans gone, marked clean.
+/// As a mount for writing would begin, and its unmount end: journal replayed, orphans gone, marked
+/// clean.
 async fn recover_first(parts: &OpenParts) -> Result<(), ext4::Error> {
     let mut writing = parts.clone();
     writing.options.access = ext4::Access::ReadWrite;
@@ -447,8 +480,8 @@ struct NotMounted {
     is_ours: bool,
 }
 
-/// Nobody holds the exclusive claim between our giving it up and the kernel's taking it. Programs of ours keep off
-/// by a lock; whether others did, the superblock tells.
+/// Nobody holds the exclusive claim between our giving it up and the kernel's taking it. Programs
+/// of ours keep off by a lock; whether others did, the superblock tells.
 async fn mount(
     plan: &MountPlan,
     porter: &Porter,
@@ -479,7 +512,8 @@ async fn mount(
         Ok(standing) => {
             drop(standing);
             porter.unmount();
-            let why = format!("another program wrote to {} while it was being mounted", path.display());
+            let why =
+                format!("another program wrote to {} while it was being mounted", path.display());
             let error = CliError::new(why).with_remedy("Check it with e2fsck, and mount it again.");
             Err(NotMounted { error, is_ours })
         }
@@ -487,7 +521,8 @@ async fn mount(
     }
 }
 
-/// What changes in the superblock when anybody else makes, checks or mounts the volume, and never while it is ours.
+/// What changes in the superblock when anybody else makes, checks or mounts the volume, and never
+/// while it is ours.
 #[derive(PartialEq, Eq)]
 struct MarksOfUse {
     uuid: [u8; 16],

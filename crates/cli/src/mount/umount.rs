@@ -18,11 +18,12 @@ use std::process::Command;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct UmountArguments {
-    /// Take the directory away now, though files are open; the volume closes when the last of them does
+    /// Take the directory away now, though files are open; the volume closes when the last of them
+    /// does
     #[arg(short, long)]
     pub lazy: bool,
-    /// Cut the connection to a daemon that does not answer: what was not synced is lost, and the next mount
-    /// recovers the rest
+    /// Cut the connection to a daemon that does not answer: what was not synced is lost, and the
+    /// next mount recovers the rest
     #[arg(short, long)]
     pub force: bool,
     /// Where the volume is mounted, or its image file or device
@@ -40,8 +41,8 @@ Examples:
 pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     let directory = &arguments.directory;
     let subject = directory.display();
-    let found =
-        mount_table::mount_on(directory).map_err(|error| CliError::system(directory.display(), error))?;
+    let found = mount_table::mount_on(directory)
+        .map_err(|error| CliError::system(directory.display(), error))?;
     let found = found.or_else(|| mount_table::mount_of(directory));
     let mount = match found {
         Some(mount) if mount.is_okeanos() => mount,
@@ -82,7 +83,8 @@ struct Daemon {
 
 impl Daemon {
     fn of(mount: &Mount) -> Result<Daemon, CliError> {
-        let system = |error| CliError::system(format!("daemon of {}", mount.directory.display()), error);
+        let system =
+            |error| CliError::system(format!("daemon of {}", mount.directory.display()), error);
         let mut client = Client::connect(mount)?;
         let about: About = client.ask(Ask::End).map_err(system)?;
         // SAFETY: the call takes two integers and makes a new descriptor, which nobody else owns.
@@ -98,13 +100,19 @@ impl Daemon {
 
     fn wait(mut self, mount: &Mount) -> Result<(), CliError> {
         let end = self.client.hear::<End>();
-        let mut poll = libc::pollfd { fd: self.process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut poll =
+            libc::pollfd { fd: self.process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one live structure. Interrupted or not, the process ends after its farewell.
         while unsafe { libc::poll(&raw mut poll, 1, -1) } < 0 {}
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
-            _ => Err(CliError::new(format!("{}: not everything came home", mount.source.display()))
-                .with_remedy("See the system log for the cause; the next mount recovers what was synced.")),
+            _ => Err(CliError::new(format!(
+                "{}: not everything came home",
+                mount.source.display()
+            ))
+            .with_remedy(
+                "See the system log for the cause; the next mount recovers what was synced.",
+            )),
         }
     }
 }
@@ -115,12 +123,15 @@ fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
         Again::Mount(command) => format!("\n  The next mount recovers the volume: {command}."),
         Again::Serve => String::new(),
     };
-    reporter::complain(&format!("okeanos: the daemon of {at} had died; the dead mount is taken away{next}"));
+    reporter::complain(&format!(
+        "okeanos: the daemon of {at} had died; the dead mount is taken away{next}"
+    ));
     take_away(mount, libc::MNT_DETACH)
 }
 
 fn cut(mount: &Mount) -> Result<(), CliError> {
-    // MNT_FORCE aborts the connection: whoever waits gets an error. It may still leave the directory busy.
+    // MNT_FORCE aborts the connection: whoever waits gets an error. It may still leave the
+    // directory busy.
     match take_away(mount, libc::MNT_FORCE) {
         Ok(()) => Ok(()),
         Err(_) => take_away(mount, libc::MNT_DETACH),

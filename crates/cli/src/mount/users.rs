@@ -1,4 +1,5 @@
-//! Who keeps a mount busy. Only links in `/proc` are read, so a file system that does not answer delays nobody.
+//! Who keeps a mount busy. Only links in `/proc` are read, so a file system that does not answer
+//! delays nobody.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -7,11 +8,12 @@ use std::path::{Path, PathBuf};
 /// More of them help nobody.
 const TOLD_MAX: usize = 5;
 
-/// The processes that we may look into and that use something below `directory`: `sleep (1234) in /mnt/a/b`. Whoever asks
-/// is not told of himself.
+/// The processes that we may look into and that use something below `directory`:
+/// `sleep (1234) in /mnt/a/b`. Whoever asks is not told of himself.
 pub fn users_of(directory: &Path) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = processes.flatten().filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit());
+    let numbers =
+        processes.flatten().filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit());
     let ourselves = std::process::id().to_string();
     let mut users: Vec<String> = numbers
         .filter(|process| process.file_name().as_bytes() != ourselves.as_bytes())
@@ -54,12 +56,16 @@ mod tests {
         assert!(users_of(&path).is_empty());
         let file = fs::File::create(path.join("file")).unwrap();
         assert!(users_of(&path).is_empty(), "this process does not name itself");
-        let mut sleeper = std::process::Command::new("sleep").arg("1000").stdin(file).spawn().unwrap();
+        let mut sleeper =
+            std::process::Command::new("sleep").arg("1000").stdin(file).spawn().unwrap();
         let users = users_of(&path);
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         assert_eq!(users.len(), 1);
         let (number, file_path) = (sleeper.id(), path.join("file"));
-        assert!(users[0].ends_with(&format!("({number}) with {}", file_path.display())), "{users:?}");
+        assert!(
+            users[0].ends_with(&format!("({number}) with {}", file_path.display())),
+            "{users:?}"
+        );
     }
 }

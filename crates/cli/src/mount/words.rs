@@ -1,5 +1,6 @@
-//! Words behind `-o` that change nothing here. They are those of mount(8) and fstab(5), and those of ext4 that are
-//! always so, mean nothing to us, or are not done. `docs/MOUNT_OPTIONS.md` is the same for people.
+//! Words behind `-o` that change nothing here. They are those of mount(8) and fstab(5), and those
+//! of ext4 that are always so, mean nothing to us, or are not done. `docs/MOUNT_OPTIONS.md` is the
+//! same for people.
 
 /// What a word means that is no setting of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +30,8 @@ const DISCARD: Meaning =
 const ACL: Meaning = NotDone("noacl: access control lists count all the same");
 const USER_ATTRIBUTES: Meaning = NotDone("nouser_xattr: user attributes are served all the same");
 const QUOTA: Meaning = Refused("quotas are not supported");
-const RESERVE: Meaning = Refused("it is kept in the superblock; set it there with tune2fs -u or -g");
+const RESERVE: Meaning =
+    Refused("it is kept in the superblock; set it there with tune2fs -u or -g");
 
 /// A word, or a name with a value behind it (`commit=`: any value).
 pub const WORDS: &[(&str, Meaning)] = &[
@@ -146,8 +148,9 @@ pub fn meaning(word: &str) -> Option<Meaning> {
         return Some(if word.ends_with('=') { Nothing(Always) } else { QUOTA });
     }
     let value = word.split_once('=').map(|(name, _)| name);
-    let is_it =
-        |known: &str| known == word || known.strip_suffix('=').is_some_and(|name| value == Some(name));
+    let is_it = |known: &str| {
+        known == word || known.strip_suffix('=').is_some_and(|name| value == Some(name))
+    };
     WORDS.iter().find(|(known, _)| is_it(known)).map(|(_, meaning)| *meaning)
 }
 

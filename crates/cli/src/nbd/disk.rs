@@ -27,8 +27,11 @@ pub fn open(
             "--size: {size} bytes; it takes whole sectors of {SECTOR}, at most {most} bytes"
         )));
     }
-    let options =
-        DriveOptions { cache: arguments.cache.mode(), size: arguments.size, ..DriveOptions::default() };
+    let options = DriveOptions {
+        cache: arguments.cache.mode(),
+        size: arguments.size,
+        ..DriveOptions::default()
+    };
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let drive = EmulatedDisk::new(in_world, model, options);
     Ok((Rc::new(drive.clone()), Some(drive)))

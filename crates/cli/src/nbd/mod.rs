@@ -38,12 +38,18 @@ Clients:
 A scattered log takes --log-size at the end of each --group-size. Writes of at most --logged-write-size go to the log nearest to where the disk's arm is;
 larger ones go home. There is no TLS: only Unix sockets and loopback addresses are listened on.";
 
-/// Export a disk over NBD: an image, a device, an emulated drive; with scattered logs in front of it if wanted
+/// Export a disk over NBD: an image, a device, an emulated drive; with scattered logs in front of
+/// it if wanted
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub struct NbdArguments {
     /// Listen on a Unix socket, for this user alone
-    #[arg(long, value_name = "PATH", conflicts_with = "listen", required_unless_present = "listen")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with = "listen",
+        required_unless_present = "listen"
+    )]
     socket: Option<PathBuf>,
     /// Listen on TCP, on an address of this machine's own (127.0.0.1:10809)
     #[arg(long, value_name = "ADDR")]
@@ -104,7 +110,8 @@ async fn serve(
     arguments: NbdArguments,
 ) -> Result<Option<ScatteredStatistics>, CliError> {
     let logs =
-        scattered::open(&world, &in_world, &beneath, &arguments.logs, arguments.model.is_some()).await?;
+        scattered::open(&world, &in_world, &beneath, &arguments.logs, arguments.model.is_some())
+            .await?;
     if let Some((_, report)) = &logs {
         print(&restart_line(report))?;
     }

@@ -30,7 +30,8 @@ pub struct ScatteredArguments {
     /// Larger writes go home
     #[arg(long, value_name = "SIZE", default_value = "32K", value_parser = parse_size, requires = "scattered")]
     logged_write_size: u64,
-    /// Small writes go home where no log is nearer to the arm; they are as atomic as the disk's sectors then
+    /// Small writes go home where no log is nearer to the arm; they are as atomic as the disk's
+    /// sectors then
     #[arg(long, requires = "scattered")]
     near_home: bool,
     /// The mapping table lies in this file or device, on memory that survives power loss
@@ -86,7 +87,8 @@ pub async fn open(
         near_home: if arguments.near_home { NearHome::GoesHome } else { NearHome::IsLogged },
         checkpoint: arguments.checkpoint,
         swap_above: arguments.swap_above,
-        // Nothing on such memory costs an arm its way: saved often, there is little to read at the next start.
+        // Nothing on such memory costs an arm its way: saved often, there is little to read at the
+        // next start.
         scan_bytes: if table.is_some() { 4 << 20 } else { Settings::default().scan_bytes },
         ..Settings::default()
     };
@@ -113,8 +115,12 @@ fn open_table(
     if format && std::fs::metadata(path).map_or(true, |found| found.is_file()) {
         let layout = Superblock::new(size, sizes, 0, true).and_then(Layout::new);
         let area = layout.map_err(|error| CliError::new(error.to_string()))?.table_area();
-        let file =
-            std::fs::File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+        let file = std::fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .map_err(failed)?;
         if file.metadata().map_err(failed)?.len() < area {
             file.set_len(area).map_err(failed)?;
         }
@@ -128,7 +134,10 @@ mod tests {
 
     #[test]
     fn checkpoint_policies_are_read_and_nonsense_is_refused() {
-        assert_eq!(parse_policy("off-hours:22-6"), Ok(CheckpointPolicy::OffHours { from: 22, until: 6 }));
+        assert_eq!(
+            parse_policy("off-hours:22-6"),
+            Ok(CheckpointPolicy::OffHours { from: 22, until: 6 })
+        );
         assert_eq!(
             parse_policy("idle:200ms"),
             Ok(CheckpointPolicy::Idle(std::time::Duration::from_millis(200)))

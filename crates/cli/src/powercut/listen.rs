@@ -75,7 +75,8 @@ pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
     };
     std::thread::scope(|scope| {
         for stream in socket.incoming() {
-            // Such as a connection that is gone before it was taken, or too many open files: the next may work.
+            // Such as a connection that is gone before it was taken, or too many open files: the
+            // next may work.
             let Ok(stream) = stream else {
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
@@ -97,7 +98,10 @@ impl Listener {
         if !has_room {
             refuse(stream, &format!("{CONNECTIONS_MAX} connections are open already"));
         } else if let Err(error) = self.serve(&stream) {
-            let _ = standard_error::tell(&format!("okeanos: a connection ends: {error}"), Duration::ZERO);
+            let _ = standard_error::tell(
+                &format!("okeanos: a connection ends: {error}"),
+                Duration::ZERO,
+            );
             refuse(stream, &error.to_string());
         }
     }
@@ -128,7 +132,11 @@ impl Listener {
 
     fn write_down(&self, run: u64, event: Event) -> std::io::Result<()> {
         let at = self.begun_at + self.begun.elapsed().as_millis() as u64;
-        self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).add(Logged { at, run, event })
+        self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).add(Logged {
+            at,
+            run,
+            event,
+        })
     }
 
     fn report(&self, run: Option<u64>, writer: &mut impl Write) -> Result<(), LineError> {
@@ -169,7 +177,8 @@ fn logged(path: &Path) -> Result<impl Iterator<Item = Result<Logged, LineError>>
     }))
 }
 
-/// The last answer. What has come meanwhile is read first: closing with bytes unread takes the answer back.
+/// The last answer. What has come meanwhile is read first: closing with bytes unread takes the
+/// answer back.
 fn refuse(mut stream: TcpStream, why: &str) {
     _ = stream.set_read_timeout(Some(LAST_PATIENCE));
     _ = writeln!(stream, "error {why}");
@@ -213,10 +222,13 @@ mod tests {
         let begins = Event::Begins(FileLayout { size: 4096, places: 1 });
         assert!(told.take(1, Event::About(0)).is_err());
         assert!(told.take(1, begins).is_ok() && told.take(2, begins).is_err());
-        assert!(told.take(1, Event::Acknowledged(0)).is_err() && told.take(1, Event::About(1)).is_err());
+        assert!(
+            told.take(1, Event::Acknowledged(0)).is_err() && told.take(1, Event::About(1)).is_err()
+        );
         assert!(told.take(1, Event::About(0)).is_ok() && told.take(1, Event::About(0)).is_err());
         assert!(
-            told.take(2, Event::Acknowledged(0)).is_err() && told.take(1, Event::Acknowledged(0)).is_ok()
+            told.take(2, Event::Acknowledged(0)).is_err()
+                && told.take(1, Event::Acknowledged(0)).is_ok()
         );
         assert!(told.take(1, Event::About(1)).is_ok());
     }
@@ -226,9 +238,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let line = |run| Logged { at: 1, run, event: Event::About(7) };
-        let found = || -> Vec<u64> { logged(&path).unwrap().map(|line| line.unwrap().run).collect() };
+        let found =
+            || -> Vec<u64> { logged(&path).unwrap().map(|line| line.unwrap().run).collect() };
         Log::open(&path).unwrap().add(line(1)).unwrap();
-        for (run, garbage) in (2..).zip([&b"12 half of a li"[..], &[0; 1000], b"\xff\xfe\n", b"words\n\n"]) {
+        for (run, garbage) in
+            (2..).zip([&b"12 half of a li"[..], &[0; 1000], b"\xff\xfe\n", b"words\n\n"])
+        {
             File::options().append(true).open(&path).unwrap().write_all(garbage).unwrap();
             Log::open(&path).unwrap().add(line(run)).unwrap();
             assert_eq!(found(), (1..=run).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! `okeanos powercut`: two machines find out whether one of them keeps what it acknowledges when its power fails.
+//! `okeanos powercut`: two machines find out whether one of them keeps what it acknowledges when
+//! its power fails.
 
 mod connection;
 mod listen;
@@ -113,7 +114,9 @@ fn parse_block(text: &str) -> Result<u32, String> {
 pub fn run(arguments: PowercutArguments) -> Result<(), CliError> {
     match arguments.command {
         PowercutCommand::Listen { address, log } => listen::run(&address, &log),
-        PowercutCommand::Verify { listener, run, json, path } => verify::run(&listener, run, &path, json),
+        PowercutCommand::Verify { listener, run, json, path } => {
+            verify::run(&listener, run, &path, json)
+        }
         PowercutCommand::Write(WriteArguments {
             listener,
             destroy,

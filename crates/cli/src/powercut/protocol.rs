@@ -1,7 +1,7 @@
 //! Lines between the machine that loses its power and the one that remembers.
 //!
-//! Each request is one line, answered by `ok`, by `error` and words, or, for a report, by the run's lines of the log
-//! and `end`. The log is made of the same lines, each behind the time and the run.
+//! Each request is one line, answered by `ok`, by `error` and words, or, for a report, by the run's
+//! lines of the log and `end`. The log is made of the same lines, each behind the time and the run.
 
 use std::fmt;
 use std::io::{BufRead, Read};
@@ -129,9 +129,9 @@ impl FromStr for Request {
         let request = match &words[..] {
             ["report"] => Some(Request::Report(None)),
             ["report", run] => parse_run(run).map(|run| Request::Report(Some(run))),
-            [run, event @ ..] => {
-                parse_run(run).zip(parse_event(event)).map(|(run, event)| Request::Tell { run, event })
-            }
+            [run, event @ ..] => parse_run(run)
+                .zip(parse_event(event))
+                .map(|(run, event)| Request::Tell { run, event }),
             [] => None,
         };
         request.ok_or_else(|| NotUnderstood(line.to_owned()))

@@ -1,4 +1,5 @@
-//! What a block of the file under test holds: which write of which run put it there, and a checksum over all of it.
+//! What a block of the file under test holds: which write of which run put it there, and a checksum
+//! over all of it.
 
 use format::ext4::checksum::crc32c;
 use runtime::SplitMix;
@@ -26,7 +27,8 @@ pub enum Held {
     Other,
 }
 
-/// Where write `number` goes: all `places` in turn (a power of two), no two neighbours after each other.
+/// Where write `number` goes: all `places` in turn (a power of two), no two neighbours after each
+/// other.
 pub fn place(number: u64, places: u64) -> u64 {
     debug_assert!(places.is_power_of_two());
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15 >> places.leading_zeros() | 1) & (places - 1)
@@ -58,7 +60,8 @@ impl WriteRecord {
         if crc32c(!0, body).to_le_bytes() != checksum {
             return Held::Torn;
         }
-        let number = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
+        let number =
+            |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
         Held::WriteRecord(WriteRecord { run: number(16), number: number(24) })
     }
 }
@@ -94,6 +97,8 @@ mod tests {
             assert_eq!(place(3, places), place(3 + places, places));
         }
         let places = 1 << 14;
-        assert!((0..places).all(|number| place(number, places).abs_diff(place(number + 1, places)) > 1));
+        assert!(
+            (0..places).all(|number| place(number, places).abs_diff(place(number + 1, places)) > 1)
+        );
     }
 }

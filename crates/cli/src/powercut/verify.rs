@@ -35,7 +35,8 @@ struct Verdict {
     run: String,
     /// Acknowledged writes in all; those written over by later ones cannot be looked at.
     acknowledged: u64,
-    /// Places whose next write was under way when the last message came: whatever they hold is right.
+    /// Places whose next write was under way when the last message came: whatever they hold is
+    /// right.
     under_way: u64,
     by_age: Vec<(&'static str, Counts)>,
     total: Counts,
@@ -85,7 +86,14 @@ fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
         match (&mut told, event) {
             (None, Event::Begins(layout)) => {
                 let newest = vec![None; layout.places as usize];
-                told = Some(RunLog { run, layout, newest, acknowledged: 0, under_way: None, last: at });
+                told = Some(RunLog {
+                    run,
+                    layout,
+                    newest,
+                    acknowledged: 0,
+                    under_way: None,
+                    last: at,
+                });
             }
             (Some(told), Event::About(number)) => (told.under_way, told.last) = (Some(number), at),
             (Some(told), Event::Acknowledged(number)) => {
@@ -101,7 +109,10 @@ fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
 }
 
 /// `read`: so many bytes at an offset.
-fn judge(told: &RunLog, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -> std::io::Result<Verdict> {
+fn judge(
+    told: &RunLog,
+    read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>,
+) -> std::io::Result<Verdict> {
     let FileLayout { size, places } = told.layout;
     let mut by_age = AGES.map(|(_, name)| (name, Counts::default()));
     let mut total = Counts::default();
@@ -127,8 +138,11 @@ fn judge(told: &RunLog, read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>) -
         for counts in [&mut by_age[row].1, &mut total] {
             counts.acknowledged += 1;
             match held {
-                // A later one whose line the listener could not keep replaced this one: nothing is lost.
-                Some(Held::WriteRecord(record)) if record.run == told.run && record.number >= number => {
+                // A later one whose line the listener could not keep replaced this one: nothing is
+                // lost.
+                Some(Held::WriteRecord(record))
+                    if record.run == told.run && record.number >= number =>
+                {
                     counts.present += 1;
                 }
                 Some(Held::WriteRecord(_) | Held::Other) => counts.lost += 1,
@@ -175,8 +189,14 @@ fn words(total: Counts) -> String {
 }
 
 fn table(verdict: &Verdict) -> String {
-    let mut table =
-        Table::new(["before the last message", "acknowledged", "present", "lost", "torn", "unreadable"]);
+    let mut table = Table::new([
+        "before the last message",
+        "acknowledged",
+        "present",
+        "lost",
+        "torn",
+        "unreadable",
+    ]);
     let all = ("all", verdict.total);
     for (name, counts) in verdict.by_age.iter().copied().chain([all]) {
         let Counts { acknowledged, present, lost, torn, unreadable } = counts;
@@ -200,12 +220,14 @@ mod tests {
 
     const LAYOUT: FileLayout = FileLayout { size: 512, places: 4 };
 
-    /// Of four acknowledged writes one is there, one is there again, one is gone, and the drive has no answer for one.
+    /// Of four acknowledged writes one is there, one is there again, one is gone, and the drive has
+    /// no answer for one.
     #[test]
     fn what_cannot_be_read_is_counted_and_what_is_newer_is_not_lost() {
         let mut newest = vec![None; 4];
         (0..4).for_each(|number| newest[place(number, 4) as usize] = Some((number, number)));
-        let told = RunLog { run: 9, layout: LAYOUT, newest, acknowledged: 4, under_way: None, last: 4 };
+        let told =
+            RunLog { run: 9, layout: LAYOUT, newest, acknowledged: 4, under_way: None, last: 4 };
         let read = |at: u64, length: usize| {
             let number = (0..4).find(|number| place(*number, 4) * 512 == at).unwrap();
             match number {
@@ -217,7 +239,10 @@ mod tests {
         };
         let verdict = judge(&told, read).unwrap();
         assert_eq!(verdict.other_run, None);
-        assert_eq!(verdict.total, Counts { acknowledged: 4, present: 2, lost: 1, torn: 0, unreadable: 1 });
+        assert_eq!(
+            verdict.total,
+            Counts { acknowledged: 4, present: 2, lost: 1, torn: 0, unreadable: 1 }
+        );
         assert!(verdict.verdict.starts_with("it lies"), "{}", verdict.verdict);
     }
 }

@@ -1,4 +1,5 @@
-//! The machine that will lose its power: it writes, makes durable, and tells each time before and after.
+//! The machine that will lose its power: it writes, makes durable, and tells each time before and
+//! after.
 
 use super::connection::Connection;
 use super::protocol::{Event, FileLayout, PLACES_MAX};
@@ -46,21 +47,29 @@ pub fn run(listener: &str, writing: &Writing<'_>) -> Result<(), CliError> {
     for number in 0..writing.count {
         connection.tell(run, Event::About(number))?;
         let at = place(number, layout.places) * u64::from(layout.size);
-        let written = file.write_all_at(&WriteRecord { run, number }.bytes(layout.size as usize), at);
-        let durable = written.and_then(|()| if writing.o_dsync { Ok(()) } else { file.sync_data() });
+        let written =
+            file.write_all_at(&WriteRecord { run, number }.bytes(layout.size as usize), at);
+        let durable =
+            written.and_then(|()| if writing.o_dsync { Ok(()) } else { file.sync_data() });
         durable.map_err(failed)?;
         connection.tell(run, Event::Acknowledged(number))?;
         if shown.elapsed() > Duration::from_millis(200) {
             shown = Instant::now();
             let rate = (number + 1) as f64 / begun.elapsed().as_secs_f64();
-            progress.show(format!("{} writes acknowledged, {rate:.0}/s: cut the power now", number + 1));
+            progress.show(format!(
+                "{} writes acknowledged, {rate:.0}/s: cut the power now",
+                number + 1
+            ));
         }
     }
     drop(progress);
     let written = Written { run: format!("{run:016x}"), acknowledged: writing.count };
     match writing.json {
         true => print_json(&written),
-        false => print(&format_args!("run {}: {} writes acknowledged\n", written.run, written.acknowledged)),
+        false => print(&format_args!(
+            "run {}: {} writes acknowledged\n",
+            written.run, written.acknowledged
+        )),
     }
 }
 
@@ -100,7 +109,10 @@ fn lay_out(file: &File, writing: &Writing<'_>) -> Result<FileLayout, CliError> {
     let room = if is_device { end.seek(SeekFrom::End(0)).map_err(failed)? } else { u64::MAX };
     let blocks = (writing.length.min(room) / u64::from(writing.size)).min(PLACES_MAX);
     let Some(power) = blocks.checked_ilog2() else {
-        return Err(CliError::new(format!("there is no room for a block of {} bytes", writing.size)));
+        return Err(CliError::new(format!(
+            "there is no room for a block of {} bytes",
+            writing.size
+        )));
     };
     let layout = FileLayout { size: writing.size, places: 1 << power };
     let length = layout.places * u64::from(layout.size);

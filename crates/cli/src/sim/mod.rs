@@ -34,7 +34,8 @@ reads, writes or flushes fail. With --lying no faults, but disks that acknowledg
 a cache of 128 KiB; where that replaces at random, evictions are no certainty, and losses are counted beside
 the bound that the profile gives.";
 
-/// Cut the power at every write of many scripts, or let the disk fail; recover, and check what is there
+/// Cut the power at every write of many scripts, or let the disk fail; recover, and check what is
+/// there
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArguments {
@@ -58,7 +59,8 @@ pub struct SimArguments {
     /// Go on with further seeds for so long; fractions are fine
     #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
     hours: Option<f64>,
-    /// All scripts of up to so many letters of the alphabet, each once in every mode, instead of random ones
+    /// All scripts of up to so many letters of the alphabet, each once in every mode, instead of
+    /// random ones
     #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
     enumerated: Option<usize>,
     /// Keeps the next seed, to go on from after an interruption
@@ -71,7 +73,8 @@ pub struct SimArguments {
     #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
     // By its whole path: of a `Vec` clap expects one value for each element.
     script: Option<std::vec::Vec<Script>>,
-    /// What random scripts do most: all, overwrites, crossing, large or scattered; otherwise the seed says it
+    /// What random scripts do most: all, overwrites, crossing, large or scattered; otherwise the
+    /// seed says it
     #[arg(long, requires_all = ["mode", "setup"])]
     mix: Option<Mix>,
     /// Steps of each given script that are over before anything goes wrong
@@ -113,7 +116,10 @@ fn setups_help() -> String {
 fn faults_help() -> String {
     let kinds = KINDS.map(|(operation, how)| FaultPlan { operation, how, place: 0 }.to_string());
     let kinds = kinds.map(|kind| kind.replace("@0", "@N"));
-    format!("Let the disk fail instead of cutting the power: {}; needs --mode and --setup", kinds.join(", "))
+    format!(
+        "Let the disk fail instead of cutting the power: {}; needs --mode and --setup",
+        kinds.join(", ")
+    )
 }
 
 fn known_setup(name: &str) -> Result<Setup, String> {
@@ -178,7 +184,9 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
                 || arguments.hostile =>
         {
             let scripts = match &arguments.script {
-                Some(scripts) => Scripts::Given { scripts: scripts.clone(), quiet: arguments.quiet },
+                Some(scripts) => {
+                    Scripts::Given { scripts: scripts.clone(), quiet: arguments.quiet }
+                }
                 None => Scripts::Random { writers: arguments.writers, steps: arguments.steps },
             };
             let fresh = make(setup)?;
@@ -192,8 +200,8 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
                     ..Case::random(setup, mode, seed, 0, 0)
                 };
                 let case = on_disks(case, &arguments, &liar);
-                let report =
-                    sim::run(&case, &fresh, arguments.cut).map_err(|failure| told(failure, &arguments))?;
+                let report = sim::run(&case, &fresh, arguments.cut)
+                    .map_err(|failure| told(failure, &arguments))?;
                 reports.entry(mode.name()).or_default().add(report);
             }
         }
@@ -218,12 +226,17 @@ fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
     }
 }
 
-fn explore(arguments: &SimArguments, liar: &Option<Liar>, reports: &mut Reports) -> Result<(), CliError> {
+fn explore(
+    arguments: &SimArguments,
+    liar: &Option<Liar>,
+    reports: &mut Reports,
+) -> Result<(), CliError> {
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
     let setups = arguments.setup.map_or(SETUPS.to_vec(), |setup| vec![setup]);
     let letters = arguments.enumerated.unwrap_or(LETTERS);
     let explorer = Explorer::new(modes, setups, arguments.writers, arguments.steps, letters);
-    let until = arguments.hours.map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
+    let until =
+        arguments.hours.map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
     let mut seed = first_seed(arguments)?;
     let end = match arguments.enumerated {
         None => seed.saturating_add(arguments.rounds),
@@ -238,8 +251,9 @@ fn explore(arguments: &SimArguments, liar: &Option<Liar>, reports: &mut Reports)
         if cases.is_empty() {
             break;
         }
-        let possible =
-            cases.into_iter().filter(|case| liar.is_none() || case.fault.is_none() && !case.hostile);
+        let possible = cases
+            .into_iter()
+            .filter(|case| liar.is_none() || case.fault.is_none() && !case.hostile);
         let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, liar)).collect();
         run_all(&cases, arguments, reports, &progress)?;
         seed += 1;
@@ -315,5 +329,7 @@ fn run_on<'a>(
         volumes.push((case.setup, make(case.setup)?));
     }
     let (_, fresh) = volumes.iter().find(|(setup, _)| *setup == case.setup).expect("just made");
-    sim::run(case, fresh, None).map(|report| (case, report)).map_err(|failure| told(failure, arguments))
+    sim::run(case, fresh, None)
+        .map(|report| (case, report))
+        .map_err(|failure| told(failure, arguments))
 }

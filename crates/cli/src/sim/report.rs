@@ -28,7 +28,12 @@ impl Evictions {
     pub fn of(liar: Liar) -> Option<Evictions> {
         let profile = liar.profile?;
         let targets_lost = sim::liar::lost_targets(liar.replacement, &profile, TARGETS);
-        Some(Evictions { loss_bound: profile.loss_bound(), profile, targets: TARGETS, targets_lost })
+        Some(Evictions {
+            loss_bound: profile.loss_bound(),
+            profile,
+            targets: TARGETS,
+            targets_lost,
+        })
     }
 }
 
@@ -64,7 +69,9 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
     let evictions = evictions.map(ToString::to_string).unwrap_or_default();
     let verdict = match total.lost {
         0 => "nothing lost".to_owned(),
-        lost => format!("{:.2} % of the cuts lost something", lost as f64 * 100.0 / total.cuts as f64),
+        lost => {
+            format!("{:.2} % of the cuts lost something", lost as f64 * 100.0 / total.cuts as f64)
+        }
     };
     crate::text::output::print(&format_args!("{table}{evictions}{verdict}\n"))
 }

@@ -39,8 +39,9 @@ Who may ask: whoever mounted it, root, and with the mount option allow_other (of
 
 /// Tell what a mounted volume wrote where, and how fast its syncs are
 ///
-/// All counts begin with the mount. "Journal bytes per payload byte" and "home bytes per payload byte" are what a mode
-/// costs. The payload is what programs wrote in transactions that are committed.
+/// All counts begin with the mount. "Journal bytes per payload byte" and "home bytes per payload
+/// byte" are what a mode costs. The payload is what programs wrote in transactions that are
+/// committed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatsArguments {
@@ -71,7 +72,8 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
     let mut client = Client::connect_to_look(&mount)?;
     let mut beneath: Option<Beneath> = None;
     let mut ask = || {
-        let mut statistics = client.ask::<Value>(Ask::Stats).map_err(|_| no_answer(&mount, None))?;
+        let mut statistics =
+            client.ask::<Value>(Ask::Stats).map_err(|_| no_answer(&mount, None))?;
         beneath.get_or_insert_with(|| Beneath::of(&statistics)).add_to(&mut statistics);
         Ok::<_, CliError>(statistics)
     };
@@ -125,7 +127,8 @@ fn tables(statistics: &Value) -> String {
     }
     if let Some(host) = statistics["host"].as_object() {
         let mut table = Table::new(["host journal", "count"]);
-        host.iter().for_each(|(name, count)| table.row([name.replace('_', " "), count.to_string()]));
+        host.iter()
+            .for_each(|(name, count)| table.row([name.replace('_', " "), count.to_string()]));
         return format!("{table}\n{}", requests_of(statistics));
     }
     let engine = &statistics["engine"];
@@ -214,7 +217,10 @@ fn facts(engine: &Value) -> Vec<(String, String)> {
         ("sync latency p99", time(&sync["p99_nanoseconds"])),
         ("sync latency max", time(&sync["max_nanoseconds"])),
         ("commits", count("commits")),
-        ("handles per commit", format!("{:.1}", engine["handles_per_commit"].as_f64().unwrap_or(0.0))),
+        (
+            "handles per commit",
+            format!("{:.1}", engine["handles_per_commit"].as_f64().unwrap_or(0.0)),
+        ),
         ("flushes", count("flushes")),
         ("durable writes", count("durable_writes")),
         ("home writes", count("home_writes")),
@@ -223,7 +229,10 @@ fn facts(engine: &Value) -> Vec<(String, String)> {
         ("logs swapped", count("swaps")),
         ("blocks of swapped logs", number(&engine["log_written"]["swapped"]["blocks"]).to_string()),
         ("checkpoints", count("checkpoints")),
-        ("journal blocks free", format!("{} of {}", number(&log["free_blocks"]), number(&log["blocks"]))),
+        (
+            "journal blocks free",
+            format!("{} of {}", number(&log["free_blocks"]), number(&log["blocks"])),
+        ),
         ("blocks in the journal alone", number(&log["mapped_blocks"]).to_string()),
         (
             "cache",
@@ -250,7 +259,10 @@ fn evictions(statistics: &Value) -> impl Iterator<Item = (String, String)> {
         let [evictions, barriers, bytes, time] =
             ["evictions", "barriers", "bytes", "nanoseconds"].map(|name| number(&counts[name]));
         let (bytes, time) = (format_size(bytes), format_duration(Duration::from_nanos(time)));
-        (format!("evictions, {disk} disk"), format!("{evictions} for {barriers} barriers: {bytes}, {time}"))
+        (
+            format!("evictions, {disk} disk"),
+            format!("{evictions} for {barriers} barriers: {bytes}, {time}"),
+        )
     })
 }
 
@@ -292,12 +304,16 @@ pub mod tests {
     #[test]
     fn the_table_tells_what_a_payload_byte_costs() {
         let text = tables(&sample());
-        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        let line =
+            |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert!(line("journal bytes per payload byte").ends_with("2.00"));
         assert!(line("home bytes per payload byte").ends_with("1.00"));
         assert!(line("journal: multiwrite").ends_with("8.0 KiB"));
         assert!(line("sync latency p50").ends_with("150.0 us"));
-        assert!(line("evictions, home disk").ends_with("5 for 9 barriers: 8.0 KiB, 2.00 ms"), "{text}");
+        assert!(
+            line("evictions, home disk").ends_with("5 for 9 barriers: 8.0 KiB, 2.00 ms"),
+            "{text}"
+        );
         assert!(line("write ").ends_with(" 9"), "{text}");
     }
 }

@@ -1,5 +1,6 @@
-//! The text format of Prometheus, version 0.0.4. Every metric has HELP and TYPE, counters end in `_total`, units are
-//! seconds and bytes, and the volume is a label. `docs/MONITORING.md` shows how it is collected.
+//! The text format of Prometheus, version 0.0.4. Every metric has HELP and TYPE, counters end in
+//! `_total`, units are seconds and bytes, and the volume is a label. `docs/MONITORING.md` shows how
+//! it is collected.
 
 use super::{coerced, number, operations};
 use serde_json::Value;
@@ -18,7 +19,12 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
     ),
     ("commits_total", COUNTER, "Transactions committed.", "/commits"),
     ("handles_total", COUNTER, "Changes that were committed: several share a commit.", "/handles"),
-    ("handles_per_commit_max", GAUGE, "Most changes that one commit carried.", "/handles_per_commit_max"),
+    (
+        "handles_per_commit_max",
+        GAUGE,
+        "Most changes that one commit carried.",
+        "/handles_per_commit_max",
+    ),
     ("flushes_total", COUNTER, "Flush commands to the disks.", "/flushes"),
     (
         "durable_writes_total",
@@ -26,7 +32,12 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
         "Single writes made durable in place of a flush (FUA).",
         "/durable_writes",
     ),
-    ("home_write_requests_total", COUNTER, "Disk requests of write-back and checkpoint.", "/home_writes"),
+    (
+        "home_write_requests_total",
+        COUNTER,
+        "Disk requests of write-back and checkpoint.",
+        "/home_writes",
+    ),
     ("home_read_requests_total", COUNTER, "Disk requests that read blocks at home.", "/home_reads"),
     (
         "redirected_reads_total",
@@ -34,15 +45,35 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
         "Blocks read from the journal, because they were not home yet and no longer in memory.",
         "/redirected_reads",
     ),
-    ("log_swaps_total", COUNTER, "Scattered logs whose content moved to another one in idle time.", "/swaps"),
-    ("checkpoints_total", COUNTER, "Rounds in which blocks went home to free log space.", "/checkpoints"),
+    (
+        "log_swaps_total",
+        COUNTER,
+        "Scattered logs whose content moved to another one in idle time.",
+        "/swaps",
+    ),
+    (
+        "checkpoints_total",
+        COUNTER,
+        "Rounds in which blocks went home to free log space.",
+        "/checkpoints",
+    ),
     ("tail_updates_total", COUNTER, "Times that the log tail moved.", "/tail_updates"),
     ("cache_hits_total", COUNTER, "Blocks found in memory.", "/cache/hits"),
     ("cache_misses_total", COUNTER, "Blocks not found in memory.", "/cache/misses"),
     ("cache_blocks", GAUGE, "Blocks in memory.", "/cache/blocks"),
-    ("cache_dirty_blocks", GAUGE, "Blocks in memory that are newer than at home.", "/cache/dirty_blocks"),
+    (
+        "cache_dirty_blocks",
+        GAUGE,
+        "Blocks in memory that are newer than at home.",
+        "/cache/dirty_blocks",
+    ),
     ("cache_bytes", GAUGE, "Memory for blocks and what goes with them.", "/cache/bytes"),
-    ("cache_limit_bytes", GAUGE, "Bound of that memory (mount option cache).", "/cache/limit_bytes"),
+    (
+        "cache_limit_bytes",
+        GAUGE,
+        "Bound of that memory (mount option cache).",
+        "/cache/limit_bytes",
+    ),
     ("journal_blocks", GAUGE, "Blocks of the journal.", "/log/blocks"),
     ("journal_free_blocks", GAUGE, "Blocks of the journal that are free.", "/log/free_blocks"),
     (
@@ -67,7 +98,12 @@ const OF_HOST: [(&str, &str, &str, &str); 12] = [
         "File data in the journal, and not durable at the store.",
         "dirty_in_journal",
     ),
-    ("host_destaged_bytes_total", COUNTER, "File data made durable at the store.", "destaged_bytes"),
+    (
+        "host_destaged_bytes_total",
+        COUNTER,
+        "File data made durable at the store.",
+        "destaged_bytes",
+    ),
     ("host_destaged_files_total", COUNTER, "Files made durable at the store.", "destaged_files"),
     (
         "host_logged_anew_bytes_total",
@@ -75,10 +111,25 @@ const OF_HOST: [(&str, &str, &str, &str); 12] = [
         "File data logged once more, as the journal was short.",
         "logged_anew_bytes",
     ),
-    ("host_shared_bytes_total", COUNTER, "Written past the journal, to shared files.", "shared_bytes"),
+    (
+        "host_shared_bytes_total",
+        COUNTER,
+        "Written past the journal, to shared files.",
+        "shared_bytes",
+    ),
     ("host_recalls_total", COUNTER, "Tokens that the store took back.", "recalls"),
-    ("host_reconnections_total", COUNTER, "Connections that were lost and came back.", "reconnections"),
-    ("host_journal_written_bytes_total", COUNTER, "Bytes written to the journal.", "log_bytes_written"),
+    (
+        "host_reconnections_total",
+        COUNTER,
+        "Connections that were lost and came back.",
+        "reconnections",
+    ),
+    (
+        "host_journal_written_bytes_total",
+        COUNTER,
+        "Bytes written to the journal.",
+        "log_bytes_written",
+    ),
     ("host_journal_bytes", GAUGE, "Size of the journal.", "log_capacity"),
     ("host_journal_used_bytes", GAUGE, "Of it, what is in use.", "log_used"),
 ];
@@ -91,7 +142,11 @@ const OF_RING: [(&str, &str, &str); 7] = [
     ("ring_full_queues_total", "Times that the submission queue was full.", "full_queues"),
     ("polls_total", "Times that the daemon stayed awake for the next request.", "polls"),
     ("polls_in_vain_total", "Times that none came.", "polls_in_vain"),
-    ("keeps_awake_total", "Times that the processors of others were kept awake from then on.", "keeps_awake"),
+    (
+        "keeps_awake_total",
+        "Times that the processors of others were kept awake from then on.",
+        "keeps_awake",
+    ),
 ];
 
 const OF_EVICTIONS: [(&str, &str, &str); 4] = [
@@ -111,12 +166,17 @@ pub fn exposition(statistics: &Value) -> String {
     }
     page.head("info", GAUGE, "What is mounted, by labels; always 1.");
     let info = [("source", word(&about["source"])), ("data", word(&about["data"]))];
-    let more = [("transport", word(&statistics["transport"])), ("version", word(&about["version"]))];
+    let more =
+        [("transport", word(&statistics["transport"])), ("version", word(&about["version"]))];
     let labels: Vec<(&str, &str)> =
         info.iter().chain(&more).map(|(name, value)| (*name, value.as_str())).collect();
     page.sample("info", &labels, "1");
     let yes_no = |value: bool| u8::from(value).to_string();
-    page.head("failed", GAUGE, "Whether an error has stopped the volume: nothing is written any more.");
+    page.head(
+        "failed",
+        GAUGE,
+        "Whether an error has stopped the volume: nothing is written any more.",
+    );
     page.sample("failed", &[], &yes_no(statistics["failed"].is_string()));
     page.head("read_only", GAUGE, "Whether the volume is read-only.");
     page.sample("read_only", &[], &yes_no(statistics["read_only"].as_bool().unwrap_or(false)));
@@ -138,12 +198,17 @@ pub fn exposition(statistics: &Value) -> String {
     page.text
 }
 
-/// What a volume counts: its engine, its door, the daemon's ring, and what evictions of a drive's cache cost.
+/// What a volume counts: its engine, its door, the daemon's ring, and what evictions of a drive's
+/// cache cost.
 fn engine(statistics: &Value, page: &mut Page) {
     for (place, name) in [("journal", "log_written"), ("home", "home_written")] {
         for (unit, help) in [("bytes", "Bytes"), ("blocks", "Blocks")] {
             let metric = format!("{place}_written_{unit}_total");
-            page.head(&metric, COUNTER, &format!("{help} written to the {place}, by kind of block."));
+            page.head(
+                &metric,
+                COUNTER,
+                &format!("{help} written to the {place}, by kind of block."),
+            );
             for (kind, count) in statistics["engine"][name].as_object().into_iter().flatten() {
                 page.sample(&metric, &[("kind", kind)], &number(&count[unit]).to_string());
             }
@@ -203,12 +268,17 @@ fn drives_of(drives: &[Value], page: &mut Page) {
         let metric = format!("drive_{name}_total");
         page.head(&metric, COUNTER, "A count of each drive of a striped disk.");
         for (at, drive) in drives.iter().enumerate() {
-            page.sample(&metric, &[("drive", &(at + 1).to_string())], &number(&drive[name]).to_string());
+            page.sample(
+                &metric,
+                &[("drive", &(at + 1).to_string())],
+                &number(&drive[name]).to_string(),
+            );
         }
     }
 }
 
-/// Without rounding: `Display` of a floating-point number gives as many digits as it has, and no exponent.
+/// Without rounding: `Display` of a floating-point number gives as many digits as it has, and no
+/// exponent.
 fn seconds(nanoseconds: u64) -> String {
     (nanoseconds as f64 / 1e9).to_string()
 }
@@ -271,7 +341,10 @@ mod tests {
         let text = exposition(&serde_json::json!({
             "about": { "directory": "/mnt/h" }, "host": host, "door": { "by_operation": { "read": 2 } }
         }));
-        assert!(text.contains("okeanos_host_destaged_bytes_total{volume=\"/mnt/h\"} 7\n"), "{text}");
+        assert!(
+            text.contains("okeanos_host_destaged_bytes_total{volume=\"/mnt/h\"} 7\n"),
+            "{text}"
+        );
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let name = line.split(' ').next().unwrap();
             assert!(text.contains(&format!("\n{name}{{")), "{name} has no sample\n{text}");

@@ -8,8 +8,17 @@ use std::time::{Duration, Instant};
 /// Lines under one head.
 const LINES_A_HEAD: u64 = 20;
 
-const HEAD: [&str; 9] =
-    ["syncs/s", "p50", "p99", "commits/s", "group", "journal/s", "home/s", "payload/s", "requests/s"];
+const HEAD: [&str; 9] = [
+    "syncs/s",
+    "p50",
+    "p99",
+    "commits/s",
+    "group",
+    "journal/s",
+    "home/s",
+    "payload/s",
+    "requests/s",
+];
 /// Of a host's journal: where dirty bytes are now, and what went to the store since the mount.
 const HOST_HEAD: [&str; 9] = [
     "in memory",
@@ -34,7 +43,8 @@ impl Rates {
         Rates { before: None, lines: 0 }
     }
 
-    /// With a head where one is due. `None` for the first look, which has nothing to be compared with.
+    /// With a head where one is due. `None` for the first look, which has nothing to be compared
+    /// with.
     pub fn line(&mut self, now: Instant, statistics: &Value) -> Option<String> {
         let before = self.before.replace((now, statistics.clone()));
         let (then, before) = before?;
@@ -83,7 +93,8 @@ fn cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.len()] 
 fn host_cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.len()] {
     let seconds = time.as_secs_f64().max(1e-9);
     let now = |name: &str| number(&after["host"][name]);
-    let a_second = |name: &str| now(name).saturating_sub(number(&before["host"][name])) as f64 / seconds;
+    let a_second =
+        |name: &str| now(name).saturating_sub(number(&before["host"][name])) as f64 / seconds;
     let bytes_a_second = |name: &str| format_size(a_second(name) as u64);
     let requests = |all: &Value| number(&all["door"]["requests"]);
     [
@@ -103,13 +114,17 @@ fn host_cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.le
 fn quantile(part: f64, before: &Value, after: &Value) -> Option<Duration> {
     let classes = |all: &Value| {
         let classes = all["engine"]["sync"]["classes"].as_array().into_iter().flatten();
-        classes.map(|class| (number(&class["nanoseconds_max"]), number(&class["count"]))).collect::<Vec<_>>()
+        classes
+            .map(|class| (number(&class["nanoseconds_max"]), number(&class["count"])))
+            .collect::<Vec<_>>()
     };
     let old = classes(before);
     let between: Vec<(u64, u64)> = classes(after)
         .into_iter()
         .enumerate()
-        .map(|(at, (most, count))| (most, count.saturating_sub(old.get(at).map_or(0, |(_, count)| *count))))
+        .map(|(at, (most, count))| {
+            (most, count.saturating_sub(old.get(at).map_or(0, |(_, count)| *count)))
+        })
         .collect();
     let all: u64 = between.iter().map(|(_, count)| count).sum();
     let wanted = (all as f64 * part).ceil() as u64;
@@ -139,11 +154,15 @@ mod tests {
         let (start, mut rates) = (Instant::now(), Rates::new());
         assert_eq!(rates.line(start, &before), None, "nothing to compare with");
         let text = rates.line(start + Duration::from_secs(2), &after).unwrap();
-        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let words: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[0], HEAD);
         assert_eq!(
             words[1],
-            ["10", "200.0", "us", "200.0", "us", "5", "3.4", "10.0", "KiB", "0", "B", "0", "B", "10"]
+            [
+                "10", "200.0", "us", "200.0", "us", "5", "3.4", "10.0", "KiB", "0", "B", "0", "B",
+                "10"
+            ]
         );
         let idle = rates.line(start + Duration::from_secs(3), &after).unwrap();
         assert_eq!(idle.lines().count(), 1, "one head for many lines");
@@ -157,13 +176,16 @@ mod tests {
             "door": { "requests": 1 },
         });
         let mut after = before.clone();
-        (after["host"]["dirty_in_memory"], after["host"]["destaged_bytes"]) = (0.into(), 5120.into());
+        (after["host"]["dirty_in_memory"], after["host"]["destaged_bytes"]) =
+            (0.into(), 5120.into());
         (after["host"]["commits"], after["door"]["requests"]) = (12.into(), 41.into());
         let (start, mut rates) = (Instant::now(), Rates::new());
         assert_eq!(rates.line(start, &before), None, "nothing to compare with");
         let text = rates.line(start + Duration::from_secs(2), &after).unwrap();
-        let rows: Vec<String> =
-            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let rows: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
         assert_eq!(rows[0], HOST_HEAD.join(" "));
         assert_eq!(rows[1], "0 B 4.0 KiB 5.0 KiB 2.0 KiB 5 0 B 0 B 0 20");
     }

@@ -8,12 +8,13 @@ pub fn now() -> String {
     local(seconds.try_into().unwrap_or(i64::MAX))
 }
 
-/// Seconds since 1970, as a moment of the zone that TZ or the system says. What no calendar holds stays a number.
+/// Seconds since 1970, as a moment of the zone that TZ or the system says. What no calendar holds
+/// stays a number.
 pub fn local(seconds: i64) -> String {
     let mut fields = std::mem::MaybeUninit::<libc::tm>::uninit();
     let mut text = [0_u8; 64];
-    // SAFETY: the time is a live number; the structure is used only where the call has filled it. The format ends with a zero
-    // byte, and no more is written than the buffer holds.
+    // SAFETY: the time is a live number; the structure is used only where the call has filled it.
+    // The format ends with a zero byte, and no more is written than the buffer holds.
     let length = unsafe {
         if libc::localtime_r(&raw const seconds, fields.as_mut_ptr()).is_null() {
             return format!("{seconds} s");
@@ -32,14 +33,17 @@ pub fn local(seconds: i64) -> String {
 pub fn exact(seconds: i64, nanoseconds: u32) -> String {
     let text = local(seconds);
     match text.rsplit_once(' ') {
-        Some((moment, zone)) if zone.starts_with(['+', '-']) => format!("{moment}.{nanoseconds:09} {zone}"),
+        Some((moment, zone)) if zone.starts_with(['+', '-']) => {
+            format!("{moment}.{nanoseconds:09} {zone}")
+        }
         _ => format!("{seconds}.{nanoseconds:09} s"),
     }
 }
 
 /// How far local time is ahead of UTC now; 0 if nobody knows.
 pub fn seconds_east() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     let mut fields = std::mem::MaybeUninit::<libc::tm>::uninit();
     // SAFETY: the time is a live number; the structure is used only where the call has filled it.
     unsafe {
@@ -55,7 +59,10 @@ mod tests {
     #[test]
     fn a_moment_has_its_zone() {
         let text = super::local(1_000_000_000);
-        assert!(text.starts_with("2001-09-0") && (text.contains(" +") || text.contains(" -")), "{text}");
+        assert!(
+            text.starts_with("2001-09-0") && (text.contains(" +") || text.contains(" -")),
+            "{text}"
+        );
         let exact = super::exact(1_000_000_000, 17);
         let (moment, zone) = text.rsplit_once(' ').unwrap();
         assert_eq!(exact, format!("{moment}.000000017 {zone}"));

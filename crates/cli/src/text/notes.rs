@@ -1,7 +1,8 @@
-//! The notes behind a command's help: parsed once, shown at the width of a terminal and as a man page.
+//! The notes behind a command's help: parsed once, shown at the width of a terminal and as a man
+//! page.
 //!
-//! Lines that begin without a space are paragraphs. An indented line is an entry: its term, two spaces or more, and its
-//! description, which goes on in lines that are indented as far.
+//! Lines that begin without a space are paragraphs. An indented line is an entry: its term, two
+//! spaces or more, and its description, which goes on in lines that are indented as far.
 
 const GAP: &str = "  ";
 /// Less room for descriptions, and they go below their terms.
@@ -33,7 +34,8 @@ pub fn parse(text: &str) -> Vec<Note> {
             }
             _ => {
                 let (term, rest) = words.split_once(GAP).unwrap_or((words, ""));
-                let column = if rest.is_empty() { usize::MAX } else { line.len() - rest.trim_start().len() };
+                let column =
+                    if rest.is_empty() { usize::MAX } else { line.len() - rest.trim_start().len() };
                 let (term, description) = (term.into(), rest.trim().into());
                 notes.push(Note::Entry { indent, term, column, description });
             }
@@ -111,7 +113,10 @@ goes on.
     fn notes_fit_the_width_and_say_the_same() {
         for width in [40, 60, 80, 100] {
             let text = at_width(TEXT, width);
-            assert!(text.lines().all(|line| line.chars().count() <= width.max(53)), "{width}\n{text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= width.max(53)),
+                "{width}\n{text}"
+            );
             let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
             assert_eq!(words(&text), words(TEXT), "{width}");
         }
@@ -124,8 +129,14 @@ goes on.
         let at = text.lines().position(|line| line.contains("ordered")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[at + 1].starts_with("                             "), "{text}");
-        assert!(text.contains("  barrier=flush|none|coerce\n                       none only"), "{text}");
+        assert!(
+            text.contains("  barrier=flush|none|coerce\n                       none only"),
+            "{text}"
+        );
         let narrow = at_width(TEXT, 40);
-        assert!(narrow.contains("  okeanos mkfs disk.img 1G\n      an image file that"), "{narrow}");
+        assert!(
+            narrow.contains("  okeanos mkfs disk.img 1G\n      an image file that"),
+            "{narrow}"
+        );
     }
 }

@@ -30,6 +30,7 @@ pub fn print(text: &impl Display) -> Result<(), CliError> {
 }
 
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| CliError::new(error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| CliError::new(error.to_string()))?;
     print(&format_args!("{text}\n"))
 }

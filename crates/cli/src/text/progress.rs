@@ -1,4 +1,5 @@
-//! One line on a terminal that tells how far long work is. Silent when standard error is not a terminal.
+//! One line on a terminal that tells how far long work is. Silent when standard error is not a
+//! terminal.
 
 use std::io::{IsTerminal, Write};
 

@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
-/// `4096`, `256M`, `1.5G`, `64KiB`, `1GB`: bytes. As in the GNU tools, `K`, `KiB` and the like are binary, `kB`, `MB` and
-/// the like decimal.
+/// `4096`, `256M`, `1.5G`, `64KiB`, `1GB`: bytes. As in the GNU tools, `K`, `KiB` and the like are
+/// binary, `kB`, `MB` and the like decimal.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     const LETTERS: &str = "KMGT";
     let (number, unit) = split_unit(text)?;
     let upper = unit.to_ascii_uppercase();
     let mut letters = upper.chars();
-    let power = letters.next().map_or(Some(0), |letter| LETTERS.find(letter).map(|at| at as i32 + 1));
+    let power =
+        letters.next().map_or(Some(0), |letter| LETTERS.find(letter).map(|at| at as i32 + 1));
     let base: f64 = match (power, letters.as_str(), upper.as_str()) {
         (_, _, "" | "B") => 1.0,
         (Some(_), "" | "IB", _) => 1024.0,
         (Some(_), "B", _) => 1000.0,
         _ => {
-            return Err(format!("{text:?} is not a size: write 4096, 256K, 128M, 1.5G, 2T, or 1GB for 10^9"));
+            return Err(format!(
+                "{text:?} is not a size: write 4096, 256K, 128M, 1.5G, 2T, or 1GB for 10^9"
+            ));
         }
     };
     let bytes = number * base.powi(power.unwrap_or(0));

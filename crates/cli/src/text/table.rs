@@ -45,6 +45,9 @@ mod tests {
         let mut table = super::Table::new(["mode", "syncs/s"]);
         table.row(["ordered".into(), "9".into()]);
         table.row(["wasteless".into(), "12345".into()]);
-        assert_eq!(table.to_string(), "mode       syncs/s\nordered          9\nwasteless    12345\n");
+        assert_eq!(
+            table.to_string(),
+            "mode       syncs/s\nordered          9\nwasteless    12345\n"
+        );
     }
 }

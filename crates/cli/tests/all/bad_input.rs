@@ -1,14 +1,17 @@
-//! Whatever is wrong with a volume, the program says so in a line or two and changes none of its bytes.
+//! Whatever is wrong with a volume, the program says so in a line or two and changes none of its
+//! bytes.
 
 use crate::common::{okeanos, okeanos_within, said};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Bytes of address space that the program may take, whatever the volume says; its cache is limited to 256 MiB.
+/// Bytes of address space that the program may take, whatever the volume says; its cache is limited
+/// to 256 MiB.
 const MEMORY_MAX: u64 = 768 << 20;
 
-/// The damaged golden images and those with features that are refused, and what their `expect` says.
+/// The damaged golden images and those with features that are refused, and what their `expect`
+/// says.
 fn images() -> Vec<(String, String)> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden");
     let names = std::fs::read_dir(&golden).unwrap().map(|entry| entry.unwrap().file_name());
@@ -21,9 +24,11 @@ fn images() -> Vec<(String, String)> {
 }
 
 fn unpack(name: &str, directory: &Path) -> PathBuf {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name).join("image.zst");
+    let packed =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name).join("image.zst");
     let image = directory.join(name);
-    let unpacked = Command::new("zstd").args(["-q", "-d", "-f"]).arg(packed).arg("-o").arg(&image).output();
+    let unpacked =
+        Command::new("zstd").args(["-q", "-d", "-f"]).arg(packed).arg("-o").arg(&image).output();
     let unpacked = unpacked.expect("the zstd program: make deps installs it");
     assert!(unpacked.status.success(), "zstd: {}", said(&unpacked));
     image
@@ -56,15 +61,25 @@ fn no_command_changes_a_volume_that_it_refuses_and_each_says_why() {
         let image = unpack(&name, directory.path());
         let before = std::fs::read(&image).unwrap();
         let run = |words: &[&str], last: &[&OsStr]| {
-            let arguments: Vec<&OsStr> = words.iter().map(OsStr::new).chain(last.iter().copied()).collect();
+            let arguments: Vec<&OsStr> =
+                words.iter().map(OsStr::new).chain(last.iter().copied()).collect();
             okeanos_within(MEMORY_MAX, &arguments)
         };
-        for what in
-            [&["super"][..], &["groups"], &["journal"], &["journal", "--all"], &["inode", "2"], &["dir", "/"]]
-        {
+        for what in [
+            &["super"][..],
+            &["groups"],
+            &["journal"],
+            &["journal", "--all"],
+            &["inode", "2"],
+            &["dir", "/"],
+        ] {
             for json in [&[][..], &["--json"]] {
                 let words = [&["inspect", what[0]][..], json, &what[1..]].concat();
-                survives(&run(&words, &[image.as_os_str()]), &image, &format!("{words:?} of {name}"));
+                survives(
+                    &run(&words, &[image.as_os_str()]),
+                    &image,
+                    &format!("{words:?} of {name}"),
+                );
             }
         }
         let rehearsal = run(&["recover", "--dry-run"], &[image.as_os_str()]);
@@ -73,10 +88,14 @@ fn no_command_changes_a_volume_that_it_refuses_and_each_says_why() {
             let recovered = run(&["recover"], &[image.as_os_str()]);
             survives(&recovered, &image, &format!("recover of {name}"));
             for options in ["data=wasteless", "noloop"] {
-                let mounted = run(&["mount", "-o", options], &[image.as_os_str(), mount_point.as_os_str()]);
+                let mounted =
+                    run(&["mount", "-o", options], &[image.as_os_str(), mount_point.as_os_str()]);
                 is_a_clear_refusal(&mounted, &image, &format!("mount of {name}"));
                 let words = said(&mounted);
-                assert!(words.contains(reason) || name == "damaged-empty", "{name}: {words}, not {reason}");
+                assert!(
+                    words.contains(reason) || name == "damaged-empty",
+                    "{name}: {words}, not {reason}"
+                );
                 eprintln!("{words}");
             }
         }
@@ -90,7 +109,8 @@ fn run(words: &[&str], image: &Path) -> Output {
 }
 
 fn file_in(image: &Path, path: &str) -> Vec<u8> {
-    let output = Command::new("debugfs").args(["-R", &format!("cat {path}")]).arg(image).output().unwrap();
+    let output =
+        Command::new("debugfs").args(["-R", &format!("cat {path}")]).arg(image).output().unwrap();
     output.stdout
 }
 
@@ -106,9 +126,13 @@ fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
     assert!(run(&["recover"], &whole).status.success());
     let whole = file_in(&whole, "/a/log");
     assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 12);
-    for damage in
-        ["journal-middle", "journal-header", "journal-middle-plain", "journal-header-plain", "packed-middle"]
-    {
+    for damage in [
+        "journal-middle",
+        "journal-header",
+        "journal-middle-plain",
+        "journal-header-plain",
+        "packed-middle",
+    ] {
         let image = unpack(&format!("damaged-{damage}"), directory.path());
         let refused = run(&["recover"], &image);
         is_a_clear_refusal(&refused, &image, damage);
@@ -122,10 +146,17 @@ fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
             "{damage}: e2fsck is not demanded"
         );
         let checked = run(&["check"], &image);
-        assert!(checked.status.code() == Some(4) && said(&checked).contains("marked"), "{}", said(&checked));
+        assert!(
+            checked.status.code() == Some(4) && said(&checked).contains("marked"),
+            "{}",
+            said(&checked)
+        );
         is_sound(&image);
         let found = file_in(&image, "/a/log");
-        assert!(found.len() < whole.len() && whole.starts_with(&found), "{damage}: no beginning of the file");
+        assert!(
+            found.len() < whole.len() && whole.starts_with(&found),
+            "{damage}: no beginning of the file"
+        );
         assert!(
             damage != "packed-middle" || !found.is_empty(),
             "nothing of what lies before the damage was replayed"

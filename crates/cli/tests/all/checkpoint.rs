@@ -1,4 +1,5 @@
-//! `checkpoint=` and `okeanos checkpoint`: when the log of a mounted volume goes home, and what is told of it.
+//! `checkpoint=` and `okeanos checkpoint`: when the log of a mounted volume goes home, and what is
+//! told of it.
 
 use crate::rig::{DETACHED, Rig};
 use serde_json::Value;
@@ -23,7 +24,10 @@ fn a_checkpoint_by_hand_empties_the_log_and_tells_what_was_spared() {
              $O checkpoint --json $M >report; $O checkpoint $M
              $O stats --json $M >after; kill_daemon; umount -l $M; settle image"
         ));
-        assert!(said.contains("blocks of") && said.contains("merged with their neighbours"), "{said}");
+        assert!(
+            said.contains("blocks of") && said.contains("merged with their neighbours"),
+            "{said}"
+        );
         let [before, report, after] =
             ["before", "report", "after"].map(|name| json(&rig, &format!("cat {name}")));
         // Far older than a second, and still in the log alone.

@@ -1,10 +1,10 @@
-//! One disk, one user: what mkfs, mount and recover keep off, and what keeps the kernel off. Needs root, FUSE and loop
-//! devices; every mount is made in a namespace of its own.
+//! One disk, one user: what mkfs, mount and recover keep off, and what keeps the kernel off. Needs
+//! root, FUSE and loop devices; every mount is made in a namespace of its own.
 
 use crate::rig::Rig;
 
-/// A volume on `image` is mounted, with a file on it. Then what is said here happens. Afterwards the file is still
-/// there and the volume whole.
+/// A volume on `image` is mounted, with a file on it. Then what is said here happens. Afterwards
+/// the file is still there and the volume whole.
 fn keeps_off(mkfs: &str, mount: &str, attempts: &str) {
     let rig = Rig::new();
     rig.run(&format!(

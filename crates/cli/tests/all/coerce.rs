@@ -22,7 +22,9 @@ const SYNC_WRITES: &str = "for at in 1 2 3 4; do
 fn every_mode_evicts_where_it_would_flush() {
     let rig = Rig::new();
     rig.run(PROFILE);
-    for (journal, option) in [("", ""), ("--journal-device log --journal-size 8M", ",journal_dev=log")] {
+    for (journal, option) in
+        [("", ""), ("--journal-device log --journal-size 8M", ",journal_dev=log")]
+    {
         for mode in ["writeback", "ordered", "journal", "wasteless", "selective"] {
             rig.run(&format!(
                 "rm -f image log; $O mkfs --flush-zone profile --force-profile {journal} image 64M -- -q"
@@ -33,11 +35,14 @@ fn every_mode_evicts_where_it_would_flush() {
                  $O stats --json $M | tr -d ' \n' | grep -o '\"evictions\":[0-9]*'
                  $O umount $M"
             ));
-            let counts: Vec<u64> =
-                counts.lines().map(|line| line.rsplit(':').next().unwrap().parse().unwrap()).collect();
+            let counts: Vec<u64> = counts
+                .lines()
+                .map(|line| line.rsplit(':').next().unwrap().parse().unwrap())
+                .collect();
             let disks = if journal.is_empty() { 1 } else { 2 };
             assert_eq!(counts.len(), disks, "{mode} {journal}");
-            // Each of the 16 writes is durable by itself: on the disk that holds the log if nothing else.
+            // Each of the 16 writes is durable by itself: on the disk that holds the log if nothing
+            // else.
             assert!(*counts.last().unwrap() >= 16, "{mode} {journal}: {counts:?}");
             if journal.is_empty() {
                 rig.check("");
@@ -56,12 +61,19 @@ fn the_zone_is_a_file_behind_the_journal_and_the_kernel_takes_the_volume() {
         ));
         rig.check("");
         let told = rig.run("$O inspect super image");
-        assert!(told.contains("16 random writes, 0.16 MB in all; the profile was forced"), "{told}");
-        let journal = rig.run("debugfs -R 'blocks <8>' image 2>/dev/null | tr ' ' '\n' | sort -n | tail -1");
+        assert!(
+            told.contains("16 random writes, 0.16 MB in all; the profile was forced"),
+            "{told}"
+        );
+        let journal =
+            rig.run("debugfs -R 'blocks <8>' image 2>/dev/null | tr ' ' '\n' | sort -n | tail -1");
         let zone =
             rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sort -n | sed -n 2p");
         let [journal, zone] = [journal, zone].map(|text| text.trim().parse::<u64>().unwrap());
-        assert!(zone > journal && zone < journal + 16, "journal ends at {journal}, zone begins at {zone}");
+        assert!(
+            zone > journal && zone < journal + 16,
+            "journal ends at {journal}, zone begins at {zone}"
+        );
         rig.run("mount -o loop image $M; ls -a $M | grep -q flush-zone; echo kernel >$M/file; umount $M");
         rig.run("$O mount -o barrier=coerce image $M; cat $M/file; rm $M/file; $O umount $M");
         rig.check("");
@@ -86,11 +98,14 @@ fn a_crash_is_recovered_through_the_zone() {
 fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
     let rig = Rig::new();
     rig.run(PROFILE);
-    let said = rig.run("refuses $O mkfs --flush-zone profile image 64M -- -q 2>&1; test ! -e image");
+    let said =
+        rig.run("refuses $O mkfs --flush-zone profile image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("--force-profile"), "{said}");
-    let said = rig.run("refuses $O mkfs --flush-zone hitachi-7k80 image 64M -- -q 2>&1; test ! -e image");
+    let said =
+        rig.run("refuses $O mkfs --flush-zone hitachi-7k80 image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("hitachi-7k80 may not fit"), "{said}");
-    let said = rig.run("refuses $O mkfs --flush-zone samsung-16 image 64M -- -q 2>&1; test ! -e image");
+    let said =
+        rig.run("refuses $O mkfs --flush-zone samsung-16 image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("samsung-16 has no profile") && said.contains("--as-paper"), "{said}");
     rig.run("$O mkfs image 64M -- -q");
     let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
@@ -100,7 +115,8 @@ fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
 
 /// Rewrites the zone of `image` as if it had been made on this drive.
 fn claim_drive(rig: &Rig, model: &str, size: u64) {
-    let block = rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
+    let block =
+        rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
     let at = block.trim().parse::<u64>().unwrap() * 4096;
     let file = std::fs::File::options().read(true).write(true).open(rig.path("image")).unwrap();
     let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
@@ -134,11 +150,15 @@ fn a_damaged_zone_is_told_and_only_evictions_are_refused() {
     rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
     for disk in ["image", "log"] {
         let told = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
-        assert!(told.contains("16 random writes, 0.16 MB in all; the profile was forced"), "{told}");
+        assert!(
+            told.contains("16 random writes, 0.16 MB in all; the profile was forced"),
+            "{told}"
+        );
         assert!(told.contains("\"writes\": 16"), "{told}");
     }
     // `writes` of the zone's superblock, one bit of it.
-    let at = rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
+    let at =
+        rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
     let of_image = at.trim().parse::<u64>().unwrap() * 4096 + 36;
     for (disk, at) in [("image", of_image), ("log", (8 << 20) + 36)] {
         rig.run("cp image image.good; cp log log.good");
@@ -169,7 +189,8 @@ fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
         "refuses $O mkfs --flush-zone hitachi-7k80 --force-profile image 32M -- -q 2>&1; test ! -e image",
     );
     assert!(said.contains("the flush zone needs") && said.contains("--journal-size"), "{said}");
-    let said = rig.run("refuses $O mkfs --flush-zone no-such-drive image 64M -- -q 2>&1; test ! -e image");
+    let said =
+        rig.run("refuses $O mkfs --flush-zone no-such-drive image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("okeanos fingerprint") && said.contains("hitachi-7k80"), "{said}");
     rig.run("truncate -s 8M log");
     let said = rig.run(

@@ -1,4 +1,5 @@
-//! The kernel's page cache beside what goes past it: memory maps, synchronous writes, holes, block addresses.
+//! The kernel's page cache beside what goes past it: memory maps, synchronous writes, holes, block
+//! addresses.
 
 use crate::common::Volume;
 use crate::rig::Rig;
@@ -26,7 +27,14 @@ impl Map {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, unmapped once, by Drop.
         let map = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
         };
         assert!(map != libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         Map { words: map.cast(), bytes }
@@ -62,8 +70,8 @@ fn word_at(file: &File, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Writers with descriptors of `flags`, each at its own words of a few pages, whose other words two threads change
-/// through a shared mapping meanwhile.
+/// Writers with descriptors of `flags`, each at its own words of a few pages, whose other words two
+/// threads change through a shared mapping meanwhile.
 fn hammer(options: &str, flags: i32, map_through: i32) {
     const PAGES: usize = 4;
     const WRITERS: usize = 3;
@@ -83,8 +91,9 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
                 let mut value = 0;
                 while !done.load(Ordering::Relaxed) {
                     value += 1;
-                    (0..PAGES)
-                        .for_each(|page| map.word(mapped(mapper, page)).store(value, Ordering::Relaxed));
+                    (0..PAGES).for_each(|page| {
+                        map.word(mapped(mapper, page)).store(value, Ordering::Relaxed)
+                    });
                 }
                 value
             })
@@ -97,7 +106,11 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
                         for page in 0..PAGES {
                             let at = written(writer, page);
                             file.write_all_at(&value.to_le_bytes(), at as u64).unwrap();
-                            assert_eq!(word_at(&file, at), value, "writer {writer} reads what it wrote");
+                            assert_eq!(
+                                word_at(&file, at),
+                                value,
+                                "writer {writer} reads what it wrote"
+                            );
                         }
                     }
                 })
@@ -115,10 +128,18 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
     let file = File::open(volume.at("file")).unwrap();
     for page in 0..PAGES {
         for writer in 0..WRITERS {
-            assert_eq!(word_at(&file, written(writer, page)), ROUNDS, "written by {writer} in page {page}");
+            assert_eq!(
+                word_at(&file, written(writer, page)),
+                ROUNDS,
+                "written by {writer} in page {page}"
+            );
         }
         for (mapper, last) in last.iter().enumerate() {
-            assert_eq!(word_at(&file, mapped(mapper, page)), *last, "mapped by {mapper} in page {page}");
+            assert_eq!(
+                word_at(&file, mapped(mapper, page)),
+                *last,
+                "mapped by {mapper} in page {page}"
+            );
         }
     }
     drop(file);
@@ -344,7 +365,9 @@ fn a_name_moves_without_replacing_and_leaves_a_whiteout() {
         let flags = libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT;
         let (from, to) = (name(from), name(to));
         // SAFETY: both names end with NUL and live on.
-        unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) }
+        unsafe {
+            libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
+        }
     };
     std::fs::write(volume.at("a"), "a").unwrap();
     std::fs::write(volume.at("b"), "b").unwrap();
@@ -365,7 +388,8 @@ fn listed(directory: &Path, name: &str) -> Option<u64> {
     // SAFETY: the stream is open; an entry is not used beyond the next call.
     while let Some(entry) = unsafe { libc::readdir(stream).as_ref() } {
         // SAFETY: a name ends with NUL.
-        if unsafe { std::ffi::CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes() == name.as_bytes() {
+        if unsafe { std::ffi::CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes() == name.as_bytes()
+        {
             found = Some(entry.d_ino);
         }
     }
@@ -395,7 +419,13 @@ fn a_directory_that_moved_lists_its_new_parent() {
         let (one, two) = (path("a/one"), path("b/two"));
         // SAFETY: both names end with NUL and live on.
         let result = unsafe {
-            libc::renameat2(libc::AT_FDCWD, one.as_ptr(), libc::AT_FDCWD, two.as_ptr(), libc::RENAME_EXCHANGE)
+            libc::renameat2(
+                libc::AT_FDCWD,
+                one.as_ptr(),
+                libc::AT_FDCWD,
+                two.as_ptr(),
+                libc::RENAME_EXCHANGE,
+            )
         };
         assert_eq!(result, 0);
     };
@@ -421,13 +451,16 @@ fn a_file_that_gets_its_name_late_is_listed() {
         let name = format!("file-{number}");
         assert_eq!(listed(&volume.at("directory"), &name), None);
         let mut options = OpenOptions::new();
-        let file = options.write(true).custom_flags(libc::O_TMPFILE).open(volume.at("directory")).unwrap();
+        let file =
+            options.write(true).custom_flags(libc::O_TMPFILE).open(volume.at("directory")).unwrap();
         let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
         let path = volume.at("directory").join(&name);
         let to = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         let here = libc::AT_FDCWD;
         // SAFETY: both names end with NUL and live on.
-        let linked = unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
+        let linked = unsafe {
+            libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+        };
         assert_eq!(linked, 0, "{}", std::io::Error::last_os_error());
         assert_eq!(listed(&volume.at("directory"), &name), Some(file.metadata().unwrap().ino()));
     }

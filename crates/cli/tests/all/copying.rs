@@ -105,8 +105,9 @@ fn a_copy_beside_changed_pages_of_a_mapping_takes_them_along() {
     let (from, to) = (open(&volume, "from", 0), open(&volume, "to", 0));
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping, unmapped once, below.
-    let map =
-        unsafe { libc::mmap(std::ptr::null_mut(), 8192, protection, libc::MAP_SHARED, from.as_raw_fd(), 0) };
+    let map = unsafe {
+        libc::mmap(std::ptr::null_mut(), 8192, protection, libc::MAP_SHARED, from.as_raw_fd(), 0)
+    };
     assert!(map != libc::MAP_FAILED);
     // SAFETY: inside the mapping, and nobody else uses it.
     unsafe { map.cast::<u8>().add(5000).write(9) };

@@ -16,8 +16,11 @@ fn a_synchronous_write_survives_the_death_of_the_daemon() {
     for mode in MODES {
         let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
         volume.mount(&format!("data={mode}"));
-        let open =
-            OpenOptions::new().create(true).append(true).custom_flags(libc::O_SYNC).open(volume.at("log"));
+        let open = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .custom_flags(libc::O_SYNC)
+            .open(volume.at("log"));
         let mut log = open.unwrap();
         for record in 0..100 {
             writeln!(log, "record {record}").unwrap();
@@ -28,7 +31,11 @@ fn a_synchronous_write_survives_the_death_of_the_daemon() {
         assert!(log.write_all(b"too late").is_err());
         drop(log);
         let refused = volume.try_mount("");
-        assert!(!refused.status.success() && said(&refused).contains("has died"), "{}", said(&refused));
+        assert!(
+            !refused.status.success() && said(&refused).contains("has died"),
+            "{}",
+            said(&refused)
+        );
         volume.umount();
         volume.mount("");
         let text = fs::read_to_string(volume.at("log")).unwrap();
@@ -48,7 +55,8 @@ fn umount_returns_when_everything_is_home_and_the_daemon_gone() {
         volume.umount();
         assert!(!is_alive(daemon), "{options}");
         volume.check();
-        let dump = Command::new("debugfs").args(["-R", "stat file"]).arg(volume.image()).output().unwrap();
+        let dump =
+            Command::new("debugfs").args(["-R", "stat file"]).arg(volume.image()).output().unwrap();
         assert!(said(&dump).contains(&format!("Size: {}", 5 << 20)), "{}", said(&dump));
     }
 }
@@ -169,7 +177,12 @@ struct User<'a> {
 impl User<'_> {
     fn command(&self, program: &Path, arguments: &[&OsStr]) -> Output {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(program).args(arguments).current_dir("/").env_remove("XDG_RUNTIME_DIR");
+        command
+            .arg("60")
+            .arg(program)
+            .args(arguments)
+            .current_dir("/")
+            .env_remove("XDG_RUNTIME_DIR");
         command.uid(self.number).gid(self.number).output().unwrap()
     }
     fn okeanos(&self, arguments: &[&OsStr]) -> Output {
@@ -212,7 +225,11 @@ fn an_ordinary_user_mounts_looks_and_unmounts_and_others_are_kept_out() {
     let file = volume.at("mine");
     succeeds(owner.shell(&format!("echo kept > {}; sync {0}", file.display())));
     let statistics = owner.okeanos(&["stats".as_ref(), "--json".as_ref(), root.as_os_str()]);
-    assert!(statistics.status.success() && said(&statistics).contains("wasteless"), "{}", said(&statistics));
+    assert!(
+        statistics.status.success() && said(&statistics).contains("wasteless"),
+        "{}",
+        said(&statistics)
+    );
     fails(other.shell(&format!("cat {}", file.display())));
     fails(other.okeanos(&["stats".as_ref(), root.as_os_str()]));
     fails(other.okeanos(&["umount".as_ref(), root.as_os_str()]));
@@ -246,7 +263,11 @@ fn who_keeps_a_mount_busy_is_told() {
 fn statistics_tell_what_was_written() {
     let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
     volume.mount("data=wasteless,records=blocks");
-    let open = OpenOptions::new().create(true).append(true).custom_flags(libc::O_SYNC).open(volume.at("log"));
+    let open = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .custom_flags(libc::O_SYNC)
+        .open(volume.at("log"));
     let mut log = open.unwrap();
     (0..50).for_each(|_| log.write_all(&[7; 128]).unwrap());
     drop(log);
@@ -256,12 +277,21 @@ fn statistics_tell_what_was_written() {
     assert!(engine["log_written"]["multiwrite"]["blocks"].as_u64().unwrap() >= 1, "{engine:#}");
     let table = okeanos(&["stats".as_ref(), volume.at("log").as_os_str()]);
     assert!(said(&table).contains("journal bytes per payload byte"), "{}", said(&table));
-    assert!(said(&table).contains("data=wasteless, records=blocks of 4096 bytes"), "{}", said(&table));
-    let prometheus = okeanos(&["stats".as_ref(), "--prometheus".as_ref(), volume.root().as_os_str()]);
+    assert!(
+        said(&table).contains("data=wasteless, records=blocks of 4096 bytes"),
+        "{}",
+        said(&table)
+    );
+    let prometheus =
+        okeanos(&["stats".as_ref(), "--prometheus".as_ref(), volume.root().as_os_str()]);
     assert!(said(&prometheus).contains("\nokeanos_commits_total{"), "{}", said(&prometheus));
     volume.umount_and_check();
     let nowhere = okeanos(&["stats".as_ref(), volume.root().as_os_str()]);
-    assert!(!nowhere.status.success() && said(&nowhere).contains("no okeanos volume"), "{}", said(&nowhere));
+    assert!(
+        !nowhere.status.success() && said(&nowhere).contains("no okeanos volume"),
+        "{}",
+        said(&nowhere)
+    );
 }
 
 #[test]

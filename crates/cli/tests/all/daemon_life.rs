@@ -1,4 +1,5 @@
-//! The daemon and what is around it: namespaces that end, other mounts in the same place, limits, readers that are gone.
+//! The daemon and what is around it: namespaces that end, other mounts in the same place, limits,
+//! readers that are gone.
 
 use crate::common::ring::Ring;
 use crate::common::{Volume, gone, is_alive, okeanos, said, signal};
@@ -15,8 +16,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Words for scripts whose failure would leave processes that wait for themselves. Whatever happens, at the end the
-/// connections to the daemons of `image` are cut, and they are killed. `ended PROCESS`: it does so in time.
+/// Words for scripts whose failure would leave processes that wait for themselves. Whatever
+/// happens, at the end the connections to the daemons of `image` are cut, and they are killed.
+/// `ended PROCESS`: it does so in time.
 const RESCUED: &str = r#"
 rescue() {
     mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
@@ -36,7 +38,8 @@ $O mkfs --force image 64M -- -q >made
 
 const TRANSPORTS: [&str; 2] = ["classic", "uring"];
 
-/// Outer `None`: the kernel has no such transport. The ring is one's own as long as the answer is kept.
+/// Outer `None`: the kernel has no such transport. The ring is one's own as long as the answer is
+/// kept.
 fn ring_for(transport: &str) -> Option<Option<Ring>> {
     if transport == "uring" { Ring::allowed().map(Some) } else { Some(None) }
 }
@@ -148,7 +151,8 @@ fn a_mount_may_cover_every_place_that_the_daemon_knows() {
     }
 }
 
-/// Over the directory, and over the one above it. His commands cannot look beneath a mount, and reach the daemon all the same.
+/// Over the directory, and over the one above it. His commands cannot look beneath a mount, and
+/// reach the daemon all the same.
 #[test]
 fn an_ordinary_user_may_cover_the_place_of_his_own_socket() {
     for transport in TRANSPORTS {
@@ -181,7 +185,8 @@ fn paths_need_not_be_text() {
     fs::create_dir(&root).unwrap();
     for options in ["transport=classic", "transport=classic,noloop"] {
         let run = |words: &[&str], paths: &[&Path]| {
-            let arguments = words.iter().map(OsStr::new).chain(paths.iter().map(|path| path.as_os_str()));
+            let arguments =
+                words.iter().map(OsStr::new).chain(paths.iter().map(|path| path.as_os_str()));
             let output = okeanos(&arguments.collect::<Vec<_>>());
             assert!(output.status.success(), "{words:?} {options}: {}", said(&output));
             said(&output)
@@ -202,7 +207,9 @@ struct Foreground(Child);
 impl Foreground {
     fn mount(volume: &Volume, err: Stdio) -> Foreground {
         let mut command = Command::new(env!("CARGO_BIN_EXE_okeanos"));
-        command.args(["mount", "-f", "-o", "transport=classic"]).args([volume.image(), volume.root()]);
+        command
+            .args(["mount", "-f", "-o", "transport=classic"])
+            .args([volume.image(), volume.root()]);
         // Whoever runs the tests by nohup(1) has the signal ignored, and so would the daemon.
         // SAFETY: a default action is no function of ours.
         let hangs_up = || match unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } {
@@ -245,8 +252,12 @@ fn reports_that_nobody_reads_harm_no_mount() {
         fs::create_dir(volume.at("ill")).unwrap();
         fs::write(volume.at("file"), b"well").unwrap();
         volume.umount();
-        let told =
-            Command::new("debugfs").args(["-R", "blocks ill"]).arg(volume.image()).output().unwrap().stdout;
+        let told = Command::new("debugfs")
+            .args(["-R", "blocks ill"])
+            .arg(volume.image())
+            .output()
+            .unwrap()
+            .stdout;
         let block: u64 = String::from_utf8_lossy(&told).trim().parse().expect("a block");
         let image = fs::OpenOptions::new().write(true).open(volume.image()).unwrap();
         image.write_all_at(&[0xa5; 4096], block * 4096).unwrap();
@@ -265,8 +276,10 @@ fn reports_that_nobody_reads_harm_no_mount() {
             None
         };
         for _ in 0..10 {
-            let listing =
-                Command::new("timeout").args(["-k", "5", "30", "ls"]).arg(volume.at("ill")).output();
+            let listing = Command::new("timeout")
+                .args(["-k", "5", "30", "ls"])
+                .arg(volume.at("ill"))
+                .output();
             assert_eq!(listing.unwrap().status.code(), Some(2), "{reads}: an error, and no wait");
         }
         assert_eq!(fs::read(volume.at("file")).unwrap(), b"well");
@@ -292,13 +305,20 @@ fn whoever_goes_on_writing_does_not_keep_a_terminated_daemon() {
         fs::write(volume.at("large"), vec![7; 32 << 20]).unwrap();
         let open = |name: &str, flags| {
             let mut options = fs::OpenOptions::new();
-            options.read(true).write(true).create(true).custom_flags(flags).open(volume.at(name)).unwrap()
+            options
+                .read(true)
+                .write(true)
+                .create(true)
+                .custom_flags(flags)
+                .open(volume.at(name))
+                .unwrap()
         };
         let ended = std::thread::scope(|scope| {
             // Each has a request in the daemon nearly all the time, and not all end at once.
             for thread in 0..16u64 {
                 let goes_on = &goes_on;
-                let (large, own) = (open("large", libc::O_DIRECT), open(&thread.to_string(), libc::O_SYNC));
+                let (large, own) =
+                    (open("large", libc::O_DIRECT), open(&thread.to_string(), libc::O_SYNC));
                 scope.spawn(move || while goes_on() && own.write_all_at(b"more", 0).is_ok() {});
                 scope.spawn(move || {
                     let (mut at, mut block) = (thread * 977, [0; 4096]);
@@ -342,8 +362,14 @@ fn a_daemon_short_of_descriptors_mounts_and_unmounts_or_says_why_not() {
             volume.umount();
         } else {
             let reason = said(&output);
-            assert!(reason.contains("open files") || reason.contains("descriptor"), "{limit}: {reason}");
-            assert!(!volume.at("lost+found").exists(), "{limit}: refused, and mounted all the same");
+            assert!(
+                reason.contains("open files") || reason.contains("descriptor"),
+                "{limit}: {reason}"
+            );
+            assert!(
+                !volume.at("lost+found").exists(),
+                "{limit}: refused, and mounted all the same"
+            );
         }
     }
     assert!(mounted > 5, "{mounted}");

@@ -60,7 +60,8 @@ fn the_journal_has_checksums_unless_told_otherwise() {
 #[test]
 fn changes_become_durable_in_time_without_being_synced() {
     let rig = Rig::new();
-    // Waits as long as it takes; with the default of five seconds the second part would not be there.
+    // Waits as long as it takes; with the default of five seconds the second part would not be
+    // there.
     rig.run(
         r#"$O mkfs --force image 64M -- -q >made
            commits() { $O stats --json $M | tr -d ' ' | grep -o '"commits":[0-9]*' | cut -d: -f2; }
@@ -141,7 +142,8 @@ fn files_go_beyond_four_gibibytes_and_end_where_they_must() {
     assert_eq!(errno(file.set_len(end + 1)), libc::EFBIG);
     drop(file);
     volume.umount_and_check();
-    let stat = Command::new("debugfs").args(["-R", "stat large"]).arg(volume.image()).output().unwrap();
+    let stat =
+        Command::new("debugfs").args(["-R", "stat large"]).arg(volume.image()).output().unwrap();
     assert!(common::said(&stat).contains(&format!("Size: {end}")), "{}", common::said(&stat));
 }
 
@@ -185,7 +187,9 @@ fn elsewhere(attempt: impl Fn() -> libc::c_int + Send + Sync + 'static) -> i32 {
     let mut command = Command::new("/bin/true");
     // SAFETY: between fork and exec only system calls on memory of ours are made.
     unsafe {
-        command.pre_exec(move || if attempt() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) });
+        command.pre_exec(
+            move || if attempt() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) },
+        );
     }
     command.status().map_or_else(|error| error.raw_os_error().unwrap(), |_| 0)
 }
@@ -225,7 +229,12 @@ fn locks_hold_between_processes_and_end_with_their_owner() {
     let range = |start, length| {
         let path = path.clone();
         elsewhere(move || {
-            lock_range(&OpenOptions::new().write(true).open(&path).unwrap(), libc::F_WRLCK, start, length)
+            lock_range(
+                &OpenOptions::new().write(true).open(&path).unwrap(),
+                libc::F_WRLCK,
+                start,
+                length,
+            )
         })
     };
     assert_eq!(lock_range(&file, libc::F_WRLCK, 10, 10), 0);

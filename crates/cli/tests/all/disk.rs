@@ -1,4 +1,5 @@
-//! Emulated disks from the command line: served in real time under the kernel's own file systems, and replayed.
+//! Emulated disks from the command line: served in real time under the kernel's own file systems,
+//! and replayed.
 
 use crate::common::{okeanos, said};
 use crate::rig::Rig;
@@ -32,7 +33,8 @@ fn a_kernel_file_system_runs_on_a_served_disk_and_its_syncs_flush() {
          losetup -d $L; trap - EXIT; settle $M/disk
          $O umount $M; refuses mountpoint -q $M"
     ));
-    let counts: Vec<u64> = counts.split_whitespace().map(|count| count.parse().expect("a count")).collect();
+    let counts: Vec<u64> =
+        counts.split_whitespace().map(|count| count.parse().expect("a count")).collect();
     assert!(counts[0] >= 10, "each synchronous write flushes the drive's cache: {counts:?}");
     assert!(counts[1] >= 20, "data, and a commit: {counts:?}");
 }
@@ -95,7 +97,8 @@ fn stats_of_a_volume_tell_how_far_the_arm_beneath_it_went() {
          done
          settle $M/disk; $O umount $M"
     ));
-    let crossed: Vec<u64> = told.split_whitespace().map(|count| count.parse().expect("a count")).collect();
+    let crossed: Vec<u64> =
+        told.split_whitespace().map(|count| count.parse().expect("a count")).collect();
     assert!(matches!(crossed[..], [first, then] if 0 < first && first < then), "{told}");
 }
 
@@ -116,14 +119,19 @@ fn a_terminated_disk_leaves_no_mount_behind_and_tells_what_it_did() {
 fn bad_models_and_traces_are_refused_with_their_place_and_nothing_is_printed() {
     let rig = Rig::new();
     let cheetah = include_str!("../../../emulated/models/cheetah-15k5.toml");
-    let line =
-        |found: &str| cheetah.lines().position(|line| line.starts_with(found)).expect("it is there") + 1;
+    let line = |found: &str| {
+        cheetah.lines().position(|line| line.starts_with(found)).expect("it is there") + 1
+    };
     std::fs::write(rig.path("fast.toml"), cheetah.replace("rpm = 15020", "rpm = fast")).unwrap();
     std::fs::write(rig.path("still.toml"), cheetah.replace("rpm = 15020", "rpm = 0")).unwrap();
     std::fs::write(rig.path("binary.toml"), [0xff, 0xfe, 0]).unwrap();
-    std::fs::write(rig.path("good.csv"), "time_us,op,offset_bytes,size_bytes\n1,W,0,512\n").unwrap();
-    std::fs::write(rig.path("bad.csv"), "time_us,op,offset_bytes,size_bytes\n1,W,0,512\n2,W,x,512\n")
+    std::fs::write(rig.path("good.csv"), "time_us,op,offset_bytes,size_bytes\n1,W,0,512\n")
         .unwrap();
+    std::fs::write(
+        rig.path("bad.csv"),
+        "time_us,op,offset_bytes,size_bytes\n1,W,0,512\n2,W,x,512\n",
+    )
+    .unwrap();
     std::fs::write(rig.path("noise"), [0x1f, 0x8b, 8, 0, 200, 10, 13]).unwrap();
     std::fs::write(rig.path("empty"), "").unwrap();
     let (model, trace) = (|name: &str| rig.path(name).display().to_string(), "good.csv");
@@ -142,7 +150,8 @@ fn bad_models_and_traces_are_refused_with_their_place_and_nothing_is_printed() {
         let trace = rig.path(trace);
         for json in [None, Some(OsStr::new("--json"))] {
             let words = ["disk", "replay", "--model", model].map(OsStr::new);
-            let arguments: Vec<&OsStr> = words.into_iter().chain(json).chain([trace.as_os_str()]).collect();
+            let arguments: Vec<&OsStr> =
+                words.into_iter().chain(json).chain([trace.as_os_str()]).collect();
             let output = okeanos(&arguments);
             assert_eq!(output.status.code(), Some(1), "{model} {trace:?}: {}", said(&output));
             assert!(output.stdout.is_empty(), "{model} {trace:?}: {}", said(&output));
@@ -152,22 +161,30 @@ fn bad_models_and_traces_are_refused_with_their_place_and_nothing_is_printed() {
     let serve = |words: &[&str]| {
         let arguments = [&["disk", "serve"], words].concat();
         let output = okeanos(&arguments.into_iter().map(OsStr::new).collect::<Vec<_>>());
-        assert!(!output.status.success() && output.stdout.is_empty(), "{words:?}: {}", said(&output));
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{words:?}: {}",
+            said(&output)
+        );
         said(&output)
     };
     let mount = rig.path("mount").display().to_string();
     assert!(serve(&["--model", "cheetah", &mount]).contains("no model is called"));
     assert!(serve(&["--model", &model("still.toml"), &mount]).contains(&rpm));
     assert!(
-        serve(&["--model", "cheetah-15k5", "--size", "1T", &mount]).contains("more than cheetah-15k5 has")
+        serve(&["--model", "cheetah-15k5", "--size", "1T", &mount])
+            .contains("more than cheetah-15k5 has")
     );
-    assert!(serve(&["--model", "cheetah-15k5", "--size", "1000", &mount]).contains("whole sectors"));
+    assert!(
+        serve(&["--model", "cheetah-15k5", "--size", "1000", &mount]).contains("whole sectors")
+    );
     assert!(serve(&["--model", "cheetah-15k5", &model("good.csv")]).contains("not a directory"));
 }
 
 #[test]
 fn a_daemon_whose_connection_is_aborted_before_the_first_request_ends_and_says_so() {
-    // The porter's mount(2) comes back late, so nobody reads the first request before it is too late.
+    // The porter's mount(2) comes back late, so nobody reads the first request before it is too
+    // late.
     for what in ["disk serve --model hitachi-7k80 --size 1G", "mount -o noloop image"] {
         Rig::new().run(&format!(
             r#"$O mkfs image 64M -- -q; mkdir control; mount -t fusectl none control

@@ -32,7 +32,8 @@ fn crowd_of_writers(volume: &Volume) {
         for _ in 0..WRITERS {
             let (path, content) = (&path, &content);
             scope.spawn(move || {
-                let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+                let file =
+                    OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
                 for _ in 0..WRITES_EACH {
                     file.write_all_at(content, 0).unwrap();
                 }
@@ -48,7 +49,8 @@ fn crowd_of_readers(volume: &Volume) {
     fs::write(&path, vec![9; 40 * MEBIBYTE]).unwrap();
     std::thread::scope(|scope| {
         for reader in 0..WRITERS / 2 {
-            let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+            let file =
+                OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
             scope.spawn(move || {
                 let mut content = vec![0; MEBIBYTE];
                 file.read_exact_at(&mut content, (reader % 40 * MEBIBYTE) as u64).unwrap();
@@ -91,12 +93,21 @@ fn without_memory_for_the_ring_the_mount_takes_the_classic_channel() {
     let mount = |transport: &str| {
         let options = format!("transport={transport}");
         let (image, root) = (volume.image(), volume.root());
-        let words: [&OsStr; 5] =
-            ["mount".as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str(), root.as_os_str()];
+        let words: [&OsStr; 5] = [
+            "mount".as_ref(),
+            "-o".as_ref(),
+            options.as_ref(),
+            image.as_os_str(),
+            root.as_os_str(),
+        ];
         okeanos_within(ADDRESS_SPACE, &words)
     };
     let refused = mount("uring");
-    assert!(!refused.status.success() && said(&refused).contains("no memory"), "{}", said(&refused));
+    assert!(
+        !refused.status.success() && said(&refused).contains("no memory"),
+        "{}",
+        said(&refused)
+    );
     let mounted = mount("auto");
     assert!(mounted.status.success(), "{}", said(&mounted));
     assert_eq!(volume.statistics()["transport"], "classic");

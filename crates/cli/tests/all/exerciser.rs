@@ -1,6 +1,6 @@
-//! One file is changed at random through descriptors of every kind, and compared with a vector of bytes after
-//! each step. The page cache, O_SYNC, O_DIRECT and memory maps must show one content at any time. `OPERATIONS`
-//! and `SEED` in the environment make it longer and different.
+//! One file is changed at random through descriptors of every kind, and compared with a vector of
+//! bytes after each step. The page cache, O_SYNC, O_DIRECT and memory maps must show one content at
+//! any time. `OPERATIONS` and `SEED` in the environment make it longer and different.
 
 use crate::common::Volume;
 use runtime::SplitMix;
@@ -47,7 +47,8 @@ impl Exerciser<'_> {
     fn open(&mut self) {
         let open = |flags: &i32| {
             let mut options = OpenOptions::new();
-            let options = options.create(true).truncate(false).read(true).write(true).custom_flags(*flags);
+            let options =
+                options.create(true).truncate(false).read(true).write(true).custom_flags(*flags);
             options.open(self.volume.at("file")).unwrap()
         };
         self.files = KINDS.iter().map(open).collect();
@@ -133,7 +134,9 @@ impl Exerciser<'_> {
     fn write_mapped(&mut self) -> io::Result<String> {
         let range = self.dice.range(self.model.len());
         let bytes = self.bytes(range.len());
-        with_map(&self.files[0], self.model.len(), |map| map[range.clone()].copy_from_slice(&bytes))?;
+        with_map(&self.files[0], self.model.len(), |map| {
+            map[range.clone()].copy_from_slice(&bytes)
+        })?;
         self.model[range.clone()].copy_from_slice(&bytes);
         Ok(format!("write mapped {range:?}"))
     }
@@ -154,7 +157,8 @@ impl Exerciser<'_> {
     }
 
     fn compare(&self, found: &[u8], range: Range<usize>) {
-        if let Some(at) = found.iter().zip(&self.model[range.clone()]).position(|(found, want)| found != want)
+        if let Some(at) =
+            found.iter().zip(&self.model[range.clone()]).position(|(found, want)| found != want)
         {
             let (place, want) = (range.start + at, self.model[range.start + at]);
             panic!("at {place} of {range:?} there is {:#x} instead of {want:#x}", found[at]);
@@ -170,11 +174,18 @@ impl Exerciser<'_> {
 
 /// Maps the whole file, lets `work` at it, and has the changes written.
 fn with_map<T>(file: &File, length: usize, work: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
-    // SAFETY: the mapping has `length` bytes, is used only within `work`, and is unmapped once. Nobody else
-    // changes the file meanwhile.
+    // SAFETY: the mapping has `length` bytes, is used only within `work`, and is unmapped once.
+    // Nobody else changes the file meanwhile.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let map = libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0);
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            protection,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -203,7 +214,9 @@ fn exercise(arguments: &[&str], options: &str) {
         let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| exerciser.step()));
         match step {
             Ok(Ok(what)) => last.push_back(format!("{number}: {what}")),
-            wrong => panic!("{options}, SEED={seed}, operation {number}: {wrong:?} after\n{last:#?}"),
+            wrong => {
+                panic!("{options}, SEED={seed}, operation {number}: {wrong:?} after\n{last:#?}")
+            }
         }
         if last.len() > 12 {
             last.pop_front();

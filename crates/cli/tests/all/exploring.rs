@@ -6,7 +6,11 @@ use std::process::Command;
 #[test]
 fn the_line_that_a_failing_exploration_prints_replays_it() {
     let sim = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_okeanos")).arg("sim").args(arguments).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_okeanos"))
+            .arg("sim")
+            .args(arguments)
+            .output()
+            .unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     // Without barriers something is lost soon.
@@ -23,7 +27,8 @@ fn the_line_that_a_failing_exploration_prints_replays_it() {
         "1",
     ]);
     assert!(!fine, "no barriers, nothing lost");
-    let line = said.lines().find_map(|line| line.strip_prefix("replay: okeanos sim ")).expect(&said);
+    let line =
+        said.lines().find_map(|line| line.strip_prefix("replay: okeanos sim ")).expect(&said);
     // Scripts are quoted for a shell.
     let arguments: Vec<&str> = line
         .split('\'')

@@ -15,7 +15,8 @@ fn what_is_kept_goes_on_under_the_same_conditions_alone() {
     let said = rig.run("refuses $O fingerprint file --out kept 2>&1");
     assert!(said.contains("file"), "{said}");
     rig.run("head -c 3000 kept/fingerprint.json >cut; mv cut kept/fingerprint.json");
-    let said = rig.run("refuses $O fingerprint --model hitachi-7k80 --ignore-flush --out kept 2>&1");
+    let said =
+        rig.run("refuses $O fingerprint --model hitachi-7k80 --ignore-flush --out kept 2>&1");
     assert!(said.contains("remove the file"), "{said}");
 }
 
@@ -35,8 +36,12 @@ fn a_device_is_refused_without_leave_or_in_use_or_too_small() {
     );
     assert_eq!(said.matches("Say --destroy").count(), 2, "{said}");
     assert!(said.contains("is attached to /dev/loop") && said.contains("is mounted at"), "{said}");
-    assert!(said.contains("too few for a fingerprint") && said.contains("Give a larger --range"), "{said}");
+    assert!(
+        said.contains("too few for a fingerprint") && said.contains("Give a larger --range"),
+        "{said}"
+    );
     assert!(said.contains("do not lie on"), "{said}");
-    let said = rig.run("$O mkfs volume 64M -- -q; refuses $O fingerprint volume 2>&1; clean volume");
+    let said =
+        rig.run("$O mkfs volume 64M -- -q; refuses $O fingerprint volume 2>&1; clean volume");
     assert!(said.contains("holds a volume") && said.contains("--destroy"), "{said}");
 }

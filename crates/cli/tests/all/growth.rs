@@ -3,7 +3,8 @@
 use crate::rig::Rig;
 use serde_json::Value;
 
-/// Runs `okeanos bench WORDS` in the rig's directory, and sees that no image and no loop device stays.
+/// Runs `okeanos bench WORDS` in the rig's directory, and sees that no image and no loop device
+/// stays.
 fn bench(rig: &Rig, words: &str) -> Value {
     let told = rig.run(&format!(
         "$O bench {words} --directory . --turns 1 --json >told 2>said || {{ cat said; exit; }}
@@ -27,9 +28,13 @@ fn a_short_growth_run_measures_every_series() {
     assert_eq!(rows(0), ["syncs", "syncs_of_fast_commit", "memory_of_writers"]);
     assert_eq!((rows(1), rows(2)), (cold.to_vec(), cold.to_vec()));
     assert_eq!(rows(3), ["mount", "memory_of_full_log", "recovery", "memory_of_recovery"]);
-    for row in told.as_array().unwrap().iter().flat_map(|series| series["rows"].as_array().unwrap()) {
+    for row in told.as_array().unwrap().iter().flat_map(|series| series["rows"].as_array().unwrap())
+    {
         let values = row["values"].as_array().unwrap();
-        assert!(values.len() == 2 && values.iter().all(|value| value.as_f64() > Some(0.0)), "{row}");
+        assert!(
+            values.len() == 2 && values.iter().all(|value| value.as_f64() > Some(0.0)),
+            "{row}"
+        );
         assert!(row["power"].is_f64() && row["power"] == row["power_of_last_step"], "{row}");
     }
     for name in ["growth.svg", "growth-phone.svg"] {

@@ -21,7 +21,8 @@ struct Handle {
 }
 
 fn handle_of(path: &Path) -> Handle {
-    let mut handle = Handle { bytes: 128, kind: 0, node_high: 0, node_low: 0, generation: 0, rest: [0; 29] };
+    let mut handle =
+        Handle { bytes: 128, kind: 0, node_high: 0, node_low: 0, generation: 0, rest: [0; 29] };
     let (path, mut mount) = (c_path(path), 0i32);
     // SAFETY: the path ends with a zero byte, and the handle has the room that it says.
     let result = unsafe {
@@ -36,7 +37,12 @@ fn open(root: &Path, mut handle: Handle) -> Result<File> {
     let mount = File::open(root)?;
     // SAFETY: the handle is as long as it says; a descriptor that comes back is nobody else's.
     unsafe {
-        match libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut handle, libc::O_RDONLY) {
+        match libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            &raw mut handle,
+            libc::O_RDONLY,
+        ) {
             -1 => Err(Error::last_os_error()),
             descriptor => Ok(File::from_raw_fd(descriptor as i32)),
         }
@@ -112,7 +118,8 @@ fn a_handle_that_somebody_made_up_is_stale_and_damages_nothing() {
         let nodes = (0..40).chain([1000, 16_000, 16_384, 16_385, 1 << 31, u32::MAX]);
         for node_low in nodes.filter(|node| *node != real.node_low) {
             for node_high in [0, 1, u32::MAX] {
-                // Whoever guesses the generation of the root or of lost+found (zero) has a real handle.
+                // Whoever guesses the generation of the root or of lost+found (zero) has a real
+                // handle.
                 let forged = Handle { node_low, node_high, generation: 0x1234_5678, ..real };
                 let opened = open(&volume.root(), forged);
                 assert!(is_stale(opened), "node {node_high}:{node_low}");

@@ -1,5 +1,5 @@
-//! Volumes go back and forth between Okeanos, the kernel and e2fsck, healthy and crashed, and all three find the
-//! same in them.
+//! Volumes go back and forth between Okeanos, the kernel and e2fsck, healthy and crashed, and all
+//! three find the same in them.
 
 use crate::rig::{Rig, TELL, WORK};
 
@@ -12,7 +12,8 @@ for name, length in ((\"log\", 65536), (\"a\", 20000), (\"large\", 5000), (\"lat
 os.setxattr(\"a\", \"user.large\", b\"again\" * 4000)
 os.removexattr(\"late\", \"user.large\")' $M";
 
-/// A kind of volume is worked on by Okeanos and seen by the kernel, then worked on by the kernel and seen by Okeanos.
+/// A kind of volume is worked on by Okeanos and seen by the kernel, then worked on by the kernel
+/// and seen by Okeanos.
 fn both_ways(mke2fs: &str, mount: &str) {
     let rig = Rig::new();
     let extents = if mke2fs.contains("^extents") || mke2fs.contains("ext3") { "no" } else { "yes" };
@@ -21,12 +22,14 @@ fn both_ways(mke2fs: &str, mount: &str) {
     let work = WORK.replace("2040", if mke2fs.contains("-I 128") { "2030" } else { "2040" });
     let large = if mke2fs.contains("ea_inode") { LARGE } else { "" };
     let work = format!("export EXTENTS={extents}\n{work}\n{large}");
-    let ours = rig.run(&format!("$O mount -o {mount} image $M\n{work}\n{TELL}\n$O umount $M; settle image"));
+    let ours = rig
+        .run(&format!("$O mount -o {mount} image $M\n{work}\n{TELL}\n$O umount $M; settle image"));
     rig.check("");
     let theirs = rig.run(&format!("mount -o loop,ro image $M\n{TELL}\numount $M; settle image"));
     assert_eq!(ours, theirs, "{mke2fs}: written by okeanos");
-    let theirs =
-        rig.run(&format!("mount -o loop image $M; rm -r $M/*\n{work}\n{TELL}\numount $M; settle image"));
+    let theirs = rig.run(&format!(
+        "mount -o loop image $M; rm -r $M/*\n{work}\n{TELL}\numount $M; settle image"
+    ));
     let ours = rig.run(&format!(
         "$O mount -o {mount} image $M\n{TELL}\nrm -r $M/many $M/large $M/a; $O umount $M; settle image"
     ));
@@ -110,7 +113,8 @@ fn a_volume_with_an_external_journal_goes_both_ways() {
         };
         assert_eq!(ours, by_the_kernel(TELL), "{block_size}: written by okeanos");
         let theirs = by_the_kernel(&format!("rm -r $M/*\n{WORK}\n{TELL}"));
-        let ours = rig.run(&format!("{mount}\n{TELL}\nrm -r $M/many; $O umount $M; settle image log"));
+        let ours =
+            rig.run(&format!("{mount}\n{TELL}\nrm -r $M/many; $O umount $M; settle image log"));
         assert_eq!(ours, theirs, "{block_size}: written by the kernel");
         by_the_kernel("");
     }
@@ -119,7 +123,9 @@ fn a_volume_with_an_external_journal_goes_both_ways() {
 #[test]
 fn features_that_cannot_be_kept_right_are_refused_by_name() {
     let rig = Rig::new();
-    for (feature, read_only) in [("quota", true), ("verity", true), ("bigalloc", false), ("encrypt", false)] {
+    for (feature, read_only) in
+        [("quota", true), ("verity", true), ("bigalloc", false), ("encrypt", false)]
+    {
         rig.run(&format!(
             "rm -f image; mke2fs -q -t ext4 -O {feature} image 64M 2>made; before=$(sha256sum <image)
              refuses $O mount image $M 2>told; grep -q {feature} told
@@ -131,8 +137,8 @@ fn features_that_cannot_be_kept_right_are_refused_by_name() {
     }
 }
 
-/// Synced work of the kernel, all of which a recovery must bring back, and some that was not synced. Keeps a file
-/// open that has no name, takes the image as it is then, and lets go.
+/// Synced work of the kernel, all of which a recovery must bring back, and some that was not
+/// synced. Keeps a file open that has no name, takes the image as it is then, and lets go.
 const CRASH: &str = r#"
     mkdir $M/d $M/gone; for i in $(seq 200); do echo "content $i" >$M/d/f$i; done; sync -f $M
     for i in $(seq 50); do rm $M/d/f$i; echo more >>$M/d/f$((i+50)); done
@@ -142,8 +148,8 @@ const CRASH: &str = r#"
     copy image crash; exec 7>&-; umount $M; settle image
 "#;
 
-/// A volume is crashed under the kernel. e2fsck, the kernel, `okeanos recover` and a mount by Okeanos each recover
-/// a copy of it, and the kernel sees the same in all.
+/// A volume is crashed under the kernel. e2fsck, the kernel, `okeanos recover` and a mount by
+/// Okeanos each recover a copy of it, and the kernel sees the same in all.
 fn recovered_alike(mke2fs: &str, options: &str) {
     let rig = Rig::new();
     rig.run(&format!(
@@ -155,7 +161,9 @@ fn recovered_alike(mke2fs: &str, options: &str) {
          $O mount -o data=wasteless by_mount $M; [ $(wc -l <$M/log) = 20 ]; $O umount $M; settle by_mount; clean by_mount"
     ));
     let content = |image: &str| {
-        rig.run(&format!("mount -o loop,ro by_{image} $M\n{TELL}\ncat $M/log; umount $M; settle by_{image}"))
+        rig.run(&format!(
+            "mount -o loop,ro by_{image} $M\n{TELL}\ncat $M/log; umount $M; settle by_{image}"
+        ))
     };
     let expected = content("fsck");
     assert!(expected.contains("record 00020"), "{expected}");
@@ -198,8 +206,8 @@ fn live_fast_commits_are_left_to_the_kernel() {
 /// Mounts with external journals name it in three ways.
 const PLACES: [&str; 2] = ["internal", "external"];
 
-/// Okeanos is killed among eight synchronous writers. Leaves `image`, for an external journal `log`, and `ack`:
-/// what was acknowledged.
+/// Okeanos is killed among eight synchronous writers. Leaves `image`, for an external journal
+/// `log`, and `ack`: what was acknowledged.
 fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
     let rig = Rig::new();
     let (mkfs, option) = match place {

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 const MEBIBYTE: usize = 1 << 20;
 const CACHE: usize = 96 * MEBIBYTE;
 const FILE: usize = 2 * CACHE;
-/// What comes on top of `cache=`, as `okeanos mount --help` says: the program and what belongs to it,
+/// What comes on top of `cache=`, as `okeanos mount --help` says: the program and what belongs to
+/// it,
 const PROGRAM: usize = 32 * MEBIBYTE;
 /// and large requests at the door.
 const DOOR: usize = 64 * MEBIBYTE;
-/// Of parts of blocks on their way to the log: what the heap loses between short buffers, while they come.
+/// Of parts of blocks on their way to the log: what the heap loses between short buffers, while
+/// they come.
 const PARTS: usize = 8 * MEBIBYTE;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -22,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn status_of(process: i32, name: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+    line.trim_start_matches(':').trim().trim_end_matches("kB").trim().parse::<usize>().unwrap()
+        * 1024
 }
 
 /// `on_top`: what `work` may take beside the cache.
@@ -47,8 +50,12 @@ fn with_bounded_memory(mode: &str, on_top: usize, work: impl Fn(&Volume)) {
 
 fn overwrites(volume: &Volume) {
     for round in 1..=2u8 {
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).open(volume.at("file")).unwrap();
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(volume.at("file"))
+            .unwrap();
         let content = vec![round; MEBIBYTE];
         for at in (0..FILE).step_by(MEBIBYTE) {
             file.write_all_at(&content, at as u64).unwrap();
@@ -66,7 +73,9 @@ impl Mapping {
     fn new(file: &File, length: usize) -> Mapping {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping of an open file, checked below.
-        let start = unsafe { libc::mmap(null_mut(), length, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        let start = unsafe {
+            libc::mmap(null_mut(), length, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
         assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         Mapping { start: start.cast(), length }
     }
@@ -87,7 +96,8 @@ impl Drop for Mapping {
 }
 
 fn mapped_writes(volume: &Volume) {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(volume.at("file")).unwrap();
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).open(volume.at("file")).unwrap();
     file.set_len(FILE as u64).unwrap();
     let mut mapping = Mapping::new(&file, FILE);
     for round in 1..=2 {

@@ -1,9 +1,11 @@
-//! `okeanos nbd` and the clients of others: nbdinfo, nbdcopy, qemu-io, fio, and the kernel's ext4 over nbdfuse and a loop device.
+//! `okeanos nbd` and the clients of others: nbdinfo, nbdcopy, qemu-io, fio, and the kernel's ext4
+//! over nbdfuse and a loop device.
 use crate::rig::Rig;
 use std::process::Command;
 
-/// `start OPTIONS…`: a server on the socket `s`, said what to `out`. `stop`: ends it as SIGTERM does. `kill_server`: as a power cut of the program.
-/// A script that fails leaves none behind: it would hold the pipe that the test reads.
+/// `start OPTIONS…`: a server on the socket `s`, said what to `out`. `stop`: ends it as SIGTERM
+/// does. `kill_server`: as a power cut of the program. A script that fails leaves none behind: it
+/// would hold the pipe that the test reads.
 const WORDS: &str = r#"
     U='nbd+unix:///?socket=s'
     P=; end() { [ -z "$P" ] || kill -9 $P 2>/dev/null || true; }; trap end EXIT
@@ -81,8 +83,16 @@ fn inspect_logs_tells_of_the_logs_of_a_block_device() {
          kill_server; $O inspect logs --mtl table --json disk");
     let told: serde_json::Value = serde_json::from_str(&out[out.find('{').unwrap()..]).unwrap();
     assert_eq!(told["checkpoint"]["home_bytes"], 16 << 10, "{out}");
-    assert_eq!((&told["newest"], &told["told"][0]["live_bytes"]), (&2.into(), &(16 << 10).into()), "{out}");
-    assert_eq!((&told["told"][0]["records"], &told["told"][0]["age"]), (&2.into(), &1.into()), "{out}");
+    assert_eq!(
+        (&told["newest"], &told["told"][0]["live_bytes"]),
+        (&2.into(), &(16 << 10).into()),
+        "{out}"
+    );
+    assert_eq!(
+        (&told["told"][0]["records"], &told["told"][0]["age"]),
+        (&2.into(), &1.into()),
+        "{out}"
+    );
 }
 
 #[test]

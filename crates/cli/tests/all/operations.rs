@@ -6,7 +6,9 @@ use crate::common::{Volume, c_path};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{
+    FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
+};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
@@ -30,12 +32,16 @@ fn mknod(path: &Path, mode: u32, device: u64) -> io::Result<i64> {
 fn rename(from: &Path, to: &Path, flags: u32) -> io::Result<i64> {
     let (from, to) = (c_path(from), c_path(to));
     // SAFETY: both paths end with a zero byte.
-    check(unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) })
+    check(unsafe {
+        libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
+    })
 }
 
 fn names(path: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -73,7 +79,8 @@ fn names_and_kinds(volume: &Volume) {
     assert_eq!(errno(fs::write(volume.at(&"n".repeat(256)), b"")), libc::ENAMETOOLONG);
     fs::write(volume.at("none"), b"now").unwrap();
     assert_eq!(names(&volume.at("directory")), ["file", "link", "long link"]);
-    for name in ["fifo", "null", "socket", "hard", "none", "directory/link", "directory/long link"] {
+    for name in ["fifo", "null", "socket", "hard", "none", "directory/link", "directory/long link"]
+    {
         fs::remove_file(volume.at(name)).unwrap();
     }
     assert_eq!(fs::metadata(volume.at("directory/file")).unwrap().nlink(), 1);
@@ -82,7 +89,10 @@ fn names_and_kinds(volume: &Volume) {
 fn renames(volume: &Volume) {
     fs::write(volume.at("a"), b"a").unwrap();
     fs::write(volume.at("b"), b"b").unwrap();
-    assert_eq!(errno(rename(&volume.at("a"), &volume.at("b"), libc::RENAME_NOREPLACE)), libc::EEXIST);
+    assert_eq!(
+        errno(rename(&volume.at("a"), &volume.at("b"), libc::RENAME_NOREPLACE)),
+        libc::EEXIST
+    );
     rename(&volume.at("a"), &volume.at("b"), libc::RENAME_EXCHANGE).unwrap();
     assert_eq!(fs::read(volume.at("a")).unwrap(), b"b");
     fs::rename(volume.at("a"), volume.at("directory/b")).unwrap();
@@ -90,7 +100,10 @@ fn renames(volume: &Volume) {
     fs::rename(volume.at("b"), volume.at("directory/b")).unwrap();
     assert_eq!(fs::read(volume.at("directory/b")).unwrap(), b"a");
     fs::create_dir(volume.at("directory/below")).unwrap();
-    assert_eq!(errno(fs::rename(volume.at("directory"), volume.at("directory/below/x"))), libc::EINVAL);
+    assert_eq!(
+        errno(fs::rename(volume.at("directory"), volume.at("directory/below/x"))),
+        libc::EINVAL
+    );
     rename(&volume.at("directory/b"), &volume.at("c"), libc::RENAME_WHITEOUT).unwrap();
     assert!(fs::symlink_metadata(volume.at("directory/b")).unwrap().file_type().is_char_device());
     fs::remove_dir(volume.at("directory/below")).unwrap();
@@ -183,7 +196,14 @@ fn mapped(file: &File) {
     // SAFETY: the mapping is of `length` bytes, used within them, and unmapped once.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let map = libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0);
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            protection,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
         assert_ne!(map, libc::MAP_FAILED, "{}", io::Error::last_os_error());
         map.cast::<u8>().add(5000).copy_from_nonoverlapping(b"mapped".as_ptr(), 6);
         check(libc::msync(map, length, libc::MS_SYNC)).unwrap();
@@ -202,10 +222,16 @@ fn extended_attributes(volume: &Volume) {
     let mut room = [0u8; 64];
     // SAFETY: all strings end with a zero byte, and each buffer is as long as said.
     unsafe {
-        let set =
-            |flags| check(libc::setxattr(c_path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), 4, flags));
+        let set = |flags| {
+            check(libc::setxattr(c_path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), 4, flags))
+        };
         let get = |room: &mut [u8]| {
-            check(libc::getxattr(c_path.as_ptr(), name.as_ptr(), room.as_mut_ptr().cast(), room.len()) as i64)
+            check(libc::getxattr(
+                c_path.as_ptr(),
+                name.as_ptr(),
+                room.as_mut_ptr().cast(),
+                room.len(),
+            ) as i64)
         };
         assert_eq!(errno(get(&mut room)), libc::ENODATA);
         set(libc::XATTR_CREATE).unwrap();
@@ -215,7 +241,8 @@ fn extended_attributes(volume: &Volume) {
         assert_eq!(get(&mut room).unwrap(), 4);
         assert_eq!(&room[..4], value);
         let count =
-            check(libc::listxattr(c_path.as_ptr(), room.as_mut_ptr().cast(), room.len()) as i64).unwrap();
+            check(libc::listxattr(c_path.as_ptr(), room.as_mut_ptr().cast(), room.len()) as i64)
+                .unwrap();
         assert_eq!(&room[..count as usize], b"user.colour\0");
         check(libc::removexattr(c_path.as_ptr(), name.as_ptr())).unwrap();
         assert_eq!(errno(get(&mut room)), libc::ENODATA);
@@ -224,14 +251,24 @@ fn extended_attributes(volume: &Volume) {
 }
 
 fn nameless(volume: &Volume) {
-    let mut file =
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).open(volume.root()).unwrap();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(volume.root())
+        .unwrap();
     file.write_all(b"found a name").unwrap();
     let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
     let to = c_path(&volume.at("named"));
     // SAFETY: both paths end with a zero byte.
     let linked = unsafe {
-        libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+        libc::linkat(
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            libc::AT_SYMLINK_FOLLOW,
+        )
     };
     check(linked).unwrap();
     file.seek(SeekFrom::Start(0)).unwrap();
@@ -263,7 +300,8 @@ fn every_operation_works_on_a_volume_of_mke2fs() {
 fn a_directory_of_many_names_is_listed_whole() {
     let volume = Volume::new(&["-t", "ext4"]);
     volume.mount("");
-    let mut expected: Vec<String> = (0..3000).map(|number| format!("name number {number}")).collect();
+    let mut expected: Vec<String> =
+        (0..3000).map(|number| format!("name number {number}")).collect();
     fs::create_dir(volume.at("many")).unwrap();
     expected.iter().for_each(|name| fs::write(volume.at("many").join(name), b"").unwrap());
     expected.sort();
@@ -277,7 +315,13 @@ fn a_file_open_through_and_past_the_page_cache_shows_one_content() {
     volume.mount("data=wasteless");
     let path = volume.at("both");
     let open = |flags| {
-        OpenOptions::new().create(true).truncate(false).read(true).write(true).custom_flags(flags).open(&path)
+        OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open(&path)
     };
     let (cached, direct) = (open(0).unwrap(), open(libc::O_SYNC).unwrap());
     let mut back = [0; 5000];
@@ -337,7 +381,10 @@ fn owners_and_modes_follow_the_rules_of_the_kernel() {
     let mode = |name: &str| fs::symlink_metadata(volume.at(name)).unwrap().mode() & 0o7777;
     shell(0, "chmod 1777 .; umask 027; touch file; mkdir directory; mkfifo fifo");
     assert_eq!((mode("file"), mode("directory"), mode("fifo")), (0o640, 0o750, 0o640));
-    shell(0, "mkdir shared; chgrp 100 shared; chmod 2775 shared; mkdir shared/below; touch shared/file");
+    shell(
+        0,
+        "mkdir shared; chgrp 100 shared; chmod 2775 shared; mkdir shared/below; touch shared/file",
+    );
     assert_eq!(
         (mode("shared/below") & 0o2000, fs::metadata(volume.at("shared/file")).unwrap().gid()),
         (0o2000, 100)
@@ -363,30 +410,50 @@ fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
             let output = command.output().unwrap();
             assert!(output.status.success(), "{kind}: {script}: {}", common::said(&output));
         };
-        shell(0, "chmod 777 .; echo old > fixed; echo old > log; mkdir sealed; touch sealed/inside");
+        shell(
+            0,
+            "chmod 777 .; echo old > fixed; echo old > log; mkdir sealed; touch sealed/inside",
+        );
         shell(0, "chattr +i fixed; chattr +a log; chattr +i sealed");
         shell(
             0,
-            &format!("[ \"$(lsattr fixed | cut -c 5,15)\" = i{extents} ]; lsattr log | cut -c 6 | grep -q a"),
+            &format!(
+                "[ \"$(lsattr fixed | cut -c 5,15)\" = i{extents} ]; lsattr log | cut -c 6 | grep -q a"
+            ),
         );
-        shell(0, "! (echo no > fixed) && ! (echo no >> fixed) && ! rm -f fixed && ! mv fixed other");
-        shell(0, "! ln fixed other && ! chmod 600 fixed && ! touch fixed && ! setfattr -n user.a -v b fixed");
+        shell(
+            0,
+            "! (echo no > fixed) && ! (echo no >> fixed) && ! rm -f fixed && ! mv fixed other",
+        );
+        shell(
+            0,
+            "! ln fixed other && ! chmod 600 fixed && ! touch fixed && ! setfattr -n user.a -v b fixed",
+        );
         shell(0, "! (echo no > log) && ! rm -f log && ! truncate -s 0 log && ! chmod 600 log");
         shell(0, "echo new >> log; touch log; [ \"$(cat log)\" = \"$(printf 'old\\nnew')\" ]");
         shell(
             0,
             "! touch sealed/more && ! rm -f sealed/inside && ! mv sealed/inside . && echo yes > sealed/inside",
         );
-        shell(0, "chattr -i fixed sealed; chattr -a log; echo new > fixed; rm fixed log sealed/inside");
+        shell(
+            0,
+            "chattr -i fixed sealed; chattr -a log; echo new > fixed; rm fixed log sealed/inside",
+        );
         shell(1000, "touch mine; chattr +dAS mine; ! chattr +i mine 2>&1 && ! chattr +a mine 2>&1");
         shell(1001, "! chattr -d mine 2>&1");
         shell(0, "mkdir strict; chattr +DT strict; touch strict/file; ! chattr +j mine 2>&1");
         assert_eq!(errno(File::options().write(true).open(volume.root())), libc::EISDIR);
         volume.umount_and_check();
-        let dump =
-            std::process::Command::new("debugfs").args(["-R", "stat mine"]).arg(volume.image()).output();
+        let dump = std::process::Command::new("debugfs")
+            .args(["-R", "stat mine"])
+            .arg(volume.image())
+            .output();
         let flags = if kind == "ext4" { "Flags: 0x800c8" } else { "Flags: 0xc8" };
-        assert!(common::said(dump.as_ref().unwrap()).contains(flags), "{}", common::said(&dump.unwrap()));
+        assert!(
+            common::said(dump.as_ref().unwrap()).contains(flags),
+            "{}",
+            common::said(&dump.unwrap())
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Mount options that do something, on real mounts. Needs root, FUSE and loop devices; every mount is made in a
-//! namespace of its own.
+//! Mount options that do something, on real mounts. Needs root, FUSE and loop devices; every mount
+//! is made in a namespace of its own.
 
 use crate::rig::Rig;
 
@@ -104,8 +104,18 @@ fn the_superblock_says_how_to_mount_where_the_command_does_not() {
 fn a_mount_that_names_no_mode_is_selective_and_learns_its_threshold() {
     for (mkfs, options, data, threshold) in [
         ("$O mkfs image 64M -- -q", "defaults", "selective", "threshold=auto"),
-        ("$O mkfs image 64M -- -q", "noloop,threshold=16K", "selective", "bytes, requests below 16384"),
-        ("mke2fs -q -b 4096 -t ext4 image 64M", "data=selective", "selective", "bytes, requests below 4096"),
+        (
+            "$O mkfs image 64M -- -q",
+            "noloop,threshold=16K",
+            "selective",
+            "bytes, requests below 16384",
+        ),
+        (
+            "mke2fs -q -b 4096 -t ext4 image 64M",
+            "data=selective",
+            "selective",
+            "bytes, requests below 4096",
+        ),
         ("$O mkfs image 64M -- -q", "ro,noload", "ordered", ""),
         ("mke2fs -q -t ext3 image 64M", "noatime", "selective", "threshold=auto"),
         ("mke2fs -q -t ext4 -O ^has_journal image 64M", "defaults", "ordered", ""),
@@ -171,9 +181,13 @@ const REMOUNT: &str = r#"
 
 #[test]
 fn a_remount_makes_a_read_only_volume_writable_and_back() {
-    for options in
-        ["data=ordered", "data=wasteless", "data=journal", "noloop,data=selective", "noloop,data=writeback"]
-    {
+    for options in [
+        "data=ordered",
+        "data=wasteless",
+        "data=journal",
+        "noloop,data=selective",
+        "noloop,data=writeback",
+    ] {
         Rig::new().run(&format!(
             r#"{REMOUNT} serve ro,{options} image; has ro; refuses_changes
                for round in 1 2 3; do
@@ -250,7 +264,9 @@ fn a_remount_changes_what_can_change() {
 
 #[test]
 fn the_kernel_reads_ahead_as_far_as_the_mount_says() {
-    for (options, kilobytes) in [("defaults", 4096), ("readahead=1M", 1024), ("noloop,readahead=2M", 2048)] {
+    for (options, kilobytes) in
+        [("defaults", 4096), ("readahead=1M", 1024), ("noloop,readahead=2M", 2048)]
+    {
         Rig::new().run(&format!(
             r#"$O mkfs image 64M -- -q; $O mount -o {options} image $M; ls $M >out
                D=$(mountpoint -d $M); cat /sys/class/bdi/$D*/read_ahead_kb >told

@@ -1,5 +1,5 @@
-//! What people meet in their first minutes and every day: refusals that help, mounts that can be looked at, deaths that
-//! are told.
+//! What people meet in their first minutes and every day: refusals that help, mounts that can be
+//! looked at, deaths that are told.
 
 use crate::rig::Rig;
 

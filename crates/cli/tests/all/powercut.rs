@@ -1,5 +1,5 @@
-//! The power-cut tester with real processes: whoever keeps what was acknowledged is believed, whoever does not is
-//! found out.
+//! The power-cut tester with real processes: whoever keeps what was acknowledged is believed,
+//! whoever does not is found out.
 
 use crate::rig::Rig;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,7 +35,8 @@ impl Listener {
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").expect("where it listens").to_owned();
+        let address =
+            line.trim().strip_prefix("listening on ").expect("where it listens").to_owned();
         Listener { _process: Process(process), address }
     }
     fn command(&self, words: &[&str], path: &Path) -> Command {
@@ -102,7 +103,8 @@ fn a_file_that_falls_back_to_old_content_is_found_out() {
     let (clean, verdict) = listener.verify(&path);
     assert!(!clean);
     let total = &verdict["total"];
-    let counts = ["acknowledged", "present", "lost", "torn"].map(|name| total[name].as_u64().unwrap());
+    let counts =
+        ["acknowledged", "present", "lost", "torn"].map(|name| total[name].as_u64().unwrap());
     assert_eq!(counts, [50, 47, 2, 1], "{verdict}");
     assert!(verdict["verdict"].as_str().unwrap().starts_with("it lies"), "{verdict}");
     // Nor does an older run's content count.
@@ -110,7 +112,10 @@ fn a_file_that_falls_back_to_old_content_is_found_out() {
     let output = listener.run(&["verify"], &path);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let run = verdict["run"].as_str().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("say --run {run}")), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains(&format!("say --run {run}")),
+        "{output:?}"
+    );
     // All of it is gone.
     file.set_len(0).unwrap();
     assert!(!listener.verify(&path).0);
@@ -122,7 +127,8 @@ fn a_dead_writer_is_judged_by_what_even_a_late_listener_heard() {
     let path = rig.path("file");
     {
         let listener = Listener::new(&rig.path("log"));
-        let writer = listener.command(&["write", "--length", "256K"], &path).stderr(Stdio::null()).spawn();
+        let writer =
+            listener.command(&["write", "--length", "256K"], &path).stderr(Stdio::null()).spawn();
         let _writer = Process(writer.unwrap());
         while std::fs::metadata(rig.path("log")).map_or(0, |log| log.len()) < 5000 {
             std::thread::sleep(Duration::from_millis(10));

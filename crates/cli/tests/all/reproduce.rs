@@ -33,7 +33,10 @@ fn a_mistyped_figure_is_told_its_neighbours() {
     let output = okeanos(&["reproduce", "fig10d", "--quick"]);
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("\"fig10d\"") && error.contains("10a") && !error.contains("table-1"), "{error}");
+    assert!(
+        error.contains("\"fig10d\"") && error.contains("10a") && !error.contains("table-1"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -42,7 +45,8 @@ fn a_figure_leaves_numbers_a_picture_and_a_page_and_is_not_run_twice() {
     let path = directory.path().to_str().unwrap();
     let run = ["reproduce", "11", "--quick", "--out", path];
     assert!(!out(&okeanos(&run)).contains("was there"));
-    let (numbers, picture) = (read(directory.path(), "11-1.csv"), read(directory.path(), "11-1.svg"));
+    let (numbers, picture) =
+        (read(directory.path(), "11-1.csv"), read(directory.path(), "11-1.svg"));
     assert!(numbers.starts_with("series,of,") && numbers.contains(",ours,"));
     assert!(picture.starts_with("<svg") && read(directory.path(), "index.html").contains("<svg"));
     assert!(out(&okeanos(&run)).contains("was there"));

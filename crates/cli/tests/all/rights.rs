@@ -30,7 +30,10 @@ fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
         let thread = scope.spawn(|| {
             // SAFETY: the bare calls take integers and a null list, and change this thread alone.
             unsafe {
-                assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0);
+                assert_eq!(
+                    libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()),
+                    0
+                );
                 assert_eq!(libc::syscall(libc::SYS_setresgid, user, user, user), 0);
                 assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
             }
@@ -124,7 +127,8 @@ fn flags_change_for_nobody_whom_the_kernel_did_not_check() {
     volume.umount_and_check();
 }
 
-/// Each call by which the door changes something, and the first word of what it is given. (linux/fs.h)
+/// Each call by which the door changes something, and the first word of what it is given.
+/// (linux/fs.h)
 const CHANGES: [(&str, libc::c_ulong, u64); 9] = [
     ("FS_IOC_SETFLAGS", SETFLAGS, IMMUTABLE),
     ("FS_IOC32_SETFLAGS", SETFLAGS_32, IMMUTABLE),
@@ -173,8 +177,9 @@ fn no_call_changes_what_its_caller_may_only_read() {
     volume.umount_and_check();
 }
 
-/// As `fileattr_set_prepare` has it for all file systems: what an owner of a user namespace of his own chose would be charged
-/// to others. The kernel's ext4 takes no volume with projects for writing where it was built without quotas.
+/// As `fileattr_set_prepare` has it for all file systems: what an owner of a user namespace of his
+/// own chose would be charged to others. The kernel's ext4 takes no volume with projects for
+/// writing where it was built without quotas.
 #[test]
 fn projects_are_changed_by_owners_whom_the_machine_knows() {
     let rig = Rig::new();
@@ -236,7 +241,8 @@ fn whoever_may_write_to_a_file_may_say_that_durability_is_enough() {
     std::fs::set_permissions(volume.directory.path(), Permissions::from_mode(0o755)).unwrap();
     volume.mount("allow_other,data=ordered,durable_only=nothing");
     let data_home = || {
-        let told = said(&okeanos(&["stats".as_ref(), "--json".as_ref(), volume.root().as_os_str()]));
+        let told =
+            said(&okeanos(&["stats".as_ref(), "--json".as_ref(), volume.root().as_os_str()]));
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
         told["engine"]["home_written"]["data"]["blocks"].as_u64().unwrap_or(0)
     };

@@ -26,8 +26,13 @@ fn record(number: u64) -> [u8; RECORD] {
     bytes
 }
 
-/// Writers that append records until a write fails. How many records of each writer were acknowledged.
-fn append_until_failure(directory: &Path, writers: usize, then: impl FnOnce(&dyn Fn() -> u64)) -> Vec<u64> {
+/// Writers that append records until a write fails. How many records of each writer were
+/// acknowledged.
+fn append_until_failure(
+    directory: &Path,
+    writers: usize,
+    then: impl FnOnce(&dyn Fn() -> u64),
+) -> Vec<u64> {
     let acknowledged: Vec<AtomicU64> = (0..writers).map(|_| AtomicU64::new(0)).collect();
     let sum = || acknowledged.iter().map(|count| count.load(Ordering::SeqCst)).sum();
     std::thread::scope(|scope| {
@@ -47,10 +52,11 @@ fn append_until_failure(directory: &Path, writers: usize, then: impl FnOnce(&dyn
 fn expect_records(directory: &Path, acknowledged: &[u64], what: &str) {
     for (writer, &count) in acknowledged.iter().enumerate() {
         // A file of which nothing was acknowledged need not be there: its making was not synced.
-        let bytes = fs::read(directory.join(format!("log{writer}"))).or_else(|error| match error.kind() {
-            ErrorKind::NotFound => Ok(Vec::new()),
-            _ => Err(error),
-        });
+        let bytes =
+            fs::read(directory.join(format!("log{writer}"))).or_else(|error| match error.kind() {
+                ErrorKind::NotFound => Ok(Vec::new()),
+                _ => Err(error),
+            });
         let bytes = bytes.unwrap();
         assert!(
             bytes.len() as u64 >= count * RECORD as u64,
@@ -58,7 +64,11 @@ fn expect_records(directory: &Path, acknowledged: &[u64], what: &str) {
         );
         for number in 0..count {
             let at = number as usize * RECORD;
-            assert_eq!(bytes[at..at + RECORD], record(number), "{what}: writer {writer}, record {number}");
+            assert_eq!(
+                bytes[at..at + RECORD],
+                record(number),
+                "{what}: writer {writer}, record {number}"
+            );
         }
     }
 }
@@ -81,7 +91,11 @@ fn a_mount_point_comes_back_after_its_daemon_was_killed_under_load() {
             gone(daemon);
         });
         let refused = volume.try_mount("");
-        assert!(!refused.status.success() && said(&refused).contains("umount"), "{}", said(&refused));
+        assert!(
+            !refused.status.success() && said(&refused).contains("umount"),
+            "{}",
+            said(&refused)
+        );
         let umounted = Command::new("umount").arg("-l").arg(volume.root()).output().unwrap();
         assert!(umounted.status.success(), "{}", said(&umounted));
         volume.mount(&format!("data={mode}"));
@@ -94,8 +108,13 @@ fn a_mount_point_comes_back_after_its_daemon_was_killed_under_load() {
 fn mount_failing(disk: &FailingDisk, volume: &Volume, mode: &str) {
     let options = format!("noloop,data={mode}");
     let (path, root) = (disk.path(), volume.root());
-    let mounted =
-        okeanos(&["mount".as_ref(), "-o".as_ref(), options.as_ref(), path.as_os_str(), root.as_os_str()]);
+    let mounted = okeanos(&[
+        "mount".as_ref(),
+        "-o".as_ref(),
+        options.as_ref(),
+        path.as_os_str(),
+        root.as_os_str(),
+    ]);
     assert!(mounted.status.success(), "{}", said(&mounted));
 }
 
@@ -126,7 +145,10 @@ fn a_failed_write_or_flush_fails_later_syncs_and_loses_nothing_acknowledged() {
         });
         assert!(disk.has_failed(), "{context}");
         for _ in 0..3 {
-            let error = File::open(volume.at("log0")).unwrap().sync_all().expect_err("nothing can be synced");
+            let error = File::open(volume.at("log0"))
+                .unwrap()
+                .sync_all()
+                .expect_err("nothing can be synced");
             assert_eq!(error.raw_os_error(), Some(libc::EIO), "{context}: {error}");
         }
         assert!(File::create(volume.at("new")).is_err(), "{context}: the volume is read-only now");
@@ -216,8 +238,10 @@ fn ten_thousand_files_are_open_at_once() {
 #[test]
 fn a_crowded_directory_is_made_listed_asked_and_emptied() {
     let files: u64 = std::env::var("OKEANOS_FILES").map_or(10_000, |text| text.parse().unwrap());
-    let volume =
-        Volume::with_size(&["-t", "ext4", "-N", &(files + 1000).to_string()], (64 << 20) + files * 1500);
+    let volume = Volume::with_size(
+        &["-t", "ext4", "-N", &(files + 1000).to_string()],
+        (64 << 20) + files * 1500,
+    );
     volume.mount("data=wasteless");
     let before = space(&volume.root());
     let crowd = volume.at("crowd");
@@ -329,16 +353,22 @@ fn a_thousand_directories_lie_in_one_another() {
     let volume = Volume::new(&["-t", "ext4"]);
     volume.mount("");
     // Longer than a path may be, so step by step.
-    let script = "set -e; for step in $(seq 1000); do mkdir step; cd -P step; done; echo deep >file";
+    let script =
+        "set -e; for step in $(seq 1000); do mkdir step; cd -P step; done; echo deep >file";
     let made = Command::new("sh").args(["-c", script]).current_dir(volume.root()).output().unwrap();
     assert!(made.status.success(), "{}", said(&made));
     volume.umount_and_check();
     volume.mount("");
     let script = "set -e; for step in $(seq 1000); do cd -P step; done; cat file";
-    let found = Command::new("sh").args(["-c", script]).current_dir(volume.root()).output().unwrap();
+    let found =
+        Command::new("sh").args(["-c", script]).current_dir(volume.root()).output().unwrap();
     assert_eq!(said(&found), "deep\n");
-    let listed =
-        Command::new("find").arg("step").current_dir(volume.root()).stdin(Stdio::null()).output().unwrap();
+    let listed = Command::new("find")
+        .arg("step")
+        .current_dir(volume.root())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert_eq!(said(&listed).lines().count(), DEPTH + 1);
     fs::remove_dir_all(volume.at("step")).unwrap();
     assert_eq!(fs::read_dir(volume.root()).unwrap().count(), 1);

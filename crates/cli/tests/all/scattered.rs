@@ -1,5 +1,5 @@
-//! `log=scattered` through the program: logs that mkfs makes, judged by e2fsck and the kernel, mounted in every mode, and
-//! recovered after the daemon was killed.
+//! `log=scattered` through the program: logs that mkfs makes, judged by e2fsck and the kernel,
+//! mounted in every mode, and recovered after the daemon was killed.
 
 use crate::rig::{DETACHED, Rig, TELL, WORK};
 use serde_json::Value;
@@ -27,7 +27,8 @@ fn live_runs(told: &Value) -> u64 {
 #[test]
 fn mkfs_makes_the_wanted_logs_and_e2fsck_and_the_kernel_accept_them() {
     let rig = Rig::new();
-    // How it is asked for, more for mke2fs, and the logs: how many, how long, how far apart (in MiB).
+    // How it is asked for, more for mke2fs, and the logs: how many, how long, how far apart (in
+    // MiB).
     for (sizes, extra, expected) in [
         ("", "", (4, 10, 100)),
         ("=log-size=4M,group-size=64M", "", (5, 4, 64)),
@@ -49,7 +50,9 @@ fn mkfs_makes_the_wanted_logs_and_e2fsck_and_the_kernel_accept_them() {
             "mount -o loop image $M; ls -a $M | grep -q scattered-logs; refuses truncate -s 0 $M/.scattered-logs
              echo kernel >$M/file; umount $M; {DETACHED}"
         ));
-        rig.run("$O mount -o log=scattered image $M; grep -q kernel $M/file; rm $M/file; $O umount $M");
+        rig.run(
+            "$O mount -o log=scattered image $M; grep -q kernel $M/file; rm $M/file; $O umount $M",
+        );
         rig.check("");
     }
 }
@@ -82,7 +85,9 @@ fn all_modes_and_formats_work_over_scattered_logs_and_the_kernel_reads_them() {
     let rig = Rig::new();
     for mode in MODES {
         for records in ["blocks", "packed"] {
-            rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+            rig.run(
+                "rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
+            );
             let ours = rig.run(&format!(
                 "$O mount -o log=scattered,data={mode},records={records} image $M; {WORK} {TELL} $O umount $M; {DETACHED}"
             ));
@@ -135,7 +140,9 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
         ("selective", "packed", "$O mount -o ro image $M; $O umount $M"),
         ("adaptive", "blocks", "$O recover image"),
     ] {
-        rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+        rig.run(
+            "rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
+        );
         rig.run(&format!(
             "serve log=scattered,data={mode},records={records},writeback=1h,expire=1h image
              mkdir $M/a; echo kept >$M/a/file; sync $M/a/file; {SYNC_WRITES}; {KILL}"
@@ -144,8 +151,11 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
         assert_eq!(told["live"], Value::Bool(true), "{told}");
         assert!(live_runs(&told) >= 16, "{mode} {records}: {told}");
         // Others leave the live log alone, though e2fsck says in the superblock that it was there.
-        rig.run("refuses timeout 60 e2fsck -fp image >/dev/null 2>&1; cp --sparse=always image before");
-        let dry: Value = serde_json::from_str(&rig.run("$O recover --dry-run --json image")).unwrap();
+        rig.run(
+            "refuses timeout 60 e2fsck -fp image >/dev/null 2>&1; cp --sparse=always image before",
+        );
+        let dry: Value =
+            serde_json::from_str(&rig.run("$O recover --dry-run --json image")).unwrap();
         assert!(
             number(&dry, "transactions") >= 16 && number(&dry, "logs_read") > 0,
             "{mode} {records}: {dry}"
@@ -154,7 +164,11 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
         rig.run("cmp image before");
         rig.run(&format!("{next}; {DETACHED}"));
         let told = logs(&rig, "");
-        assert_eq!((&told["live"], live_runs(&told)), (&Value::Bool(false), 0), "{mode} {records}: {told}");
+        assert_eq!(
+            (&told["live"], live_runs(&told)),
+            (&Value::Bool(false), 0),
+            "{mode} {records}: {told}"
+        );
         rig.check("");
         rig.run(&format!(
             "mount -o loop image $M; grep -q kept $M/a/file; test $(stat -c %s $M/log) = 1600; umount $M; {DETACHED}"
@@ -167,7 +181,9 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
 fn acknowledged_files_survive_many_kills_of_the_daemon() {
     let rig = Rig::new();
     // So small that the logs are full again and again.
-    rig.run("$O mkfs --scattered-logs=log-size=1M,group-size=16M image 64M -- -q; touch acknowledged");
+    rig.run(
+        "$O mkfs --scattered-logs=log-size=1M,group-size=16M image 64M -- -q; touch acknowledged",
+    );
     for round in 0..4 {
         rig.run(&format!(
             "serve log=scattered,data=adaptive,mtl=memory image
@@ -190,7 +206,8 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
     rig.check("");
 }
 
-/// Where the runs lie the next mount reads from memory. A mount without it makes what is there count for nothing.
+/// Where the runs lie the next mount reads from memory. A mount without it makes what is there
+/// count for nothing.
 #[test]
 fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     let rig = Rig::new();
@@ -221,10 +238,14 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
         "echo mine >other; refuses $O mount -o log=scattered,mtl=other image $M 2>&1; grep -q mine other
          refuses $O mount -o mtl=memory image $M 2>&1",
     );
-    assert!(said.contains("something else is there") && said.contains("only scattered logs"), "{said}");
+    assert!(
+        said.contains("something else is there") && said.contains("only scattered logs"),
+        "{said}"
+    );
 }
 
-/// More than a restart should have to read of the logs: then a snapshot tells of it, and those who look tell of that.
+/// More than a restart should have to read of the logs: then a snapshot tells of it, and those who
+/// look tell of that.
 #[test]
 fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     let rig = Rig::new();
@@ -238,28 +259,39 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     ));
     let (logs, told) = (logs(&rig, ""), rig.run("$O recover --dry-run image"));
     let dry: Value =
-        serde_json::from_str(&rig.run("$O recover --dry-run --json image; cmp image before")).unwrap();
+        serde_json::from_str(&rig.run("$O recover --dry-run --json image; cmp image before"))
+            .unwrap();
     let restart = &dry["restart"];
     assert_eq!(restart["refused"], Value::Null, "{dry}");
     for name in ["end", "read_from", "pieces"] {
         assert_eq!(number(restart, name), number(&logs["snapshot"], name), "{name}: {dry} {logs}");
     }
     // The file's six mebibytes, and what came after them.
-    assert!(number(restart, "blocks_told") >= 6 << 8 && number(restart, "transactions") >= 16, "{dry}");
+    assert!(
+        number(restart, "blocks_told") >= 6 << 8 && number(restart, "transactions") >= 16,
+        "{dry}"
+    );
     let skipped = number(restart, "read_from") - number(&dry, "first_transaction");
     assert_eq!(number(&dry, "transactions"), skipped + number(restart, "transactions"), "{dry}");
     assert!(
-        told.contains("Snapshot of the mapping table: ") && told.contains("A restart with log=scattered"),
+        told.contains("Snapshot of the mapping table: ")
+            && told.contains("A restart with log=scattered"),
         "{told}"
     );
     let journal = rig.run("$O inspect journal image");
-    assert!(journal.contains("it lies in scattered logs") && journal.contains("of a snapshot"), "{journal}");
+    assert!(
+        journal.contains("it lies in scattered logs") && journal.contains("of a snapshot"),
+        "{journal}"
+    );
     // The first piece is lost.
     let lost = rig.run(
         "dd if=/dev/zero of=before bs=4096 count=1 seek=$(debugfs -R 'bmap <8> 1' before 2>/dev/null) conv=notrunc status=none
          $O recover --dry-run before",
     );
-    assert!(lost.contains("its piece 1 is lost") && lost.contains("would read all of the log"), "{lost}");
+    assert!(
+        lost.contains("its piece 1 is lost") && lost.contains("would read all of the log"),
+        "{lost}"
+    );
     let said = rig.run(&format!(
         "$O mount -o log=scattered,data=journal,records=blocks,log_level=info,log_file=said image $M
          cmp -n 1M content $M/large; $O umount $M; {DETACHED}; cat said"
@@ -268,12 +300,15 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     rig.check("");
 }
 
-/// In idle time a full log moves; what it holds is read where it is now, and is there when the daemon was killed.
+/// In idle time a full log moves; what it holds is read where it is now, and is there when the
+/// daemon was killed.
 #[test]
 fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
     let rig = Rig::new();
     for (mode, records) in [("journal", "blocks"), ("wasteless", "packed")] {
-        rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
+        rig.run(
+            "rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
+        );
         rig.run("head -c 2600K /dev/urandom >content");
         let said = rig.run(&format!(
             "serve log=scattered,data={mode},records={records},checkpoint=manual,writeback=200ms,cache=4M image
@@ -285,8 +320,10 @@ fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
              dd if=content of=$M/again bs=52K oflag=dsync status=none
              echo swaps $(swaps); {KILL}"
         ));
-        let swaps =
-            said.lines().find_map(|line| line.strip_prefix("swaps ")).unwrap_or_else(|| panic!("{said}"));
+        let swaps = said
+            .lines()
+            .find_map(|line| line.strip_prefix("swaps "))
+            .unwrap_or_else(|| panic!("{said}"));
         assert!(swaps.parse::<u32>().unwrap() > 0, "{mode} {records}: nothing was swapped: {said}");
         assert!(said.contains("logs swapped") && said.contains("blocks of swapped logs"), "{said}");
         let told = logs(&rig, "");
@@ -312,7 +349,10 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
         "serve log=scattered,data=wasteless,writeback=1h,expire=1h image; {SYNC_WRITES}; {KILL}"
     ));
     let said = rig.run("$O inspect logs image");
-    assert!(said.contains("the log begins with transaction") && said.contains("to write home"), "{said}");
+    assert!(
+        said.contains("the log begins with transaction") && said.contains("to write home"),
+        "{said}"
+    );
     assert!(said.contains("to checkpoint all of them: "), "{said}");
     let told = logs(&rig, "");
     let all = logs(&rig, "--all");
@@ -325,7 +365,10 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
         assert!(used <= 2 << 20 && number(log, "live_bytes") <= used, "{log}");
         assert!(number(log, "first_block") * 4096 + (2 << 20) <= 128 << 20, "{log}");
         newest = newest.max(number(log, "last_transaction"));
-        assert!(said.lines().any(|line| line.contains(&number(log, "first_block").to_string())), "{said}");
+        assert!(
+            said.lines().any(|line| line.contains(&number(log, "first_block").to_string())),
+            "{said}"
+        );
     }
     for log in told["told"].as_array().unwrap().iter().filter(|log| number(log, "live_runs") > 0) {
         assert_eq!(number(log, "age"), newest - number(log, "first_transaction"), "{log}");
@@ -342,10 +385,17 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
         "no drive is emulated"
     );
     assert!(number(&found, "transactions") <= live_runs(&told), "{found} {told}");
-    assert_eq!(number(&found, "logs_read"), told["told"].as_array().unwrap().len() as u64, "{found}");
+    assert_eq!(
+        number(&found, "logs_read"),
+        told["told"].as_array().unwrap().len() as u64,
+        "{found}"
+    );
     rig.run("rm image; $O mkfs image 16M -- -q");
     let said = rig.run("refuses $O inspect logs image 2>&1");
-    assert!(said.contains("has no scattered logs") && said.contains("mkfs --scattered-logs"), "{said}");
+    assert!(
+        said.contains("has no scattered logs") && said.contains("mkfs --scattered-logs"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -379,8 +429,10 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
     ));
     let told = logs(&rig, "");
     let tail = number(&told, "tail");
-    let holds = |log: &&Value| number(log, "live_runs") > 4 && number(log, "first_transaction") <= tail + 1;
-    let log = told["told"].as_array().unwrap().iter().find(holds).unwrap_or_else(|| panic!("{told}"));
+    let holds =
+        |log: &&Value| number(log, "live_runs") > 4 && number(log, "first_transaction") <= tail + 1;
+    let log =
+        told["told"].as_array().unwrap().iter().find(holds).unwrap_or_else(|| panic!("{told}"));
     assert!(number(log, "live_bytes") > 400 << 10, "{told}");
     let at = number(log, "first_block");
     rig.run(&format!(
@@ -407,7 +459,8 @@ fn logs_that_overlap_are_refused() {
     let starts: Vec<u64> =
         told["told"].as_array().unwrap().iter().map(|log| number(log, "first_block")).collect();
     assert!(starts.len() >= 2, "{told}");
-    // The third entry of the inode's extents is the second log's: behind the header's three words and two entries of three.
+    // The third entry of the inode's extents is the second log's: behind the header's three words
+    // and two entries of three.
     let said = rig.run(&format!(
         "debugfs -w -R 'sif /.scattered-logs block[11] {}' image 2>&1; $O inspect logs --all image
          refuses $O mount -o log=scattered image $M 2>&1",

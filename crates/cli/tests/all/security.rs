@@ -58,8 +58,14 @@ fn only_whoever_mounted_reaches_the_daemon() {
 const CHANGES: [(&str, &str); 9] = [
     ("a write", "echo x 1<>{file}"),
     ("an append", "echo x >>{file}"),
-    ("a synchronous write", "dd if=/dev/zero of={file} bs=10 count=1 conv=notrunc oflag=sync status=none"),
-    ("a direct write", "dd if=/dev/zero of={file} bs=4096 count=1 conv=notrunc oflag=direct status=none"),
+    (
+        "a synchronous write",
+        "dd if=/dev/zero of={file} bs=10 count=1 conv=notrunc oflag=sync status=none",
+    ),
+    (
+        "a direct write",
+        "dd if=/dev/zero of={file} bs=4096 count=1 conv=notrunc oflag=direct status=none",
+    ),
     ("a truncation", "truncate -s 5 {file}"),
     ("a truncation on opening", ": >{file}"),
     ("an allocation", "fallocate -l 100000 {file}"),
@@ -79,7 +85,8 @@ fn whoever_changes_a_program_takes_its_privileges_away_at_once_and_for_good() {
     for (number, (what, change)) in CHANGES.iter().enumerate() {
         let file = format!("$M/program{number}");
         let change = change.replace("{file}", &file);
-        script += &format!("program {file}; as_nobody sh -c \"{change}\"; harmless {file} '{what}'\n");
+        script +=
+            &format!("program {file}; as_nobody sh -c \"{change}\"; harmless {file} '{what}'\n");
     }
     script += "program $M/given; chown 0:0 $M/given; harmless $M/given 'a new owner'
                $O umount $M; settle image; $O mount image $M; cd $M; for f in program* given; do harmless $f remounted; done
@@ -99,7 +106,8 @@ fn what_root_changes_of_a_program_leaves_the_privileges_that_the_kernels_ext4_le
              program() {{ cp /bin/true $1; chown 65534:65534 $1; chmod 6755 $1; setcap cap_net_raw+ep $1; }}
              left() {{ echo \"$2: $(stat -c %a $1) $(getcap $1 | grep -o cap_.*)\"; rm $1; }}\n"
         );
-        let synchronous = "dd if=/dev/zero of={file} bs=10 count=1 conv=notrunc oflag=dsync status=none";
+        let synchronous =
+            "dd if=/dev/zero of={file} bs=10 count=1 conv=notrunc oflag=dsync status=none";
         for (what, change) in CHANGES.into_iter().chain([("a write that is synced", synchronous)]) {
             let change = change.replace("{file}", "$M/program");
             script += &format!("program $M/program; {change}; left $M/program '{what}'\n");
@@ -145,8 +153,8 @@ fn an_owner_that_stays_the_same_takes_the_privileges_that_the_kernels_ext4_takes
     assert_eq!(ours, theirs);
 }
 
-/// An ordinary user maps the file and changes it. As in the kernel's ext4 the bits stay, since nobody knows at
-/// the time of the write-back who changed a page.
+/// An ordinary user maps the file and changes it. As in the kernel's ext4 the bits stay, since
+/// nobody knows at the time of the write-back who changed a page.
 #[test]
 fn a_write_through_a_mapping_leaves_what_the_kernels_ext4_leaves() {
     let rig = Rig::new();
@@ -162,7 +170,10 @@ fn a_write_through_a_mapping_leaves_what_the_kernels_ext4_leaves() {
         rig.run(&format!("export MAPPED=$M/program\n{script}"))
     };
     std::fs::copy(std::env::current_exe().unwrap(), &changer).unwrap();
-    assert_eq!(mode_after("$O mount -o allow_other image $M"), mode_after("mount -o loop image $M"));
+    assert_eq!(
+        mode_after("$O mount -o allow_other image $M"),
+        mode_after("mount -o loop image $M")
+    );
 }
 
 /// Not a test of its own: run as a program by the one above.
@@ -183,7 +194,14 @@ fn change_mapped(path: &Path) -> std::io::Result<()> {
     // SAFETY: the mapping is of one page, used within it, and unmapped once.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let map = libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, file.as_raw_fd(), 0);
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            protection,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
         if map == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
@@ -217,8 +235,8 @@ fn a_mount_of_an_ordinary_user_has_no_devices_and_no_set_id_programs() {
 #[test]
 fn names_that_a_hostile_image_holds_lead_nowhere() {
     let rig = Rig::new();
-    // Without checksums names can be changed in place. As long as the original, as the hash of a name in a
-    // directory of one block is nowhere stored.
+    // Without checksums names can be changed in place. As long as the original, as the hash of a
+    // name in a directory of one block is nowhere stored.
     rig.run(
         r#"chmod 755 .; mke2fs -q -t ext4 -O ^metadata_csum image 64M; $O mount image $M; mkdir $M/d $M/e $M/f $M/g; echo inside >$M/inside
            for d in d e f g; do echo $d >$M/$d/good; done

@@ -1,5 +1,5 @@
-//! Many threads at once on one volume, through the kernel, in every mode. `OPERATIONS` and `SEED` in the environment
-//! make it longer and different.
+//! Many threads at once on one volume, through the kernel, in every mode. `OPERATIONS` and `SEED`
+//! in the environment make it longer and different.
 
 use crate::common::{Volume, okeanos, said};
 use std::ffi::OsStr;
@@ -28,7 +28,8 @@ fn survives(arguments: &[&str], options: &str) {
     }
     let root = volume.root();
     let bench = |words: &[&str]| {
-        let mut arguments: Vec<&OsStr> = ["bench", "stress"].iter().chain(words).map(OsStr::new).collect();
+        let mut arguments: Vec<&OsStr> =
+            ["bench", "stress"].iter().chain(words).map(OsStr::new).collect();
         arguments.push(root.as_os_str());
         let output = okeanos(&arguments);
         assert!(output.status.success(), "{options}, seed {seed}: {}", said(&output));

@@ -1,5 +1,5 @@
-//! The program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and loop devices; every mount is
-//! made in a namespace of its own.
+//! The program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and loop
+//! devices; every mount is made in a namespace of its own.
 
 use crate::rig::{DETACHED, Rig, TELL, WORK};
 use ext4::{OpenParts, VolumeOptions};
@@ -14,15 +14,18 @@ fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
     let rig = Rig::new();
     rig.run(mkfs);
     let extents = if mkfs.contains("ext3") { "no" } else { "yes" };
-    let ours =
-        rig.run(&format!("EXTENTS={extents}; $O mount {mount} image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    let ours = rig.run(&format!(
+        "EXTENTS={extents}; $O mount {mount} image $M\n{WORK}\n{TELL}\n$O umount $M"
+    ));
     rig.check(e2fsck);
     let again = rig.run(&format!("$O mount {mount} image $M\n{TELL}\n$O umount $M"));
     assert_eq!(ours, again, "{mkfs}: after an unmount");
     let theirs = rig.run(&format!("mount -o loop{kernel} image $M\n{TELL}\numount $M"));
     assert_eq!(ours, theirs, "{mkfs}: as the kernel sees it");
     // And on from what the kernel leaves.
-    rig.run(&format!("mount -o loop{kernel} image $M; mkdir $M/kernel; cp $M/log $M/kernel; umount $M"));
+    rig.run(&format!(
+        "mount -o loop{kernel} image $M; mkdir $M/kernel; cp $M/log $M/kernel; umount $M"
+    ));
     rig.run(&format!(
         "$O mount {mount} image $M; cmp $M/log $M/kernel/log; rm -r $M/kernel $M/many; $O umount $M"
     ));
@@ -45,14 +48,17 @@ fn ext4_with_blocks_of_2_kib_is_the_same_to_okeanos_and_the_kernel() {
 fn ext3_is_the_same_to_okeanos_and_the_kernel() {
     prove("mke2fs -q -t ext3 -b 4096 image 256M", "-o data=ordered", "", "");
 }
-/// The kernel mounts no blocks longer than a page. Made, worked on, killed, recovered, checked and read back by programs.
+/// The kernel mounts no blocks longer than a page. Made, worked on, killed, recovered, checked and
+/// read back by programs.
 fn prove_without_kernel(block: u32, mode: &str) {
     let rig = Rig::new();
     rig.run(&format!("$O mkfs image 320M -- -q -b {block}"));
     assert!(
-        rig.run("dumpe2fs -h image 2>/dev/null").contains(&format!("Block size:               {block}\n"))
+        rig.run("dumpe2fs -h image 2>/dev/null")
+            .contains(&format!("Block size:               {block}\n"))
     );
-    let before = rig.run(&format!("$O mount -o data={mode} image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    let before =
+        rig.run(&format!("$O mount -o data={mode} image $M\n{WORK}\n{TELL}\n$O umount $M"));
     rig.check("");
     let killed = rig.run(&format!(
         "serve data={mode} image
@@ -70,7 +76,9 @@ fn prove_without_kernel(block: u32, mode: &str) {
 
 #[test]
 fn volumes_of_8_to_64_kib_blocks_are_made_used_recovered_and_sound() {
-    for (block, mode) in [(8192, "selective"), (16384, "wasteless"), (32768, "ordered"), (65536, "journal")] {
+    for (block, mode) in
+        [(8192, "selective"), (16384, "wasteless"), (32768, "ordered"), (65536, "journal")]
+    {
         prove_without_kernel(block, mode);
     }
 }
@@ -91,8 +99,9 @@ fn an_inode_that_was_never_used_is_told_as_such() {
 fn a_volume_with_an_external_journal_is_the_same_to_okeanos_and_the_kernel() {
     let rig = Rig::new();
     rig.run("$O mkfs --journal-device log --journal-size 16M image 256M -- -q");
-    let ours = rig
-        .run(&format!("$O mount -o data=wasteless,journal_dev=log image $M\n{WORK}\n{TELL}\n$O umount $M"));
+    let ours = rig.run(&format!(
+        "$O mount -o data=wasteless,journal_dev=log image $M\n{WORK}\n{TELL}\n$O umount $M"
+    ));
     let theirs = rig.run(&format!(
         "L=$(losetup -f --show log); trap 'losetup -d $L' EXIT
          e2fsck -fn -j $L image >out 2>&1 || {{ cat out; exit 1; }}
@@ -133,7 +142,8 @@ fn a_log_of_blocks_left_by_a_crash_is_told_record_by_record() {
          kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
          $O inspect journal image; $O recover image"
     ));
-    let has = |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    let has =
+        |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
     assert!(has(&["journal in inode 8", "checksums v3", "multiwrite"]), "{told}");
     assert!(has(&["descriptor at log block", ": bytes 0..128 of block"]), "{told}");
     assert!(has(&[": bytes 128..256 of block", "in log block", "at byte 0"]), "{told}");
@@ -157,9 +167,13 @@ fn a_packed_log_left_by_a_crash_is_told_record_by_record() {
          kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
          $O inspect journal image; $O recover image"
     ));
-    let has = |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    let has =
+        |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
     assert!(has(&["journal in inode 8", "of 512 bytes", "checksums v3", "packed"]), "{told}");
-    assert!(has(&["packed at log block", "bytes of records, at 20", "; all up to", "was durable"]), "{told}");
+    assert!(
+        has(&["packed at log block", "bytes of records, at 20", "; all up to", "was durable"]),
+        "{told}"
+    );
     for bytes in ["bytes 0..128 of block", "bytes 128..256 of block", "bytes 256..384 of block"] {
         assert!(has(&[bytes]), "{bytes}: {told}");
     }
@@ -183,7 +197,9 @@ fn transactions_behind_gaps_are_told_as_recovery_finds_them() {
     assert!(story["features"].as_array().unwrap().contains(&"gaps".into()), "{told}");
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let (mut end, mut count) = (number(&story["start"]), 0);
-    for packed in story["records"].as_array().unwrap().iter().filter(|record| record["record"] == "packed") {
+    for packed in
+        story["records"].as_array().unwrap().iter().filter(|record| record["record"] == "packed")
+    {
         assert_eq!(number(&packed["log_block"]), end + 20, "{packed}");
         end += 20 + number(&packed["log_blocks"]);
         count += 1;
@@ -195,8 +211,8 @@ fn transactions_behind_gaps_are_told_as_recovery_finds_them() {
     rig.check("");
 }
 
-/// How many writers share a commit is the machine's doing (`make demo` shows the ratio of bytes); what one commit
-/// costs is not.
+/// How many writers share a commit is the machine's doing (`make demo` shows the ratio of bytes);
+/// what one commit costs is not.
 #[test]
 fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
     const RECORDS: u64 = 100 * 100;
@@ -214,7 +230,12 @@ fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
     };
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let home = |engine: &serde_json::Value| -> u64 {
-        engine["home_written"].as_object().unwrap().values().map(|count| number(&count["bytes"])).sum()
+        engine["home_written"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|count| number(&count["bytes"]))
+            .sum()
     };
     let (wasteless, journal, ordered) =
         (engine("wasteless,records=blocks"), engine("journal"), engine("ordered"));
@@ -224,7 +245,12 @@ fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
     assert!(multiwrite <= filled, "{multiwrite} multiwrite blocks, {filled} would do");
     // Data journaling logs a block for each record, since no writer has two in one commit.
     assert!(number(&journal["log_written"]["regular"]["blocks"]) >= RECORDS);
-    assert!(home(&wasteless) * 5 <= home(&ordered), "home: {} and {}", home(&wasteless), home(&ordered));
+    assert!(
+        home(&wasteless) * 5 <= home(&ordered),
+        "home: {} and {}",
+        home(&wasteless),
+        home(&ordered)
+    );
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! The workloads of `okeanos bench` on a mounted volume: they do what was asked, and leave what they say.
+//! The workloads of `okeanos bench` on a mounted volume: they do what was asked, and leave what
+//! they say.
 
 use crate::rig::Rig;
 use serde_json::Value;
 
-/// Mounts a volume, runs `okeanos bench WORDS $M/d`, and checks the volume. What was printed, and how many files of
-/// how many bytes stay.
+/// Mounts a volume, runs `okeanos bench WORDS $M/d`, and checks the volume. What was printed, and
+/// how many files of how many bytes stay.
 fn bench(words: &str) -> (Value, u64, u64) {
     let rig = Rig::new();
     let told = rig.run(&format!(
@@ -36,11 +37,16 @@ fn postmark_makes_its_transactions_and_leaves_the_files_it_did_not_delete() {
 
 #[test]
 fn every_personality_of_filebench_runs_its_loops() {
-    for (personality, operations) in
-        [("fileserver", 165), ("varmail", 195), ("webserver", 465), ("createfiles", 45), ("oltp", 15)]
-    {
-        let words =
-            format!("filebench {personality} --files 20 --file-size 8K --threads 3 --count 5 --seed 1");
+    for (personality, operations) in [
+        ("fileserver", 165),
+        ("varmail", 195),
+        ("webserver", 465),
+        ("createfiles", 45),
+        ("oltp", 15),
+    ] {
+        let words = format!(
+            "filebench {personality} --files 20 --file-size 8K --threads 3 --count 5 --seed 1"
+        );
         let (told, files, bytes) = bench(&words);
         assert_eq!(count(&told, "operations"), operations, "{told}");
         assert!(files > 0 && bytes > 0, "{personality}: {files} files of {bytes} bytes");
@@ -49,7 +55,8 @@ fn every_personality_of_filebench_runs_its_loops() {
 
 #[test]
 fn every_instance_of_a_replayed_log_writes_and_syncs_what_the_trace_says() {
-    let (told, files, bytes) = bench("replay mail-store --instances 1,3 --until 1s --spread 10ms --seed 1");
+    let (told, files, bytes) =
+        bench("replay mail-store --instances 1,3 --until 1s --spread 10ms --seed 1");
     let (one, three) = (&told[0], &told[1]);
     assert!(count(one, "syncs") > 0, "{told}");
     assert_eq!(3 * count(one, "syncs"), count(three, "syncs"));
@@ -90,7 +97,8 @@ fn file_systems_are_compared_on_an_emulated_disk() {
         ))
     };
     let rows: Value = serde_json::from_str(&compare("nvme-ssd")).expect("JSON");
-    let ratios: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["ratio"].as_f64().unwrap()).collect();
+    let ratios: Vec<_> =
+        rows.as_array().unwrap().iter().map(|row| row["ratio"].as_f64().unwrap()).collect();
     assert!(ratios.len() == 2 && ratios[0] == 1.0 && ratios[1] > 0.0, "{ratios:?}");
     assert!(compare("nvme-sst").contains("okeanos disk list"));
 }

@@ -1,9 +1,10 @@
 //! The claim on a disk: only its holder writes.
 //!
-//! A block device is opened O_EXCL. A file has its bytes locked (fcntl(2), locks of the open file), which
-//! programs that look for locks honour, and the kernel does not. What is behind a loop device is claimed as
-//! well: two loop devices over the same bytes are one disk. While the kernel or mke2fs is given the exclusive
-//! claim on a device, its node is locked with flock(2), as udev does. So no other program of ours takes it.
+//! A block device is opened O_EXCL. A file has its bytes locked (fcntl(2), locks of the open file),
+//! which programs that look for locks honour, and the kernel does not. What is behind a loop device
+//! is claimed as well: two loop devices over the same bytes are one disk. While the kernel or
+//! mke2fs is given the exclusive claim on a device, its node is locked with flock(2), as udev does.
+//! So no other program of ours takes it.
 
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{Lock, lock_bytes, lock_node};
@@ -21,7 +22,8 @@ const LOOPS_MAX: u32 = 8;
 /// All bytes of a file, however it grows.
 pub(super) const WHOLE: Range<u64> = 0..u64::MAX;
 
-/// Held for another program that opens the disk itself (mke2fs): no command of ours uses it meanwhile.
+/// Held for another program that opens the disk itself (mke2fs): no command of ours uses it
+/// meanwhile.
 pub struct Claim {
     /// Open files hold locks.
     _held: Vec<File>,
@@ -53,8 +55,13 @@ impl Claim {
     }
 }
 
-/// Refuses what is mounted or has a loop device on it: for the reason that is told. The claim itself comes later.
-pub(super) fn refuse_if_used(path: &Path, kind: Kind, metadata: &Metadata) -> Result<(), DiskOpenError> {
+/// Refuses what is mounted or has a loop device on it: for the reason that is told. The claim
+/// itself comes later.
+pub(super) fn refuse_if_used(
+    path: &Path,
+    kind: Kind,
+    metadata: &Metadata,
+) -> Result<(), DiskOpenError> {
     let path = path.to_owned();
     if kind == Kind::Device
         && let Some(at) = claims::mount_point(metadata.rdev())
@@ -80,8 +87,8 @@ impl Behind {
     }
 }
 
-/// Claims what is behind a block device, as far down as there are loop devices. `given`: the first file behind it,
-/// which the caller has locked; its lock becomes ours, too.
+/// Claims what is behind a block device, as far down as there are loop devices. `given`: the first
+/// file behind it, which the caller has locked; its lock becomes ours, too.
 pub(super) fn claim_behind(
     path: &Path,
     device: &Metadata,
@@ -100,7 +107,11 @@ pub(super) fn claim_behind(
         // Deleted, or not to be seen from here. The device itself is claimed.
         let Some(below) = below.ok().filter(|below| above.stands_on(below)) else { break };
         if let Some(device) = loops::loop_device_over(&below, &above.bytes, Some(&above.device)) {
-            return Err(DiskOpenError::AttachedTwice { path: path.to_owned(), below: above.backing, device });
+            return Err(DiskOpenError::AttachedTwice {
+                path: path.to_owned(),
+                below: above.backing,
+                device,
+            });
         }
         if below.file_type().is_block_device() {
             held.push(Behind { file: open_exclusively(&above.backing, &below)?, locked: None });
@@ -124,8 +135,10 @@ pub(super) fn claim_behind(
 /// Locks the node of a block device, for as long as the result lives.
 pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
     let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
-    let node =
-        options(DiskAccess::ReadOnly).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot_open)?;
+    let node = options(DiskAccess::ReadOnly)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(cannot_open)?;
     lock_node_of(path, &node)?;
     Ok(node)
 }

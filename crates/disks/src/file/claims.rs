@@ -1,4 +1,5 @@
-//! Who else uses a disk, for refusals that say so. All of it is advice: the claim itself is O_EXCL or a lock.
+//! Who else uses a disk, for refusals that say so. All of it is advice: the claim itself is O_EXCL
+//! or a lock.
 
 use std::ffi::OsString;
 use std::fs::{Metadata, metadata, read_dir, read_to_string};
@@ -38,7 +39,8 @@ pub fn users(number: u64) -> String {
     if is_swap(number) {
         return "the kernel as swap space".to_owned();
     }
-    "another program, or by a mount in another namespace (fuser -v, lsof and findmnt may tell)".to_owned()
+    "another program, or by a mount in another namespace (fuser -v, lsof and findmnt may tell)"
+        .to_owned()
 }
 
 fn is_swap(number: u64) -> bool {
@@ -51,12 +53,14 @@ fn is_swap(number: u64) -> bool {
 pub fn can_discard(number: u64) -> bool {
     let device = Path::new("/sys/dev/block").join(numbers(number));
     ["queue", "../queue"].iter().any(|queue| {
-        let bytes = read_to_string(device.join(queue).join("discard_max_bytes")).unwrap_or_default();
+        let bytes =
+            read_to_string(device.join(queue).join("discard_max_bytes")).unwrap_or_default();
         bytes.trim().parse().is_ok_and(|bytes: u64| bytes > 0)
     })
 }
 
-/// What the device writes as one; 4096 where nobody says. A loop device writes to its file, and that to its own device.
+/// What the device writes as one; 4096 where nobody says. A loop device writes to its file, and
+/// that to its own device.
 pub fn physical_sector(number: u64) -> u32 {
     const UNKNOWN: u32 = 4096;
     const LOOPS_MAX: usize = 4;

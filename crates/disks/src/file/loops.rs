@@ -37,20 +37,26 @@ impl LoopDevice {
     pub fn stands_on(&self, below: &Metadata) -> bool {
         let named = metadata(&self.backing).ok();
         if below.file_type().is_block_device() {
-            return named
-                .is_some_and(|named| named.file_type().is_block_device() && named.rdev() == below.rdev());
+            return named.is_some_and(|named| {
+                named.file_type().is_block_device() && named.rdev() == below.rdev()
+            });
         }
         if named.is_some_and(|named| (named.dev(), named.ino()) == (below.dev(), below.ino())) {
             return true;
         }
-        // The name is of another mount namespace, perhaps. Who may open the device learns the file's number.
+        // The name is of another mount namespace, perhaps. Who may open the device learns the
+        // file's number.
         let status = File::open(&self.device).and_then(|device| loop_status(&device));
         status.is_ok_and(|status| (status.device, status.inode) == (below.dev(), below.ino()))
     }
 }
 
 /// The first loop device over any of these bytes of a file or block device, but for `except`.
-pub fn loop_device_over(below: &Metadata, bytes: &Range<u64>, except: Option<&Path>) -> Option<PathBuf> {
+pub fn loop_device_over(
+    below: &Metadata,
+    bytes: &Range<u64>,
+    except: Option<&Path>,
+) -> Option<PathBuf> {
     let devices = read_dir("/sys/block").ok()?.flatten();
     let mut found = devices.filter_map(|entry| LoopDevice::told(&entry.path()));
     let over = |found: &LoopDevice| found.bytes.start < bytes.end && bytes.start < found.bytes.end;

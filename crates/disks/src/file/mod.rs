@@ -1,6 +1,7 @@
 //! A file or block device through the ring, past the page cache where the file system allows it.
 //!
-//! One process at a time ([`Claim`]). A durable write is one ring write with RWF_DSYNC, a flush is fdatasync.
+//! One process at a time ([`Claim`]). A durable write is one ring write with RWF_DSYNC, a flush is
+//! fdatasync.
 
 mod claim;
 mod claims;
@@ -62,13 +63,18 @@ struct State {
     discards_by_hole: Cell<bool>,
 }
 
-/// While it lives, a device whose claim was released is for the kernel alone, as far as our programs go.
+/// While it lives, a device whose claim was released is for the kernel alone, as far as our
+/// programs go.
 pub struct Handover {
     _node: Option<std::fs::File>,
 }
 
 /// Locks an image file for whoever puts a loop device on it, as long as the file is open.
-pub fn lock_image(path: &Path, image: &std::fs::File, access: DiskAccess) -> Result<(), DiskOpenError> {
+pub fn lock_image(
+    path: &Path,
+    image: &std::fs::File,
+    access: DiskAccess,
+) -> Result<(), DiskOpenError> {
     claim::lock_file(path, image, &claim::WHOLE, access)
 }
 
@@ -81,7 +87,8 @@ impl FileDisk {
         FileDisk::open_over(ring, path, access, None)
     }
 
-    /// The same; `behind` is the file behind a loop device, if the caller has locked it ([`lock_image`]).
+    /// The same; `behind` is the file behind a loop device, if the caller has locked it
+    /// ([`lock_image`]).
     pub fn open_over(
         ring: &Ring,
         path: &Path,
@@ -112,8 +119,9 @@ impl FileDisk {
         self.0.kind == Kind::Device
     }
 
-    /// Gives up the exclusive claim on a block device and keeps it open, so that the kernel can claim it: a
-    /// fuseblk mount. No other program of ours takes it before the result is dropped. A file's lock stays.
+    /// Gives up the exclusive claim on a block device and keeps it open, so that the kernel can
+    /// claim it: a fuseblk mount. No other program of ours takes it before the result is dropped. A
+    /// file's lock stays.
     pub fn release_claim(&self) -> Result<Handover, DiskOpenError> {
         if self.0.kind == Kind::File {
             return Ok(Handover { _node: None });
@@ -125,17 +133,19 @@ impl FileDisk {
         Ok(Handover { _node: Some(node) })
     }
 
-    /// Takes the claim again that the kernel did not take. Fails if somebody else has: then nothing may be written.
+    /// Takes the claim again that the kernel did not take. Fails if somebody else has: then nothing
+    /// may be written.
     pub fn reclaim(&self) -> Result<(), DiskOpenError> {
         if self.0.kind == Kind::Device {
-            let file = open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, libc::O_EXCL)?;
+            let file =
+                open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, libc::O_EXCL)?;
             *self.0.file.borrow_mut() = Rc::new(file.into());
         }
         Ok(())
     }
 
-    /// What was opened with [`DiskAccess::ReadFirst`] may be written from now on, and nobody else reads it. Fails if
-    /// somebody does.
+    /// What was opened with [`DiskAccess::ReadFirst`] may be written from now on, and nobody else
+    /// reads it. Fails if somebody does.
     pub fn begin_writing(&self) -> Result<(), DiskOpenError> {
         match self.0.access {
             DiskAccess::ReadWrite => Ok(()),

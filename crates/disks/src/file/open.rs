@@ -22,7 +22,11 @@ pub(super) struct Opened {
 }
 
 /// `behind`: the file behind a loop device, if the caller has locked it.
-pub(super) fn open(path: &Path, access: DiskAccess, behind: Option<&File>) -> Result<Opened, DiskOpenError> {
+pub(super) fn open(
+    path: &Path,
+    access: DiskAccess,
+    behind: Option<&File>,
+) -> Result<Opened, DiskOpenError> {
     let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(cannot_open)?;
     let kind = kind_of(path, &metadata.file_type())?;
@@ -40,7 +44,10 @@ pub(super) fn open(path: &Path, access: DiskAccess, behind: Option<&File>) -> Re
             (open_with(flags).map_err(cannot_open)?, false)
         }
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            return Err(DiskOpenError::Busy { path: path.to_owned(), by: claims::users(metadata.rdev()) });
+            return Err(DiskOpenError::Busy {
+                path: path.to_owned(),
+                by: claims::users(metadata.rdev()),
+            });
         }
         result => (result.map_err(cannot_open)?, true),
     };
@@ -49,7 +56,8 @@ pub(super) fn open(path: &Path, access: DiskAccess, behind: Option<&File>) -> Re
     }
     let behind = if claim { claim_behind(path, &metadata, access, behind)? } else { Vec::new() };
     drop(node);
-    let examine = |what| move |source| DiskOpenError::Examine { path: path.to_owned(), what, source };
+    let examine =
+        |what| move |source| DiskOpenError::Examine { path: path.to_owned(), what, source };
     let (sector, direct) = match kind {
         Kind::Device => (logical_sector(&file).map_err(examine("the sector size"))?, wants_direct),
         Kind::File if wants_direct => file_sector(&file),
@@ -89,7 +97,8 @@ fn options(access: DiskAccess, flags: i32) -> OpenOptions {
     options
 }
 
-/// The unit of direct I/O on a file, and whether it works with our buffers, which are aligned to 512 bytes.
+/// The unit of direct I/O on a file, and whether it works with our buffers, which are aligned to
+/// 512 bytes.
 fn file_sector(file: &File) -> (u32, bool) {
     match direct_alignment(file) {
         DirectAlignment::Unsupported => (512, false),

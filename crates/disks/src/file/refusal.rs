@@ -20,7 +20,9 @@ pub enum DiskOpenError {
     Busy { path: PathBuf, by: String },
     #[error("{path} is in use by another process that has locked it: end that process first")]
     Locked { path: PathBuf },
-    #[error("{path} is attached to {device}: use {device} instead, or detach it with losetup -d {device}")]
+    #[error(
+        "{path} is attached to {device}: use {device} instead, or detach it with losetup -d {device}"
+    )]
     Attached { path: PathBuf, device: PathBuf },
     #[error(
         "{below}, which is behind {path}, is attached to {device} as well: two devices over one file are two caches \

@@ -21,17 +21,26 @@ pub enum DirectAlignment {
 pub fn direct_alignment(file: &File) -> DirectAlignment {
     // SAFETY: all zeros is a valid value of this structure of integers.
     let mut status: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor, which `file` keeps open; the kernel fills
-    // `status`, which lives here.
+    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor, which `file` keeps open; the
+    // kernel fills `status`, which lives here.
     let code = unsafe {
-        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut status)
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            &mut status,
+        )
     };
     if code != 0 || status.stx_mask & libc::STATX_DIOALIGN == 0 {
         DirectAlignment::Unknown
     } else if status.stx_dio_offset_align == 0 {
         DirectAlignment::Unsupported
     } else {
-        DirectAlignment::Bytes { memory: status.stx_dio_mem_align, offset: status.stx_dio_offset_align }
+        DirectAlignment::Bytes {
+            memory: status.stx_dio_mem_align,
+            offset: status.stx_dio_offset_align,
+        }
     }
 }
 
@@ -41,8 +50,8 @@ pub enum Lock {
     Exclusive,
 }
 
-/// Locks bytes for this open file (fcntl(2), F_OFD_SETLK); `WouldBlock` or `PermissionDenied` if another holds them.
-/// Ends when the last descriptor of the open file is closed.
+/// Locks bytes for this open file (fcntl(2), F_OFD_SETLK); `WouldBlock` or `PermissionDenied` if
+/// another holds them. Ends when the last descriptor of the open file is closed.
 pub fn lock_bytes(file: &impl AsRawFd, lock: Lock, bytes: &Range<u64>) -> io::Result<()> {
     // SAFETY: all zeros is a valid value of this structure of integers.
     let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
@@ -54,8 +63,10 @@ pub fn lock_bytes(file: &impl AsRawFd, lock: Lock, bytes: &Range<u64>) -> io::Re
     let most = i64::MAX as u64;
     wanted.l_start = bytes.start.min(most) as libc::off_t;
     // Zero: to the end, wherever it will be.
-    wanted.l_len = if bytes.end > most { 0 } else { bytes.end.saturating_sub(bytes.start) as libc::off_t };
-    // SAFETY: the descriptor is open as long as `file` lives, and the kernel reads one structure, which lives here.
+    wanted.l_len =
+        if bytes.end > most { 0 } else { bytes.end.saturating_sub(bytes.start) as libc::off_t };
+    // SAFETY: the descriptor is open as long as `file` lives, and the kernel reads one structure,
+    // which lives here.
     let code = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -99,19 +110,25 @@ pub fn logical_sector(device: &File) -> io::Result<u32> {
 
 /// Lets a file opened O_DIRECT go through the page cache from now on.
 pub fn leave_direct(file: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open as long as `file` lives; F_GETFL and F_SETFL take and give integers.
+    // SAFETY: the descriptor is open as long as `file` lives; F_GETFL and F_SETFL take and give
+    // integers.
     let code = unsafe {
         let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-        if flags < 0 { flags } else { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT) }
+        if flags < 0 {
+            flags
+        } else {
+            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT)
+        }
     };
     if code >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The next bytes that are not in a hole, from byte `from` on, up to the hole after them. None: only hole is left, or
-/// nothing.
+/// The next bytes that are not in a hole, from byte `from` on, up to the hole after them. None:
+/// only hole is left, or nothing.
 pub fn next_data(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
     let seek = |from: u64, whence| {
-        let from = i64::try_from(from).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+        let from =
+            i64::try_from(from).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
         // SAFETY: only numbers, and a descriptor that `file` keeps open.
         let found = unsafe { libc::lseek(file.as_raw_fd(), from, whence) };
         u64::try_from(found).map_err(|_| io::Error::last_os_error())

@@ -1,4 +1,5 @@
-//! The volatile cache of a memory disk, and what a power cut may leave of it (`docs/CRASH_MODEL.md`).
+//! The volatile cache of a memory disk, and what a power cut may leave of it
+//! (`docs/CRASH_MODEL.md`).
 
 use super::Image;
 use super::lying::{LINE, Lines, Lying};
@@ -26,9 +27,11 @@ type Order = u64;
 /// Which part of a write the disk carries out whole or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomicity {
-    /// The whole write, whatever its length: kinder than real disks; for telling apart what tearing does.
+    /// The whole write, whatever its length: kinder than real disks; for telling apart what tearing
+    /// does.
     Write,
-    /// Aligned units of so many bytes, a multiple of 512: 512 is the strictest disk, 4096 a "4Kn" one.
+    /// Aligned units of so many bytes, a multiple of 512: 512 is the strictest disk, 4096 a "4Kn"
+    /// one.
     Unit(u32),
 }
 
@@ -75,9 +78,9 @@ impl Cache {
 
     /// `at` is a multiple of 512, as are the lengths of all buffers.
     pub fn start(&mut self, at: u64, parts: &[Rc<Buffer>]) -> Started {
-        let contents = parts
-            .iter()
-            .flat_map(|part| (0..part.len()).step_by(SECTOR).map(|offset| Content(part.clone(), offset)));
+        let contents = parts.iter().flat_map(|part| {
+            (0..part.len()).step_by(SECTOR).map(|offset| Content(part.clone(), offset))
+        });
         self.started += 1;
         self.in_flight.insert(self.started, (at / SECTOR as u64..).zip(contents).collect());
         Started(self.started)
@@ -88,13 +91,19 @@ impl Cache {
         self.complete_some(write, |_| true)
     }
 
-    /// As `complete`, but only those sectors for which `reached` says so: what a failed write may leave.
-    pub fn complete_some(&mut self, Started(write): Started, mut reached: impl FnMut(u64) -> bool) -> u32 {
+    /// As `complete`, but only those sectors for which `reached` says so: what a failed write may
+    /// leave.
+    pub fn complete_some(
+        &mut self,
+        Started(write): Started,
+        mut reached: impl FnMut(u64) -> bool,
+    ) -> u32 {
         self.completed += 1;
         let mut destaged = 0;
         for (sector, content) in self.in_flight.remove(&write).into_iter().flatten() {
             if reached(sector) {
-                let victim = self.lying.as_mut().and_then(|lines| lines.write(sector / LINE_SECTORS));
+                let victim =
+                    self.lying.as_mut().and_then(|lines| lines.write(sector / LINE_SECTORS));
                 if let Some(victim) = victim {
                     self.destage(victim);
                     destaged += 1;
@@ -108,13 +117,16 @@ impl Cache {
     /// The newest content of a line is on the medium.
     fn destage(&mut self, line: u64) {
         for sector in line * LINE_SECTORS..(line + 1) * LINE_SECTORS {
-            if let Some((_, content)) = self.volatile.remove(&sector).into_iter().flatten().next_back() {
+            if let Some((_, content)) =
+                self.volatile.remove(&sector).into_iter().flatten().next_back()
+            {
                 self.durable.write(sector * SECTOR as u64, content.bytes());
             }
         }
     }
 
-    /// The write is durable. Older content of its sectors can never come back; the rest stays as it is.
+    /// The write is durable. Older content of its sectors can never come back; the rest stays as it
+    /// is.
     pub fn complete_durable(&mut self, Started(write): Started) {
         self.completed += 1;
         for (sector, content) in self.in_flight.remove(&write).into_iter().flatten() {
@@ -142,7 +154,8 @@ impl Cache {
         });
     }
 
-    /// The flush failed: what it covers may be gone, sector by sector, and no later flush brings it back.
+    /// The flush failed: what it covers may be gone, sector by sector, and no later flush brings it
+    /// back.
     pub fn fail_flush(&mut self, Mark(mark): Mark, mut lost: impl FnMut() -> bool) {
         self.volatile.retain(|_, contents| {
             if lost() {
@@ -152,7 +165,8 @@ impl Cache {
         });
     }
 
-    /// The range is without worth from now on; reading it gives 0xDD, so that nobody relies on what it held.
+    /// The range is without worth from now on; reading it gives 0xDD, so that nobody relies on what
+    /// it held.
     pub fn discard(&mut self, at: u64, length: u64) {
         let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
         let gone: Vec<u64> = self.volatile.range(sectors).map(|(sector, _)| *sector).collect();
@@ -182,13 +196,14 @@ impl Cache {
         self.in_flight.clear();
     }
 
-    /// What a power cut at this moment leaves. `choose(n)` decides, in an order that depends on nothing else.
-    /// It gives a number below `n`, where 0 keeps what was there before and `n - 1` the newest.
+    /// What a power cut at this moment leaves. `choose(n)` decides, in an order that depends on
+    /// nothing else. It gives a number below `n`, where 0 keeps what was there before and `n - 1`
+    /// the newest.
     ///
-    /// With units: for each unit touched, how many of its completed writes had reached the medium; then for
-    /// each write in flight, whether it did. Completed writes of a unit reach it in order, since the cache of
-    /// a disk holds only the newest. For single sectors these are all outcomes of applying and dropping in
-    /// any order.
+    /// With units: for each unit touched, how many of its completed writes had reached the medium;
+    /// then for each write in flight, whether it did. Completed writes of a unit reach it in order,
+    /// since the cache of a disk holds only the newest. For single sectors these are all outcomes
+    /// of applying and dropping in any order.
     pub fn crash(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
         let mut image = self.durable.clone();
         match atomicity {
@@ -231,7 +246,8 @@ impl Cache {
         image
     }
 
-    /// Every volatile write: completed ones in order, then those in flight in the order of their start.
+    /// Every volatile write: completed ones in order, then those in flight in the order of their
+    /// start.
     fn writes(&self) -> Vec<Vec<Piece<'_>>> {
         let mut completed: BTreeMap<Order, Vec<Piece<'_>>> = BTreeMap::new();
         for (sector, contents) in &self.volatile {
@@ -240,8 +256,8 @@ impl Cache {
             }
         }
         let in_flight = self.in_flight.values();
-        let in_flight =
-            in_flight.map(|pieces| pieces.iter().map(|(sector, content)| (*sector, content)).collect());
+        let in_flight = in_flight
+            .map(|pieces| pieces.iter().map(|(sector, content)| (*sector, content)).collect());
         completed.into_values().chain(in_flight).collect()
     }
 }

@@ -22,8 +22,8 @@ pub enum FaultTimes {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Fails with this errno after the usual time. Of a write each sector has reached the cache or not; of what a
-    /// flush covers each sector is lost or still volatile.
+    /// Fails with this errno after the usual time. Of a write each sector has reached the cache or
+    /// not; of what a flush covers each sector is lost or still volatile.
     Fail(i32),
     /// Never completes.
     Hang,

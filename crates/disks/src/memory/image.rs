@@ -9,7 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 const PAGE: usize = 4096;
-/// Exactly a page, so that an allocator of pages has one for it. The counts of a shared pointer stand apart.
+/// Exactly a page, so that an allocator of pages has one for it. The counts of a shared pointer
+/// stand apart.
 type Page = Box<[u8; PAGE]>;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 /// Pages of a chunk.
@@ -19,8 +20,8 @@ type Chunk = [Option<Rc<Page>>; CHUNK as usize];
 /// Bytes of one write to a file.
 const RUN: usize = 256 * PAGE;
 
-/// The bytes of a disk: only pages that were written cost memory, and clones share them. Pages lie in chunks that are
-/// shared, too, so that a clone costs little.
+/// The bytes of a disk: only pages that were written cost memory, and clones share them. Pages lie
+/// in chunks that are shared, too, so that a clone costs little.
 #[derive(Clone)]
 pub struct Image {
     size: u64,
@@ -103,7 +104,8 @@ impl Image {
         }
         buffer
     }
-    /// Changes the bytes from byte `at` on. The range lies within the image. Pages of zeros cost nothing.
+    /// Changes the bytes from byte `at` on. The range lies within the image. Pages of zeros cost
+    /// nothing.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         self.check(at, bytes.len());
         for (number, within, part) in spans(at, bytes.len()) {
@@ -128,32 +130,42 @@ impl Image {
             if within.len() == PAGE {
                 *self.page_mut(number) = Some(full.clone());
             } else {
-                let page = self.page_mut(number).get_or_insert_with(|| Rc::new(Box::new([0; PAGE])));
+                let page =
+                    self.page_mut(number).get_or_insert_with(|| Rc::new(Box::new([0; PAGE])));
                 Rc::make_mut(page)[within].fill(byte);
             }
         }
     }
 
-    /// What is not zero, perhaps with pages that were: (byte offset, 4096 bytes), in order. The last page may reach beyond the end.
+    /// What is not zero, perhaps with pages that were: (byte offset, 4096 bytes), in order. The
+    /// last page may reach beyond the end.
     pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.kept().map(|(number, page)| (number * PAGE as u64, &page[..]))
     }
 
     fn check(&self, at: u64, length: usize) {
         let end = at.checked_add(length as u64);
-        assert!(end.is_some_and(|end| end <= self.size), "{length} bytes at {at} of {} bytes", self.size);
+        assert!(
+            end.is_some_and(|end| end <= self.size),
+            "{length} bytes at {at} of {} bytes",
+            self.size
+        );
     }
     fn page(&self, number: u64) -> Option<&Rc<Page>> {
         self.chunks.get(&(number / CHUNK))?[(number % CHUNK) as usize].as_ref()
     }
     fn page_mut(&mut self, number: u64) -> &mut Option<Rc<Page>> {
-        let chunk =
-            self.chunks.entry(number / CHUNK).or_insert_with(|| Rc::new([const { None }; CHUNK as usize]));
+        let chunk = self
+            .chunks
+            .entry(number / CHUNK)
+            .or_insert_with(|| Rc::new([const { None }; CHUNK as usize]));
         &mut Rc::make_mut(chunk)[(number % CHUNK) as usize]
     }
     fn kept(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
         self.chunks.iter().flat_map(|(number, chunk)| {
-            (number * CHUNK..).zip(chunk.iter()).filter_map(|(number, page)| Some((number, page.as_ref()?)))
+            (number * CHUNK..)
+                .zip(chunk.iter())
+                .filter_map(|(number, page)| Some((number, page.as_ref()?)))
         })
     }
     fn non_zero(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
@@ -184,7 +196,8 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// Equal bytes, whatever is kept how.
 impl PartialEq for Image {
     fn eq(&self, other: &Image) -> bool {
-        let mut chunks = self.chunks.keys().chain(other.chunks.keys()).map(|number| number * CHUNK_BYTES);
+        let mut chunks =
+            self.chunks.keys().chain(other.chunks.keys()).map(|number| number * CHUNK_BYTES);
         let end = |begin: u64| self.size.min(begin + CHUNK_BYTES);
         self.size == other.size && chunks.all(|begin| self.is_equal_in(other, begin..end(begin)))
     }
@@ -267,6 +280,9 @@ mod tests {
         let mut bytes = [1; 8192];
         image.read(0, &mut bytes);
         assert_eq!(image.copy(0, 8192)[..], bytes);
-        assert!(bytes[..4000].iter().all(|byte| *byte == 7) && bytes[4000..].iter().all(|byte| *byte == 0));
+        assert!(
+            bytes[..4000].iter().all(|byte| *byte == 7)
+                && bytes[4000..].iter().all(|byte| *byte == 0)
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! A disk in memory for tests: a volatile write cache over durable bytes, latencies that reorder, faults on
-//! demand, and a power switch. What a power cut may leave is in `docs/CRASH_MODEL.md`.
+//! A disk in memory for tests: a volatile write cache over durable bytes, latencies that reorder,
+//! faults on demand, and a power switch. What a power cut may leave is in `docs/CRASH_MODEL.md`.
 //!
-//! A write is *in flight* from its start to its completion, then *volatile* in the cache. It is *durable*
-//! after a flush that began later has completed, or at once if it was written `Durable`. A disk that is told
-//! to lie keeps data volatile all the same, until other data needs its room in the cache.
+//! A write is *in flight* from its start to its completion, then *volatile* in the cache. It is
+//! *durable* after a flush that began later has completed, or at once if it was written `Durable`.
+//! A disk that is told to lie keeps data volatile all the same, until other data needs its room in
+//! the cache.
 
 mod cache;
 mod fault;
@@ -163,27 +164,29 @@ impl MemoryDisk {
             }
         }
     }
-    /// As [`MemoryDisk::crash`], where `choose(n)` gives a number below `n` for every choice the disk has: 0 for
-    /// the oldest content, `n - 1` for the newest. The same choices give the same image, so that all images
-    /// can be visited; their number grows exponentially with the sectors that are not durable.
+    /// As [`MemoryDisk::crash`], where `choose(n)` gives a number below `n` for every choice the
+    /// disk has: 0 for the oldest content, `n - 1` for the newest. The same choices give the same
+    /// image, so that all images can be visited; their number grows exponentially with the sectors
+    /// that are not durable.
     pub fn crash_by(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
         self.0.cache.borrow().crash(atomicity, choose)
     }
 
-    /// A second disk in the same state, in a world of its own: writes in flight are lost, faults, hooks and
-    /// counts are not copied.
+    /// A second disk in the same state, in a world of its own: writes in flight are lost, faults,
+    /// hooks and counts are not copied.
     pub fn fork(&self, world: Rc<dyn World>) -> MemoryDisk {
         let mut cache = self.0.cache.borrow().clone();
         cache.forget_in_flight();
         MemoryDisk::with_cache(world, cache)
     }
 
-    /// Cuts the power when write, flush or discard number `count` (from 0) starts. Those before it are carried
-    /// out as ever. It and whatever is in flight then never complete.
+    /// Cuts the power when write, flush or discard number `count` (from 0) starts. Those before it
+    /// are carried out as ever. It and whatever is in flight then never complete.
     pub fn cut_at(&self, count: u64) {
         self.0.cut_at.set(Some(count));
     }
-    /// Cuts the power now: no operation completes any more. [`MemoryDisk::crash`] tells what is left.
+    /// Cuts the power now: no operation completes any more. [`MemoryDisk::crash`] tells what is
+    /// left.
     pub fn power_off(&self) {
         self.0.power_is_off.set(true);
         self.0.power_lost.notify();
@@ -204,8 +207,8 @@ impl MemoryDisk {
         self.0.faults.borrow_mut().clear();
     }
 
-    /// Calls `hook` with its number (from 0) when a write, flush or discard starts, a write already being in
-    /// flight. This is the place to take crash images or to cut the power.
+    /// Calls `hook` with its number (from 0) when a write, flush or discard starts, a write already
+    /// being in flight. This is the place to take crash images or to cut the power.
     pub fn on_change(&self, hook: impl Fn(&MemoryDisk, u64, &Logged) + 'static) {
         *self.0.hook.borrow_mut() = Some(Rc::new(hook));
     }

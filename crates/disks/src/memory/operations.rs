@@ -1,4 +1,5 @@
-//! The way of one operation through a memory disk: checked, seen, (fault or latency), carried out, answered.
+//! The way of one operation through a memory disk: checked, seen, (fault or latency), carried out,
+//! answered.
 
 use super::cache::SECTOR;
 use super::fault::{self, Effect};
@@ -101,7 +102,9 @@ impl MemoryDisk {
                 }
                 (Ok(()), _) => cache.complete(write),
                 // Nobody knows how far a failed write got.
-                (Err(_), _) => cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2)),
+                (Err(_), _) => {
+                    cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2))
+                }
             }
         };
         self.wait_for_medium(destaged).await;
@@ -129,7 +132,8 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// Checks a request; then its work runs as a task of its own, so that it completes even if nobody waits.
+    /// Checks a request; then its work runs as a task of its own, so that it completes even if
+    /// nobody waits.
     fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
         &self,
         logged: Logged,

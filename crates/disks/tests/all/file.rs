@@ -1,5 +1,5 @@
-//! Files and block devices as disks. Tests of block devices need root and a free loop device; without, they
-//! say so and pass.
+//! Files and block devices as disks. Tests of block devices need root and a free loop device;
+//! without, they say so and pass.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
@@ -28,7 +28,8 @@ fn open(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, 
 fn open_again(world: &RealWorld, path: &Path, access: DiskAccess) -> FileDisk {
     once_free(world, || open(world, path, access))
 }
-/// Another test's program has copies of our files from its fork to its exec, and a loop device goes with the last of them.
+/// Another test's program has copies of our files from its fork to its exec, and a loop device goes
+/// with the last of them.
 fn once_free<T>(world: &RealWorld, take: impl Fn() -> Result<T, DiskOpenError>) -> T {
     for _ in 0..500 {
         match take() {
@@ -38,8 +39,9 @@ fn once_free<T>(world: &RealWorld, take: impl Fn() -> Result<T, DiskOpenError>) 
                 | DiskOpenError::AttachedTwice { .. },
             ) => {
                 let clock = world.clone();
-                world
-                    .run(async move { clock.sleep_until(clock.now().plus(Duration::from_millis(10))).await });
+                world.run(async move {
+                    clock.sleep_until(clock.now().plus(Duration::from_millis(10))).await
+                });
             }
             result => return result.unwrap(),
         }
@@ -58,7 +60,9 @@ fn check_disk(world: &RealWorld, disk: FileDisk) {
     world.run(async move {
         let unit = disk.geometry().logical_sector as usize;
         assert_eq!(disk.geometry().size, SIZE);
-        disk.write(0, vec![filled(unit, 1), filled(4 * unit, 2)], Durability::Cached).await.unwrap();
+        disk.write(0, vec![filled(unit, 1), filled(4 * unit, 2)], Durability::Cached)
+            .await
+            .unwrap();
         disk.write(unit as u64, vec![filled(unit, 3)], Durability::Durable).await.unwrap();
         disk.flush().await.unwrap();
         let back = disk.read(0, 5 * unit).await.unwrap();
@@ -112,7 +116,10 @@ fn one_image_is_not_opened_twice() {
     open(&world, &path, DiskAccess::Inspect).unwrap();
     drop(writer);
     let readers = [(); 2].map(|()| open_again(&world, &path, DiskAccess::ReadOnly));
-    assert!(matches!(refusal(open(&world, &path, DiskAccess::ReadWrite)), DiskOpenError::Locked { .. }));
+    assert!(matches!(
+        refusal(open(&world, &path, DiskAccess::ReadWrite)),
+        DiskOpenError::Locked { .. }
+    ));
     drop(readers);
     open_again(&world, &path, DiskAccess::ReadWrite);
 }
@@ -125,7 +132,9 @@ fn what_is_no_disk_is_refused_by_name() {
     File::create(&empty).unwrap();
     let message = |path: &Path| refusal(open(&world, path, DiskAccess::ReadWrite)).to_string();
     assert!(message(&empty).ends_with("empty is empty: make a volume on it first"));
-    assert!(message(directory.path()).contains("is a directory: give an image file or a block device"));
+    assert!(
+        message(directory.path()).contains("is a directory: give an image file or a block device")
+    );
     assert!(message(Path::new("/dev/null")).contains("is a character device"));
     assert!(message(&directory.path().join("none")).contains("No such file"));
 }
@@ -134,7 +143,8 @@ fn what_is_no_disk_is_refused_by_name() {
 fn a_mounted_device_is_refused() {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let sources = mounts.lines().filter_map(|line| line.split(" - ").nth(1)?.split(' ').nth(1));
-    let Some(device) = sources.map(Path::new).find(|path| path.is_absolute() && path.exists()) else {
+    let Some(device) = sources.map(Path::new).find(|path| path.is_absolute() && path.exists())
+    else {
         println!("nothing to test with: no mounted block device");
         return;
     };
@@ -192,7 +202,11 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let error = refusal(open(&world, &image, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Attached { .. }), "{error}");
     let handover = disk.release_claim().unwrap();
-    File::options().read(true).custom_flags(libc::O_EXCL).open(&device.0).expect("free for the kernel");
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(&device.0)
+        .expect("free for the kernel");
     let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
     assert!(matches!(Claim::take(&device.0), Err(DiskOpenError::Locked { .. })));
@@ -216,7 +230,8 @@ fn two_loop_devices_over_one_file_are_one_disk() {
     let second = LoopDevice::attach(&image, 512).unwrap();
     for device in [&first, &second] {
         let refused = Claim::take(&device.0).map(|_| ()).unwrap_err();
-        let in_use = matches!(refused, DiskOpenError::Busy { .. } | DiskOpenError::AttachedTwice { .. });
+        let in_use =
+            matches!(refused, DiskOpenError::Busy { .. } | DiskOpenError::AttachedTwice { .. });
         assert!(in_use, "{refused}");
     }
     let error = refusal(open(&world, &second.0, DiskAccess::ReadWrite));
@@ -256,7 +271,10 @@ fn a_claim_keeps_others_off_an_image() {
     let path = new_image(&directory);
     let world = RealWorld::new().unwrap();
     let claim = Claim::take(&path).unwrap();
-    assert!(matches!(refusal(open(&world, &path, DiskAccess::ReadOnly)), DiskOpenError::Locked { .. }));
+    assert!(matches!(
+        refusal(open(&world, &path, DiskAccess::ReadOnly)),
+        DiskOpenError::Locked { .. }
+    ));
     assert!(matches!(Claim::take(&path), Err(DiskOpenError::Locked { .. })));
     drop(claim);
     let _disk = open(&world, &path, DiskAccess::ReadWrite).unwrap();

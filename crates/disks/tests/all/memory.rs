@@ -1,5 +1,5 @@
-//! The memory disk keeps `docs/CRASH_MODEL.md`: no less than promised survives a power cut, and no more may
-//! be relied on.
+//! The memory disk keeps `docs/CRASH_MODEL.md`: no less than promised survives a power cut, and no
+//! more may be relied on.
 
 use device::{Buffer, DeviceError, Disk, Durability, Operation, World};
 use disks::{Atomicity, CrashPolicy, Effect, Fault, Image, LineReplacement, Lying, MemoryDisk};
@@ -29,7 +29,10 @@ fn sectors(image: &Image, at: u64, count: usize) -> Vec<u8> {
     bytes.chunks(512).map(|sector| sector[0]).collect()
 }
 /// Runs a script on a fresh disk and gives the disk as it is right after.
-fn after<F: Future<Output = ()> + 'static>(seed: u64, script: impl FnOnce(MemoryDisk) -> F) -> MemoryDisk {
+fn after<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    script: impl FnOnce(MemoryDisk) -> F,
+) -> MemoryDisk {
     let (world, disk) = new_disk(seed);
     world.run(script(disk.clone()));
     disk
@@ -126,7 +129,8 @@ fn a_flush_covers_only_what_was_complete_when_it_began() {
         let shared = disk.clone();
         world.run(async move {
             shared.write(0, filled(512, 1), Durability::Cached).await.unwrap();
-            join_all(vec![shared.flush(), shared.write(512, filled(512, 2), Durability::Cached)]).await;
+            join_all(vec![shared.flush(), shared.write(512, filled(512, 2), Durability::Cached)])
+                .await;
         });
         assert_eq!(sectors(&disk.crash(CrashPolicy::LoseAll), 0, 2), [1, 0], "seed {seed}");
     }
@@ -157,7 +161,8 @@ fn writes_in_flight_may_survive_or_not() {
         }
     });
     world.run(async move { shared.write(0, filled(1024, 1), Durability::Durable).await.unwrap() });
-    let endings: BTreeSet<Vec<u8>> = images.borrow().iter().map(|image| sectors(image, 0, 2)).collect();
+    let endings: BTreeSet<Vec<u8>> =
+        images.borrow().iter().map(|image| sectors(image, 0, 2)).collect();
     assert_eq!(endings, BTreeSet::from([[0, 0], [0, 1], [1, 0], [1, 1]].map(Vec::from)));
 }
 
@@ -165,7 +170,9 @@ fn writes_in_flight_may_survive_or_not() {
 fn same_seed_gives_the_same_crash_image() {
     let disk = after(3, async |disk| {
         for index in 0..20 {
-            disk.write(index * 3072, filled(4096, index as u8 + 1), Durability::Cached).await.unwrap();
+            disk.write(index * 3072, filled(4096, index as u8 + 1), Durability::Cached)
+                .await
+                .unwrap();
         }
     });
     let image = |seed| disk.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) });
@@ -225,8 +232,10 @@ fn faults_strike_where_and_as_often_as_told() {
         disk.heal();
         disk.flush().await.unwrap();
         // What a failed flush has lost no later one brings back.
-        let kept =
-            sectors(&disk.crash(CrashPolicy::LoseAll), 0, 64).iter().filter(|byte| **byte == 1).count();
+        let kept = sectors(&disk.crash(CrashPolicy::LoseAll), 0, 64)
+            .iter()
+            .filter(|byte| **byte == 1)
+            .count();
         assert!((1..64).contains(&kept), "{kept}");
     });
 }
@@ -286,7 +295,10 @@ fn the_log_and_the_counts_tell_what_was_asked() {
     };
     let (log, statistics, changes) = run(1);
     let operations: Vec<Operation> = log.iter().map(|logged| logged.operation).collect();
-    assert_eq!(operations, [Operation::Write, Operation::Discard, Operation::Flush, Operation::Read]);
+    assert_eq!(
+        operations,
+        [Operation::Write, Operation::Discard, Operation::Flush, Operation::Read]
+    );
     assert_eq!((statistics.durable_writes, statistics.bytes_written, changes), (1, 1024, 3));
     assert_eq!(run(2).0, log);
 }
@@ -341,9 +353,9 @@ fn after_any_run_each_sector_holds_its_durable_content_or_a_later_one() {
                 match inner.random() % 8 {
                     0 => {
                         disk.flush().await.unwrap();
-                        allowed
-                            .iter_mut()
-                            .for_each(|contents| *contents = contents.split_off(contents.len() - 1));
+                        allowed.iter_mut().for_each(|contents| {
+                            *contents = contents.split_off(contents.len() - 1)
+                        });
                     }
                     1 => {
                         disk.write(at * 512, parts, Durability::Durable).await.unwrap();
@@ -354,15 +366,25 @@ fn after_any_run_each_sector_holds_its_durable_content_or_a_later_one() {
                         touched.iter_mut().for_each(|contents| contents.push(step));
                     }
                 }
-                let newest: Vec<u8> = allowed.iter().map(|contents| contents[contents.len() - 1]).collect();
-                assert_eq!(sectors(&disk.image(), 0, SECTORS as usize), newest, "seed {seed}, step {step}");
+                let newest: Vec<u8> =
+                    allowed.iter().map(|contents| contents[contents.len() - 1]).collect();
+                assert_eq!(
+                    sectors(&disk.image(), 0, SECTORS as usize),
+                    newest,
+                    "seed {seed}, step {step}"
+                );
                 let oldest: Vec<u8> = allowed.iter().map(|contents| contents[0]).collect();
                 let lost = disk.crash(CrashPolicy::LoseAll);
                 assert_eq!(sectors(&lost, 0, SECTORS as usize), oldest, "seed {seed}, step {step}");
-                let policy = CrashPolicy::Random { seed: inner.random(), atomicity: Atomicity::Unit(512) };
-                for (found, allowed) in sectors(&disk.crash(policy), 0, SECTORS as usize).iter().zip(&allowed)
+                let policy =
+                    CrashPolicy::Random { seed: inner.random(), atomicity: Atomicity::Unit(512) };
+                for (found, allowed) in
+                    sectors(&disk.crash(policy), 0, SECTORS as usize).iter().zip(&allowed)
                 {
-                    assert!(allowed.contains(found), "seed {seed}, step {step}: {found} not of {allowed:?}");
+                    assert!(
+                        allowed.contains(found),
+                        "seed {seed}, step {step}: {found} not of {allowed:?}"
+                    );
                 }
             }
         });
@@ -380,7 +402,8 @@ fn it_also_works_in_real_time() {
     });
 }
 
-/// Which of the first lines of 4096 bytes are on the medium after `script` on a lying disk with room for four.
+/// Which of the first lines of 4096 bytes are on the medium after `script` on a lying disk with
+/// room for four.
 fn on_medium<F: Future<Output = ()> + 'static>(
     replacement: LineReplacement,
     script: impl FnOnce(MemoryDisk) -> F,

@@ -1,4 +1,5 @@
-//! The drive's cache: writes that have not reached the medium, and clean segments that answer reads.
+//! The drive's cache: writes that have not reached the medium, and clean segments that answer
+//! reads.
 
 use super::clean::{Clean, Origin};
 use super::content::{Order, Piece, Pieces};
@@ -61,7 +62,8 @@ impl Cache {
         self.dirty_room() * SECTOR
     }
     fn dirty_room(&self) -> u64 {
-        // A sector that is written again while it goes to the medium streams twice and is held once.
+        // A sector that is written again while it goes to the medium streams twice and is held
+        // once.
         self.contents.sectors().saturating_sub(self.streaming.1) + self.unused
     }
     pub fn is_streaming(&self) -> bool {
@@ -74,8 +76,14 @@ impl Cache {
     pub fn dirty_by_age(&self) -> impl Iterator<Item = &Dirty> {
         self.by_age.iter().map(|(_, start)| &self.dirty[start])
     }
-    /// The dirty segments nearest to a sector, at most `count` on each side; only those that continue no other if `firsts`.
-    pub fn dirty_near(&self, sector: u64, count: usize, firsts: bool) -> impl Iterator<Item = &Dirty> {
+    /// The dirty segments nearest to a sector, at most `count` on each side; only those that
+    /// continue no other if `firsts`.
+    pub fn dirty_near(
+        &self,
+        sector: u64,
+        count: usize,
+        firsts: bool,
+    ) -> impl Iterator<Item = &Dirty> {
         let continues = |dirty: &Dirty| {
             let before = self.dirty.range(..dirty.sectors.start).next_back();
             before.is_some_and(|(_, before)| before.sectors.end == dirty.sectors.start)
@@ -95,8 +103,14 @@ impl Cache {
         waiting.into_iter().chain(moving).min()
     }
 
-    /// Makes room for a write: beside or over a dirty segment, or in a new one, for which clean ones give way.
-    pub fn make_room(&mut self, model: &CacheModel, sectors: &Range<u64>, chance: impl Fn() -> u64) -> Room {
+    /// Makes room for a write: beside or over a dirty segment, or in a new one, for which clean
+    /// ones give way.
+    pub fn make_room(
+        &mut self,
+        model: &CacheModel,
+        sectors: &Range<u64>,
+        chance: impl Fn() -> u64,
+    ) -> Room {
         let joins = self.partner(model, sectors);
         let needed = if joins { length(sectors) } else { self.clean.room_of(sectors) };
         loop {
@@ -109,10 +123,13 @@ impl Cache {
             if (joins || dirty + clean < most) && held + needed <= write_sectors(model) {
                 return Room::Made;
             }
-            // Drives that replace at random take any segment, also one that must be destaged before.
+            // Drives that replace at random take any segment, also one that must be destaged
+            // before.
             let is_clean = match model.replacement {
                 SegmentReplacement::LeastRecentlyUsed => true,
-                SegmentReplacement::Random => chance() % ((dirty + clean).max(1) as u64) < clean as u64,
+                SegmentReplacement::Random => {
+                    chance() % ((dirty + clean).max(1) as u64) < clean as u64
+                }
             };
             if !is_clean || !self.clean.evict(Origin::Written, model.replacement, None, &chance) {
                 return Room::OfDirty;
@@ -142,8 +159,9 @@ impl Cache {
         found
     }
 
-    /// Takes a write in. With its neighbours it becomes one segment if that is not too long. Otherwise what it
-    /// overwrites leaves the old segments, and their age passes to the new one, so that a flush waits for it.
+    /// Takes a write in. With its neighbours it becomes one segment if that is not too long.
+    /// Otherwise what it overwrites leaves the old segments, and their age passes to the new one,
+    /// so that a flush waits for it.
     pub fn insert(
         &mut self,
         model: &CacheModel,
@@ -164,7 +182,8 @@ impl Cache {
         let oldest = pieces.first().map_or(Order::MAX, |piece| piece.order);
         let mut new = Dirty { sectors, oldest, used: self.uses, streams };
         for old in self.touching(&new.sectors) {
-            let overlaps = old.sectors.start < new.sectors.end && new.sectors.start < old.sectors.end;
+            let overlaps =
+                old.sectors.start < new.sectors.end && new.sectors.start < old.sectors.end;
             let joins = old.streams == streams && (join || streams);
             if !joins && !overlaps {
                 continue;
@@ -172,9 +191,11 @@ impl Cache {
             self.remove(old.sectors.start);
             new.oldest = new.oldest.min(old.oldest);
             if joins {
-                new.sectors = new.sectors.start.min(old.sectors.start)..new.sectors.end.max(old.sectors.end);
+                new.sectors =
+                    new.sectors.start.min(old.sectors.start)..new.sectors.end.max(old.sectors.end);
             } else {
-                for rest in [old.sectors.start..new.sectors.start, new.sectors.end..old.sectors.end] {
+                for rest in [old.sectors.start..new.sectors.start, new.sectors.end..old.sectors.end]
+                {
                     self.add(Dirty { sectors: rest, ..old.clone() });
                 }
             }
@@ -210,8 +231,9 @@ impl Cache {
         }
     }
 
-    /// The segment at `start` is on its way to the medium, as it is now. A stream's last sectors wait for the rest of their physical sector
-    /// (`physical` sectors), unless they are all that there is.
+    /// The segment at `start` is on its way to the medium, as it is now. A stream's last sectors
+    /// wait for the rest of their physical sector (`physical` sectors), unless they are all that
+    /// there is.
     pub fn take(&mut self, start: u64, physical: u64) -> (Dirty, Vec<Piece>) {
         let mut dirty = self.remove(start);
         let cut = dirty.sectors.end / physical * physical;
@@ -230,7 +252,11 @@ impl Cache {
     }
     /// What was taken is on the medium. It stays as a clean segment if `keep`, unless it streams.
     pub fn taken_is_over(&mut self, model: &CacheModel, sectors: &Range<u64>, keep: bool) {
-        let index = self.destaging.iter().position(|dirty| dirty.sectors == *sectors).expect("it was taken");
+        let index = self
+            .destaging
+            .iter()
+            .position(|dirty| dirty.sectors == *sectors)
+            .expect("it was taken");
         let taken = self.destaging.swap_remove(index);
         self.leave(&taken);
         if keep && !taken.streams {
@@ -280,8 +306,8 @@ impl Cache {
         Some(used)
     }
 
-    /// What was read or written around the cache stays until its segment is needed. `chance` picks where the
-    /// model says so.
+    /// What was read or written around the cache stays until its segment is needed. `chance` picks
+    /// where the model says so.
     pub fn keep(
         &mut self,
         model: &CacheModel,

@@ -32,18 +32,21 @@ struct Choice {
 impl EmulatedDisk {
     /// The next one, if any may go, for a medium that is free from `now` on.
     pub(super) fn choose(&self, now: u64) -> Option<Candidate> {
-        let by_order = || self.choices(now, Segments::Oldest).into_iter().min_by_key(|choice| choice.order);
+        let by_order =
+            || self.choices(now, Segments::Oldest).into_iter().min_by_key(|choice| choice.order);
         let best = match self.0.model.interface.schedule {
             Schedule::FirstInFirstOut => by_order(),
             _ if !self.0.medium.borrow().has_arm() => by_order(),
-            Schedule::ShortestPositioning => self.shortest(now, self.choices(now, Segments::Nearest)),
+            Schedule::ShortestPositioning => {
+                self.shortest(now, self.choices(now, Segments::Nearest))
+            }
             Schedule::Elevator => self.elevator(self.choices(now, Segments::Nearest)),
         };
         best.map(|choice| choice.candidate)
     }
 
-    /// Every so often the one that came first, so that requests near the head cannot keep one that is far away
-    /// waiting for ever.
+    /// Every so often the one that came first, so that requests near the head cannot keep one that
+    /// is far away waiting for ever.
     fn shortest(&self, now: u64, choices: Vec<Choice>) -> Option<Choice> {
         let turn = self.0.turns.get() + 1;
         let is_oldest = turn >= self.0.model.interface.oldest_every.get() && choices.len() > 1;
@@ -52,10 +55,12 @@ impl EmulatedDisk {
         }
         let medium = self.0.medium.borrow();
         choices.into_iter().min_by_key(|choice| {
-            // A cached segment that continues the one before belongs to it: streams are not torn apart.
+            // A cached segment that continues the one before belongs to it: streams are not torn
+            // apart.
             let continues =
                 matches!(choice.candidate, Candidate::Destage(start) if start == self.0.position.get());
-            // The arm sets out when the overhead is over: a sector that passes before then costs a revolution.
+            // The arm sets out when the overhead is over: a sector that passes before then costs a
+            // revolution.
             let position = || {
                 let begin = now + self.overhead(now, choice.is_known, choice.direction, choice.sectors.start);
                 begin - now + medium.positioning_ns(begin, choice.direction, choice.sectors.start)
@@ -82,7 +87,8 @@ impl EmulatedDisk {
         // Two transfers of one sector at once would leave it open which is last.
         let may_start = |direction: Direction, sectors: &Range<u64>| {
             in_service.iter().all(|service| {
-                let apart = service.sectors.end <= sectors.start || sectors.end <= service.sectors.start;
+                let apart =
+                    service.sectors.end <= sectors.start || sectors.end <= service.sectors.start;
                 apart || (service.direction == Direction::Read && direction == Direction::Read)
             })
         };
@@ -112,15 +118,18 @@ impl EmulatedDisk {
             Segments::Nearest => requests.collect(),
         };
         let reads_on = !self.is_waited_for() && self.reads_ahead_until().is_some();
-        if !reads_on && (self.must_destage() || queue.is_empty() && self.0.world.now() >= self.idle_at()) {
+        if !reads_on
+            && (self.must_destage() || queue.is_empty() && self.0.world.now() >= self.idle_at())
+        {
             let cache = self.0.cache.borrow();
             let can_go = |dirty: &&Dirty| may_start(Direction::Write, &dirty.sectors);
             let oldest = cache.dirty_by_age().find(can_go);
             match segments {
                 Segments::Oldest => choices.extend(oldest.map(Choice::destage)),
                 Segments::Nearest => {
-                    let near =
-                        cache.dirty_near(self.0.position.get(), NEAREST, self.is_seamless()).filter(can_go);
+                    let near = cache
+                        .dirty_near(self.0.position.get(), NEAREST, self.is_seamless())
+                        .filter(can_go);
                     choices.extend(near.chain(oldest).map(Choice::destage));
                 }
             }
@@ -149,7 +158,8 @@ impl EmulatedDisk {
     }
     /// When the drive counts as idle.
     pub(super) fn idle_at(&self) -> Instant {
-        let delay_ms = self.0.model.cache.as_ref().map_or(0.0, |cache| cache.destage_delay_ms.get());
+        let delay_ms =
+            self.0.model.cache.as_ref().map_or(0.0, |cache| cache.destage_delay_ms.get());
         self.0.last_request.get().plus(Duration::from_nanos((delay_ms * 1e6) as u64))
     }
 }

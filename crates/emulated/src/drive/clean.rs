@@ -60,8 +60,8 @@ impl Clean {
         }
     }
 
-    /// Takes a segment in, joined with the one of its kind that it continues, together at most `most` sectors. What
-    /// else it overlaps is cut.
+    /// Takes a segment in, joined with the one of its kind that it continues, together at most
+    /// `most` sectors. What else it overlaps is cut.
     pub fn add(&mut self, mut sectors: Range<u64>, origin: Origin, used: u64, most: u64) {
         let found: Vec<u64> = self
             .by_start
@@ -91,7 +91,8 @@ impl Clean {
         self.insert(sectors, origin, used);
     }
 
-    /// Gives one segment of this origin up, chosen by the drive's rule, but not that used at `newest`.
+    /// Gives one segment of this origin up, chosen by the drive's rule, but not that used at
+    /// `newest`.
     pub fn evict(
         &mut self,
         origin: Origin,

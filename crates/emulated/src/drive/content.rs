@@ -32,7 +32,8 @@ impl Piece {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.offset..self.offset + ((self.sectors.end - self.sectors.start) * SECTOR) as usize]
+        &self.buffer
+            [self.offset..self.offset + ((self.sectors.end - self.sectors.start) * SECTOR) as usize]
     }
     /// What of it lies in `sectors`.
     pub fn within(&self, sectors: &Range<u64>) -> Option<Piece> {
@@ -150,7 +151,9 @@ mod tests {
                 }
                 let mut found = vec![None; AREA as usize];
                 for piece in pieces.within(0..AREA) {
-                    for (sector, bytes) in piece.sectors.clone().zip(piece.bytes().chunks(SECTOR as usize)) {
+                    for (sector, bytes) in
+                        piece.sectors.clone().zip(piece.bytes().chunks(SECTOR as usize))
+                    {
                         assert_eq!(found[sector as usize], None, "seed {seed}: no overlap");
                         found[sector as usize] = Some((piece.order, bytes[0]));
                     }
@@ -158,7 +161,11 @@ mod tests {
                 assert_eq!(found, plain, "seed {seed} after {order} steps");
                 assert_eq!(pieces.sectors(), plain.iter().flatten().count() as u64, "seed {seed}");
                 let gap = plain[start as usize..].iter().position(Option::is_none);
-                assert_eq!(pieces.reach(start), gap.map_or(AREA, |gap| start + gap as u64), "seed {seed}");
+                assert_eq!(
+                    pieces.reach(start),
+                    gap.map_or(AREA, |gap| start + gap as u64),
+                    "seed {seed}"
+                );
             }
         }
     }

@@ -30,7 +30,8 @@ impl EmulatedDisk {
         image
     }
 
-    /// What the drive would hold if its power failed now, or since [`EmulatedDisk::power_off`]. The drive goes on.
+    /// What the drive would hold if its power failed now, or since [`EmulatedDisk::power_off`]. The
+    /// drive goes on.
     pub fn crash(&self) -> CrashImage {
         let now = self.0.off_at.get().unwrap_or(self.0.world.now()).0;
         let mut left = CrashImage {
@@ -41,15 +42,19 @@ impl EmulatedDisk {
         for service in in_service.iter().filter(|service| service.direction == Direction::Write) {
             for run in &service.runs {
                 let reached = run.sector + run.done(now);
-                for piece in service.pieces.iter().filter_map(|piece| piece.within(&(run.sector..reached))) {
+                for piece in
+                    service.pieces.iter().filter_map(|piece| piece.within(&(run.sector..reached)))
+                {
                     piece.write_to(&mut left.image);
                     piece.sectors.clone().for_each(|sector| {
                         left.unreadable.remove(&sector);
                     });
                 }
-                let is_under_head = run.start_ns + (reached - run.sector) as f64 * run.each_ns < now as f64
+                let is_under_head = run.start_ns + (reached - run.sector) as f64 * run.each_ns
+                    < now as f64
                     && reached < run.sector + run.count;
-                let torn = service.pieces.iter().find_map(|piece| piece.within(&(reached..reached + 1)));
+                let torn =
+                    service.pieces.iter().find_map(|piece| piece.within(&(reached..reached + 1)));
                 if let Some(piece) = torn.filter(|_| is_under_head) {
                     left.image.write(reached * SECTOR, &piece.bytes()[..SECTOR as usize / 2]);
                     left.unreadable.extend(self.0.model.physical(&(reached..reached + 1)));

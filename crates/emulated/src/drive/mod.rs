@@ -176,7 +176,8 @@ impl EmulatedDisk {
         EmulatedDisk::with_image(world, model, options, Image::new(size))
     }
 
-    /// A drive that durably holds `image`, such as one that mke2fs wrote; its size is that of the image.
+    /// A drive that durably holds `image`, such as one that mke2fs wrote; its size is that of the
+    /// image.
     pub fn with_image(
         world: Rc<dyn World>,
         model: Model,
@@ -194,7 +195,11 @@ impl EmulatedDisk {
         left: CrashImage,
     ) -> EmulatedDisk {
         let size = left.image.size();
-        assert!(size.is_multiple_of(SECTOR) && size <= model.size.get(), "{size} bytes on {}", model.name);
+        assert!(
+            size.is_multiple_of(SECTOR) && size <= model.size.get(),
+            "{size} bytes on {}",
+            model.name
+        );
         let caching = options.cache == CacheMode::On || options.lies.ignores_cache_off;
         let unit = model.cache.as_ref().map_or(SECTOR, |cache| cache.unit.get().into());
         EmulatedDisk(Rc::new(State {
@@ -237,17 +242,20 @@ impl EmulatedDisk {
         let Travelled { seeks, cylinders } = self.0.medium.borrow().travelled();
         DriveStatistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
     }
-    /// Between the last surface and the others the head has to find its track anew, which takes so long.
+    /// Between the last surface and the others the head has to find its track anew, which takes so
+    /// long.
     pub(crate) fn align_last_surface(&self, time: Duration) {
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
             arm.align_last_surface(time.as_nanos() as f64);
         }
     }
-    /// What reaches the medium from now on costs its time and no memory: it is not there. For whoever asks for times alone.
+    /// What reaches the medium from now on costs its time and no memory: it is not there. For
+    /// whoever asks for times alone.
     pub fn forget_content(&self) {
         self.0.forgets.set(true);
     }
-    /// Writes from now on are cached or not; what is cached when it is switched off goes to the medium soon.
+    /// Writes from now on are cached or not; what is cached when it is switched off goes to the
+    /// medium soon.
     pub fn set_cache(&self, mode: CacheMode) {
         let caching = mode == CacheMode::On || self.0.lies.ignores_cache_off;
         self.0.caching.set(caching && self.0.model.cache.is_some());
@@ -268,7 +276,8 @@ impl EmulatedDisk {
     }
     /// What the interface takes when no medium is needed.
     fn hit_time(&self, bytes: u64) -> Duration {
-        self.bus_time(bytes) + Duration::from_nanos((self.0.model.interface.hit_ms.get() * 1e6) as u64)
+        self.bus_time(bytes)
+            + Duration::from_nanos((self.0.model.interface.hit_ms.get() * 1e6) as u64)
     }
     fn bus_time(&self, bytes: u64) -> Duration {
         Duration::from_nanos(moving_ns(bytes, self.0.model.interface.bus_mb_s.get()) as u64)

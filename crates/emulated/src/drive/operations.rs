@@ -43,7 +43,8 @@ impl EmulatedDisk {
                     }
                 }
                 None => {
-                    self.through_medium(Queued::at(Direction::Read, sectors.clone()), &[], true).await;
+                    self.through_medium(Queued::at(Direction::Read, sectors.clone()), &[], true)
+                        .await;
                     break;
                 }
             }
@@ -95,21 +96,27 @@ impl EmulatedDisk {
             let is_long = cache.bypass_above.is_some_and(|above| bytes > above.get().into());
             is_long
                 || (continues && cache.sequential_bypass)
-                || cache.bypass_by_chance.is_some_and(|some| some.takes(bytes, || self.0.world.random()))
+                || cache
+                    .bypass_by_chance
+                    .is_some_and(|some| some.takes(bytes, || self.0.world.random()))
         };
         match cache {
             Some(cache) if goes_around(cache) => match cache.stream_buffer {
                 // One half comes in while the other goes out.
                 Some(buffer) => {
-                    self.write_behind(cache, Way::StreamBuffer, buffer.get() / 2, sectors, &parts).await
+                    self.write_behind(cache, Way::StreamBuffer, buffer.get() / 2, sectors, &parts)
+                        .await
                 }
-                None => self.through_medium(Queued::at(Direction::Write, sectors), &parts, false).await,
+                None => {
+                    self.through_medium(Queued::at(Direction::Write, sectors), &parts, false).await
+                }
             },
             Some(cache)
                 if (bytes <= cache.segment_size.get().into() || !cache.one_segment_per_write)
                     && !(cache.merges_through && self.rests(&sectors).next().is_some()) =>
             {
-                self.write_behind(cache, Way::Segments, cache.segment_size.get(), sectors, &parts).await;
+                self.write_behind(cache, Way::Segments, cache.segment_size.get(), sectors, &parts)
+                    .await;
             }
             // It goes through one segment to the medium, and (its end) stays there.
             _ => {
@@ -133,10 +140,16 @@ impl EmulatedDisk {
         let most = u64::from(most) / SECTOR;
         for start in sectors.clone().step_by(most as usize) {
             let part = start..sectors.end.min(start + most);
-            let pieces: Vec<Piece> = pieces.iter().filter_map(|piece| piece.within(&part)).collect();
+            let pieces: Vec<Piece> =
+                pieces.iter().filter_map(|piece| piece.within(&part)).collect();
             if !self.0.writers.borrow().is_empty() || !self.try_insert(cache, way, &part, &pieces) {
                 let (done, receiver) = runtime::oneshot();
-                self.0.writers.borrow_mut().push_back(Writer { sectors: part.clone(), pieces, way, done });
+                self.0.writers.borrow_mut().push_back(Writer {
+                    sectors: part.clone(),
+                    pieces,
+                    way,
+                    done,
+                });
                 self.pump();
                 receiver.await;
                 self.hang_if_off().await;
@@ -147,7 +160,13 @@ impl EmulatedDisk {
         self.count(|statistics| statistics.cached_writes += 1);
         self.sleep(self.hit_time(0)).await;
     }
-    fn try_insert(&self, model: &CacheModel, way: Way, sectors: &Range<u64>, pieces: &[Piece]) -> bool {
+    fn try_insert(
+        &self,
+        model: &CacheModel,
+        way: Way,
+        sectors: &Range<u64>,
+        pieces: &[Piece],
+    ) -> bool {
         let chance = || self.0.world.random();
         let mut cache = self.0.cache.borrow_mut();
         if way == Way::StreamBuffer {
@@ -166,7 +185,9 @@ impl EmulatedDisk {
     }
     /// Lets cached writes in that have waited for room.
     pub(super) fn admit_writers(&self) {
-        let (Some(model), mut writers) = (&self.0.model.cache, self.0.writers.borrow_mut()) else { return };
+        let (Some(model), mut writers) = (&self.0.model.cache, self.0.writers.borrow_mut()) else {
+            return;
+        };
         while let Some(first) = writers.front()
             && self.try_insert(model, first.way, &first.sectors, &first.pieces)
         {
@@ -215,7 +236,8 @@ impl EmulatedDisk {
         self.0.last_request.set(self.0.world.now());
     }
 
-    /// Checks a request; then it runs as a task of its own, so that it completes even if nobody waits.
+    /// Checks a request; then it runs as a task of its own, so that it completes even if nobody
+    /// waits.
     fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
         &self,
         operation: Operation,
@@ -243,7 +265,12 @@ impl Disk for EmulatedDisk {
     }
     fn geometry(&self) -> Geometry {
         let discard = self.0.model.mechanics.is_none();
-        Geometry { size: self.0.size, logical_sector: SECTOR as u32, discard, forced_unit_access: true }
+        Geometry {
+            size: self.0.size,
+            logical_sector: SECTOR as u32,
+            discard,
+            forced_unit_access: true,
+        }
     }
     /// Models of flash and of volumes do not say what is written as one.
     fn physical_sector(&self) -> u32 {
@@ -276,6 +303,8 @@ impl Disk for EmulatedDisk {
         self.request(Operation::Flush, 0, 0, |disk| disk.flush_now())
     }
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
-        self.request(Operation::Discard, at, length, move |disk| disk.discard_now(sectors(at, length)))
+        self.request(Operation::Discard, at, length, move |disk| {
+            disk.discard_now(sectors(at, length))
+        })
     }
 }

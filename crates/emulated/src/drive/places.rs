@@ -1,4 +1,5 @@
-//! Writes that have no place until their turn comes. Whoever made them says then where they go, and the drive tells where its head is.
+//! Writes that have no place until their turn comes. Whoever made them says then where they go, and
+//! the drive tells where its head is.
 
 use super::EmulatedDisk;
 use super::content::Piece;
@@ -13,7 +14,8 @@ use std::rc::Rc;
 pub(crate) trait Places {
     /// The first sector of where it would go if it were its turn.
     fn propose(&self, head: &Head<'_>) -> u64;
-    /// It is its turn. The sectors that it takes: fewer than its content if there is no room for all in one place.
+    /// It is its turn. The sectors that it takes: fewer than its content if there is no room for
+    /// all in one place.
     fn take(&self, head: &Head<'_>) -> Range<u64>;
 }
 
@@ -47,7 +49,8 @@ impl EmulatedDisk {
         Head { medium, disk: self, now }
     }
 
-    /// Writes where `places` says when the medium comes to it. The drive's write cache takes no part.
+    /// Writes where `places` says when the medium comes to it. The drive's write cache takes no
+    /// part.
     pub(crate) async fn write_at_its_turn(&self, content: Rc<Buffer>, places: Rc<dyn Places>) {
         self.arrive().await;
         self.0.is_reading.set(false);
@@ -56,7 +59,11 @@ impl EmulatedDisk {
             statistics.writes += 1;
             statistics.bytes_written += bytes;
         });
-        let queued = Queued { direction: Direction::Write, sectors: 0..bytes / SECTOR, places: Some(places) };
+        let queued = Queued {
+            direction: Direction::Write,
+            sectors: 0..bytes / SECTOR,
+            places: Some(places),
+        };
         self.through_medium(queued, &[content], false).await;
     }
 }
@@ -77,5 +84,9 @@ impl Queued {
 /// The content of a write that has got its place.
 pub(super) fn placed(pieces: Vec<Piece>, at: &Range<u64>) -> Vec<Piece> {
     let count = at.end - at.start;
-    pieces.iter().filter_map(|piece| piece.within(&(0..count))).map(|piece| piece.moved(at.start)).collect()
+    pieces
+        .iter()
+        .filter_map(|piece| piece.within(&(0..count)))
+        .map(|piece| piece.moved(at.start))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Reading on beyond a request while nothing else is to be done: sequential streams at the rate of the medium.
+//! Reading on beyond a request while nothing else is to be done: sequential streams at the rate of
+//! the medium.
 
 use super::EmulatedDisk;
 use super::clean::Origin;
@@ -57,14 +58,20 @@ impl EmulatedDisk {
 
     /// If cached writes have to wait for the read-ahead: until when. They are looked at again then.
     pub(super) fn reads_ahead_until(&self) -> Option<Instant> {
-        self.0.model.cache.as_ref().filter(|cache| cache.read_ahead_first && self.0.is_reading.get())?;
+        self.0
+            .model
+            .cache
+            .as_ref()
+            .filter(|cache| cache.read_ahead_first && self.0.is_reading.get())?;
         let end = self.0.read_ahead.borrow().as_ref()?.runs.back()?.end_ns();
         let until = Instant(end.ceil() as u64);
         (until > self.0.world.now()).then_some(until)
     }
     pub(super) fn wait_for_read_ahead(&self) {
         let state = &self.0;
-        let Some(until) = self.reads_ahead_until().filter(|_| !state.read_ahead_timer.replace(true)) else {
+        let Some(until) =
+            self.reads_ahead_until().filter(|_| !state.read_ahead_timer.replace(true))
+        else {
             return;
         };
         let disk = self.clone();
@@ -108,8 +115,8 @@ impl EmulatedDisk {
         }
     }
 
-    /// When a read that continues or overlaps the read-ahead will have been read; the read-ahead then goes on
-    /// beyond it. None if the head must move for it.
+    /// When a read that continues or overlaps the read-ahead will have been read; the read-ahead
+    /// then goes on beyond it. None if the head must move for it.
     pub(super) fn read_ahead_has(&self, sectors: &Range<u64>) -> Option<Instant> {
         let (now, cache) = (self.now(), self.0.model.cache.as_ref()?);
         let mut slot = self.0.read_ahead.borrow_mut();
@@ -127,7 +134,8 @@ impl EmulatedDisk {
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
             && wanted > ahead.sectors.end
         {
-            let more = arm.transfer(end, Direction::Read, ahead.sectors.end, wanted - ahead.sectors.end);
+            let more =
+                arm.transfer(end, Direction::Read, ahead.sectors.end, wanted - ahead.sectors.end);
             ahead.runs.extend(more);
             ahead.sectors.end = wanted;
         }

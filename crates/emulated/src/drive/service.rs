@@ -1,4 +1,5 @@
-//! The medium at work: one transfer after another (flash: several at once), then read-ahead, then rest.
+//! The medium at work: one transfer after another (flash: several at once), then read-ahead, then
+//! rest.
 
 use super::choose::Candidate;
 use super::clean::Origin;
@@ -21,8 +22,8 @@ impl EmulatedDisk {
     pub(super) fn pump(&self) {
         self.pump_at(self.now());
     }
-    /// `now` is when the medium became free. A world of real time wakes us later, but the drive goes on
-    /// turning. Had it waited for us, what follows on its track would have passed by.
+    /// `now` is when the medium became free. A world of real time wakes us later, but the drive
+    /// goes on turning. Had it waited for us, what follows on its track would have passed by.
     fn pump_at(&self, now: u64) {
         if self.is_off() {
             return;
@@ -37,8 +38,15 @@ impl EmulatedDisk {
         self.wait_for_read_ahead();
     }
 
-    /// Nanoseconds between the choice of a transfer and the arm's setting out. `is_known`: the drive could prepare a write before.
-    pub(super) fn overhead(&self, now: u64, is_known: bool, direction: Direction, start: u64) -> u64 {
+    /// Nanoseconds between the choice of a transfer and the arm's setting out. `is_known`: the
+    /// drive could prepare a write before.
+    pub(super) fn overhead(
+        &self,
+        now: u64,
+        is_known: bool,
+        direction: Direction,
+        start: u64,
+    ) -> u64 {
         let interface = &self.0.model.interface;
         let ms = match direction {
             // The drive knows what comes next: what continues the write before loses no revolution.
@@ -50,7 +58,8 @@ impl EmulatedDisk {
         (ms * 1e6) as u64
     }
 
-    /// Whether a read from `start` on waited while the medium read what is before it: the drive goes on at once.
+    /// Whether a read from `start` on waited while the medium read what is before it: the drive
+    /// goes on at once.
     fn reads_on(&self, now: u64, start: u64) -> bool {
         self.0.ended_reading.get() && start == self.0.position.get() && self.ended_at(now)
     }
@@ -65,7 +74,8 @@ impl EmulatedDisk {
                 (self.0.queue.borrow_mut().remove(index).expect("chosen just now"), false, false)
             }
             Candidate::Destage(start) => {
-                let (dirty, pieces) = self.0.cache.borrow_mut().take(start, self.0.model.together());
+                let (dirty, pieces) =
+                    self.0.cache.borrow_mut().take(start, self.0.model.together());
                 let (order, direction, keep) = (self.next_order(), Direction::Write, true);
                 let request = Waiting {
                     order,
@@ -86,9 +96,10 @@ impl EmulatedDisk {
             pieces = placed(pieces, &sectors);
         }
         let ended = self.0.ended.get();
-        let continues =
-            (is_seamless || !has_place) && sectors.start == self.0.position.get() && self.ended_at(now)
-                || direction == Direction::Read && self.reads_on(now, sectors.start);
+        let continues = (is_seamless || !has_place)
+            && sectors.start == self.0.position.get()
+            && self.ended_at(now)
+            || direction == Direction::Read && self.reads_on(now, sectors.start);
         let mut begin = match continues {
             // Rounded up each time, it would soon come too late for its next sector.
             true => ended,
@@ -122,13 +133,15 @@ impl EmulatedDisk {
         }));
     }
 
-    /// What must be read before a write, because it changes parts of physical sectors alone and the cache does not have the rest.
+    /// What must be read before a write, because it changes parts of physical sectors alone and the
+    /// cache does not have the rest.
     pub(super) fn rests(&self, sectors: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let whole = self.0.model.physical(sectors);
         let rests = [whole.start..sectors.start, sectors.end..whole.end];
         rests.into_iter().filter(|rest| !rest.is_empty() && !self.0.cache.borrow().holds(rest))
     }
-    /// Reads it; the sectors to be written then have to come round again. Gives the time at which it is done.
+    /// Reads it; the sectors to be written then have to come round again. Gives the time at which
+    /// it is done.
     fn read_rests(&self, now: f64, sectors: &Range<u64>) -> f64 {
         let mut medium = self.0.medium.borrow_mut();
         self.rests(sectors).fold(now, |time, rest| {
@@ -139,8 +152,10 @@ impl EmulatedDisk {
     fn complete(&self, order: super::content::Order, end: u64) {
         let service = {
             let mut in_service = self.0.in_service.borrow_mut();
-            let index =
-                in_service.iter().position(|service| service.order == order).expect("it is in service");
+            let index = in_service
+                .iter()
+                .position(|service| service.order == order)
+                .expect("it is in service");
             in_service.remove(index)
         };
         let Service { order, direction, sectors, pieces, destages, done, keep, .. } = service;
@@ -156,8 +171,9 @@ impl EmulatedDisk {
         if let Some(model) = &self.0.model.cache {
             let mut cache = self.0.cache.borrow_mut();
             if destages {
-                // At random, a writer may have chosen a dirty segment. It takes the first whose destaging began since: else
-                // what was on its way already would be taken more often than others.
+                // At random, a writer may have chosen a dirty segment. It takes the first whose
+                // destaging began since: else what was on its way already would be taken more often
+                // than others.
                 let first = self.0.writers.borrow().front().map(|writer| writer.way);
                 let since = self.0.wants_dirty_since.get().filter(|_| {
                     model.replacement == SegmentReplacement::Random && first == Some(Way::Segments)
@@ -167,7 +183,8 @@ impl EmulatedDisk {
                 admits = since.is_none() || taken || cache.dirty_count() == 0;
                 self.count(|statistics| statistics.destages += 1);
             } else if keep {
-                let origin = if direction == Direction::Read { Origin::Read } else { Origin::Written };
+                let origin =
+                    if direction == Direction::Read { Origin::Read } else { Origin::Written };
                 cache.keep(model, sectors.clone(), origin, || self.0.world.random());
             }
         }
@@ -232,7 +249,8 @@ impl EmulatedDisk {
         let order = self.next_order();
         let (sender, receiver) = runtime::oneshot();
         let pieces = Piece::of(parts, sectors.start, order);
-        let waiting = Waiting { order, direction, sectors, pieces, done: Some(sender), keep, places };
+        let waiting =
+            Waiting { order, direction, sectors, pieces, done: Some(sender), keep, places };
         self.0.queue.borrow_mut().push_back(waiting);
         self.pump();
         receiver.await;

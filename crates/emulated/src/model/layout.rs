@@ -1,4 +1,5 @@
-//! Where a sector lies: serpentine bands within zones, each track turned by its skew against the one before.
+//! Where a sector lies: serpentine bands within zones, each track turned by its skew against the
+//! one before.
 
 use super::Mechanics;
 
@@ -38,7 +39,8 @@ pub struct PhysicalSector {
 impl TrackLayout {
     pub fn new(mechanics: &Mechanics) -> TrackLayout {
         let revolution_ms = 60_000.0 / mechanics.rpm.get();
-        let (surfaces, band_tracks) = (mechanics.surfaces.get().into(), mechanics.band_tracks.get().into());
+        let (surfaces, band_tracks) =
+            (mechanics.surfaces.get().into(), mechanics.band_tracks.get().into());
         let mut layout = TrackLayout { surfaces, band_tracks, zones: Vec::new() };
         let (mut first_sector, mut first_cylinder, mut angle) = (0, 0, 0.0);
         for zone in &mechanics.zones {
@@ -63,7 +65,8 @@ impl TrackLayout {
         layout
     }
 
-    /// What the zones hold, if numbers of floating point can tell them apart and 32 bits count the cylinders.
+    /// What the zones hold, if numbers of floating point can tell them apart and 32 bits count the
+    /// cylinders.
     pub fn sectors_of(mechanics: &Mechanics) -> Option<u64> {
         let surfaces = u64::from(mechanics.surfaces.get());
         let mut cylinders = mechanics.zones.iter().map(|zone| zone.cylinders.get());
@@ -96,8 +99,10 @@ impl TrackLayout {
 
     /// The sector at this place, if there is one.
     pub fn sector_at(&self, cylinder: u32, surface: u32, index: u32) -> Option<u64> {
-        let (cylinder, surface, index) = (u64::from(cylinder), u64::from(surface), u64::from(index));
-        let zone = &self.zones[self.zones.partition_point(|zone| zone.first_cylinder <= cylinder) - 1];
+        let (cylinder, surface, index) =
+            (u64::from(cylinder), u64::from(surface), u64::from(index));
+        let zone =
+            &self.zones[self.zones.partition_point(|zone| zone.first_cylinder <= cylinder) - 1];
         let within = cylinder - zone.first_cylinder;
         if within >= zone.cylinders || surface >= self.surfaces || index >= zone.sectors {
             return None;
@@ -110,7 +115,8 @@ impl TrackLayout {
         Some(zone.first_sector + track * zone.sectors + index)
     }
 
-    /// Band, surface and step within band and surface of a zone's track. The last band may be narrower.
+    /// Band, surface and step within band and surface of a zone's track. The last band may be
+    /// narrower.
     fn band_of(&self, zone: &ZoneLayout, track: u64) -> (u64, u64, u64) {
         let band = track / (self.band_tracks * self.surfaces);
         let tracks = self.band_tracks.min(zone.cylinders - band * self.band_tracks);
@@ -124,7 +130,8 @@ impl TrackLayout {
         let tracks = self.band_tracks.min(zone.cylinders - band * self.band_tracks);
         let along = |tracks: u64| (tracks - 1) as f64 * zone.track_skew;
         let surfaces = self.surfaces as f64;
-        let whole = surfaces * along(self.band_tracks) + (surfaces - 1.0) * zone.head_skew + zone.band_skew;
+        let whole =
+            surfaces * along(self.band_tracks) + (surfaces - 1.0) * zone.head_skew + zone.band_skew;
         zone.angle
             + band as f64 * whole
             + surface as f64 * (along(tracks) + zone.head_skew)
@@ -164,8 +171,9 @@ mod tests {
     #[test]
     fn the_next_track_of_a_band_is_a_neighbour() {
         let (_, text) = shipped().next().expect("a model");
-        let layout =
-            TrackLayout::new(&Model::parse(text).expect("a valid model").mechanics.expect("a turning disk"));
+        let layout = TrackLayout::new(
+            &Model::parse(text).expect("a valid model").mechanics.expect("a turning disk"),
+        );
         let place = |track: u64| layout.place(track * 1200);
         assert_eq!((place(64).cylinder, place(64).surface), (64, 0));
         assert_eq!((place(65).cylinder, place(65).surface), (64, 1));

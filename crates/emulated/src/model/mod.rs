@@ -17,7 +17,8 @@ use serde::Deserialize;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::Range;
 
-/// A disk as its file describes it: one of `mechanics`, `flash` and `volume`, and perhaps a write cache.
+/// A disk as its file describes it: one of `mechanics`, `flash` and `volume`, and perhaps a write
+/// cache.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -26,8 +27,8 @@ pub struct Model {
     pub about: String,
     /// Bytes, a multiple of 512; at most what the layout of `mechanics` holds.
     pub size: NonZeroU64,
-    /// Bytes that the medium writes as one, a multiple of 512. What changes a part of them alone must read the rest before, unless the
-    /// cache has it.
+    /// Bytes that the medium writes as one, a multiple of 512. What changes a part of them alone
+    /// must read the rest before, unless the cache has it.
     #[serde(default = "logical_sector")]
     pub physical_sector: NonZeroU32,
     pub interface: Interface,
@@ -75,7 +76,8 @@ pub enum Schedule {
     Elevator,
 }
 
-/// A turning disk. Its layout is serpentine: `band_tracks` tracks on one surface, then those of the next in reverse.
+/// A turning disk. Its layout is serpentine: `band_tracks` tracks on one surface, then those of the
+/// next in reverse.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mechanics {
@@ -123,7 +125,8 @@ pub struct Flash {
     pub write_mb_s: Positive,
     /// Of a flush, beyond the writes that it waits for.
     pub flush_us: NotNegative,
-    /// Bytes; a write to a block that is not among the `open_blocks` written last costs `switch_ms`. 0: no such cost.
+    /// Bytes; a write to a block that is not among the `open_blocks` written last costs
+    /// `switch_ms`. 0: no such cost.
     pub erase_block: u32,
     pub open_blocks: u32,
     pub switch_ms: NotNegative,
@@ -167,10 +170,11 @@ pub struct CacheModel {
     write_size: Option<NonZeroU64>,
     /// Bytes of writes that may wait for the medium; as many as writes may hold if it is not given.
     dirty_size: Option<NonZeroU64>,
-    /// Bytes read beyond a request while nothing else is to be done. A segment that is read may hold as many.
+    /// Bytes read beyond a request while nothing else is to be done. A segment that is read may
+    /// hold as many.
     pub read_ahead: u32,
-    /// Reading ahead goes before cached writes until another comes, unless a writer or a flush waits for them; otherwise they go
-    /// before it.
+    /// Reading ahead goes before cached writes until another comes, unless a writer or a flush
+    /// waits for them; otherwise they go before it.
     #[serde(default)]
     pub read_ahead_first: bool,
     pub replacement: SegmentReplacement,
@@ -180,16 +184,19 @@ pub struct CacheModel {
     pub bypass_above: Option<NonZeroU32>,
     /// So do others by chance.
     pub bypass_by_chance: Option<BypassByChance>,
-    /// Bytes of a buffer that writes around the cache pass. Such a write is answered when its end is in there, so that
-    /// a stream keeps the rate of the medium. Without one it is answered by the medium.
+    /// Bytes of a buffer that writes around the cache pass. Such a write is answered when its end
+    /// is in there, so that a stream keeps the rate of the medium. Without one it is answered by
+    /// the medium.
     pub stream_buffer: Option<NonZeroU32>,
-    /// Cached writes that continue one another reach the medium as one, from the first on and without a gap. If not, each begins at a whole
-    /// nanosecond, and of a stream every so many come too late for their first sector.
+    /// Cached writes that continue one another reach the medium as one, from the first on and
+    /// without a gap. If not, each begins at a whole nanosecond, and of a stream every so many come
+    /// too late for their first sector.
     #[serde(default)]
     pub seamless_destaging: bool,
     /// Idle time after which cached writes go to the medium.
     pub destage_delay_ms: NotNegative,
-    /// Share of the write segments, or of their bytes, above which they go there beside other requests.
+    /// Share of the write segments, or of their bytes, above which they go there beside other
+    /// requests.
     pub destage_above: Share,
 }
 

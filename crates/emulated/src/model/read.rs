@@ -21,7 +21,9 @@ impl Model {
             let at = error.span().map_or(0, |span| span.start);
             ModelError::at(text, at, error.message().to_owned())
         })?;
-        model.check().map_err(|(key, problem)| ModelError::at(text, place_of(text, key), problem))?;
+        model
+            .check()
+            .map_err(|(key, problem)| ModelError::at(text, place_of(text, key), problem))?;
         Ok(model)
     }
 
@@ -33,8 +35,9 @@ impl Model {
         }
         let physical = u64::from(self.physical_sector.get());
         if !physical.is_multiple_of(SECTOR) || !size.is_multiple_of(physical) {
-            let problem =
-                format!("{physical} bytes are not whole sectors of {SECTOR}, or do not divide the size");
+            let problem = format!(
+                "{physical} bytes are not whole sectors of {SECTOR}, or do not divide the size"
+            );
             return Err(("physical_sector", problem));
         }
         let kinds = [self.mechanics.is_some(), self.flash.is_some(), self.volume.is_some()];
@@ -46,11 +49,17 @@ impl Model {
                 return Err(("zones", "a turning disk has at least one zone".to_owned()));
             }
             let Some(sectors) = TrackLayout::sectors_of(mechanics) else {
-                return Err(("zones", "the zones hold more than 2^53 sectors or 2^32 cylinders".to_owned()));
+                return Err((
+                    "zones",
+                    "the zones hold more than 2^53 sectors or 2^32 cylinders".to_owned(),
+                ));
             };
             if sectors < size / SECTOR {
                 let held = sectors * SECTOR;
-                return Err(("size", format!("{size} bytes do not fit on the zones, which hold {held}")));
+                return Err((
+                    "size",
+                    format!("{size} bytes do not fit on the zones, which hold {held}"),
+                ));
             }
         }
         if self.flash.as_ref().is_some_and(|flash| flash.channels.get() > CHANNELS_MAX) {
@@ -66,11 +75,15 @@ impl Model {
                 return Err(("unit", format!("{} bytes are not a multiple of 512", cache.unit)));
             }
             if cache.stream_buffer.is_some_and(|buffer| u64::from(buffer.get()) < 2 * SECTOR) {
-                return Err(("stream_buffer", "a buffer has two halves of at least one sector".to_owned()));
+                return Err((
+                    "stream_buffer",
+                    "a buffer has two halves of at least one sector".to_owned(),
+                ));
             }
             if segment > write_size {
-                let problem =
-                    format!("a segment of {segment} bytes is more than writes may hold, {write_size}");
+                let problem = format!(
+                    "a segment of {segment} bytes is more than writes may hold, {write_size}"
+                );
                 return Err(("segment_size", problem));
             }
         }
@@ -141,9 +154,13 @@ mod tests {
     fn what_does_not_fit_together_is_refused() {
         let error = cheetah_with("size = 146815737344", "size = 1468157373440");
         assert_eq!(error.line, line_of("size"), "{error}");
-        assert!(cheetah_with("size = 146815737344", "size = 1000").problem.contains("whole sectors"));
+        assert!(
+            cheetah_with("size = 146815737344", "size = 1000").problem.contains("whole sectors")
+        );
         assert!(cheetah_with("[2, 0.5695]", "[1, 0.5695]").problem.contains("grow"));
         assert!(cheetah_with("queue_depth = 32", "queue_depth = 0").problem.contains("nonzero"));
-        assert!(cheetah_with("\nsegment_size", "\nunit = 1000\nsegment_size").problem.contains("512"));
+        assert!(
+            cheetah_with("\nsegment_size", "\nunit = 1000\nsegment_size").problem.contains("512")
+        );
     }
 }

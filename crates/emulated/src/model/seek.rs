@@ -45,17 +45,25 @@ mod tests {
     #[test]
     fn mean_seek_of_the_cheetah_over_uniform_pairs_is_the_measured_one() {
         let (_, text) = shipped().next().expect("a model");
-        let mechanics = Model::parse(text).expect("a valid model").mechanics.expect("a turning disk");
+        let mechanics =
+            Model::parse(text).expect("a valid model").mechanics.expect("a turning disk");
         let cylinders: u32 = mechanics.zones.iter().map(|zone| zone.cylinders.get()).sum();
         // Distance d lies between cylinders - d of the pairs, each way.
         let pairs = f64::from(cylinders) * f64::from(cylinders);
         let sum: f64 = (1..cylinders)
-            .map(|distance| 2.0 * f64::from(cylinders - distance) * mechanics.seek_ms.time_ms(distance))
+            .map(|distance| {
+                2.0 * f64::from(cylinders - distance) * mechanics.seek_ms.time_ms(distance)
+            })
             .sum();
         let mean = sum / pairs;
         assert!((mean - 3.795).abs() < 0.005, "{mean} ms, 3.795 are told");
-        for (distance, time) in [(1, 0.553), (10, 0.788), (100, 1.140), (1000, 1.636), (72000, 6.914)] {
-            assert!((mechanics.seek_ms.time_ms(distance) - time).abs() < 0.005, "{distance} cylinders");
+        for (distance, time) in
+            [(1, 0.553), (10, 0.788), (100, 1.140), (1000, 1.636), (72000, 6.914)]
+        {
+            assert!(
+                (mechanics.seek_ms.time_ms(distance) - time).abs() < 0.005,
+                "{distance} cylinders"
+            );
         }
     }
 }

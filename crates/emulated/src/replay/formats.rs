@@ -22,7 +22,8 @@ pub(super) struct Format {
 
 pub(super) fn recognise(text: &str) -> Option<Format> {
     let first = text.lines().find(|line| !line.trim().is_empty())?;
-    let format = |pace, has_header, parse| Format { pace, has_header, ends_header: |_| true, parse };
+    let format =
+        |pace, has_header, parse| Format { pace, has_header, ends_header: |_| true, parse };
     let fields: Vec<&str> = first.split(',').map(str::trim).collect();
     Some(match first.trim() {
         "op,lbn,sectors,service_us,gap_us" => format(Pace::Gaps, true, measured),
@@ -37,7 +38,17 @@ pub(super) fn recognise(text: &str) -> Option<Format> {
         _ if fields.len() == 7 && fields[0].parse::<u64>().is_ok() => {
             format(Pace::Timestamps, false, cambridge)
         }
-        _ if fields == ["Timestamp", "Hostname", "DiskNumber", "Type", "Offset", "Size", "ResponseTime"] => {
+        _ if fields
+            == [
+                "Timestamp",
+                "Hostname",
+                "DiskNumber",
+                "Type",
+                "Offset",
+                "Size",
+                "ResponseTime",
+            ] =>
+        {
             format(Pace::Timestamps, true, cambridge)
         }
         _ if blkparse(first).is_ok() => format(Pace::Timestamps, false, blkparse),
@@ -50,7 +61,8 @@ fn measured(line: &str) -> Parsed {
     let is_write = fields.is_write("op")?;
     let sector: u64 = fields.number("lbn")?;
     let sectors: u64 = fields.number("sectors")?;
-    let mut request = fields.request(is_write, sector.saturating_mul(512), sectors.saturating_mul(512))?;
+    let mut request =
+        fields.request(is_write, sector.saturating_mul(512), sectors.saturating_mul(512))?;
     request.measured = Some(fields.microseconds("service_us")?);
     request.time = fields.microseconds("gap_us")?;
     Ok(Some(request))
@@ -64,7 +76,8 @@ fn cloud_physics(line: &str) -> Parsed {
     Ok(Some(Recorded { time, ..fields.request(is_write, at, length)? }))
 }
 
-/// MSR Cambridge: times in units of 100 ns. Flushes and discards, which our own traces have, are passed over.
+/// MSR Cambridge: times in units of 100 ns. Flushes and discards, which our own traces have, are
+/// passed over.
 fn cambridge(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ',');
     let begin: u64 = fields.number("Timestamp")?;
@@ -79,7 +92,8 @@ fn cambridge(line: &str) -> Parsed {
     let (at, length) = (fields.number("Offset")?, fields.number("Size")?);
     let response: u64 = fields.number("ResponseTime")?;
     let request = fields.request(is_write, at, length)?;
-    let time = |units: u64| Duration::from_micros(units / 10) + Duration::from_nanos(units % 10 * 100);
+    let time =
+        |units: u64| Duration::from_micros(units / 10) + Duration::from_nanos(units % 10 * 100);
     Ok(Some(Recorded { time: time(begin), measured: Some(time(response)), ..request }))
 }
 
@@ -100,7 +114,8 @@ fn microsoft(line: &str) -> Parsed {
     Ok(Some(Recorded { time, measured, ..fields.request(is_write, at, length)? }))
 }
 
-/// Without times: one request after another. Waits and whatever else is no read or write are passed over.
+/// Without times: one request after another. Waits and whatever else is no read or write are passed
+/// over.
 fn fio_2(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ' ');
     fields.next("file")?;
@@ -131,7 +146,8 @@ fn blkparse(line: &str) -> Parsed {
     let device = fields.next("device")?;
     if !device.split_once(',').is_some_and(|(major, minor)| is_number(major) && is_number(minor)) {
         // What blkparse prints after the last request is a summary.
-        let is_summary = device.starts_with("CPU") || device.starts_with("Total") || line.starts_with(' ');
+        let is_summary =
+            device.starts_with("CPU") || device.starts_with("Total") || line.starts_with(' ');
         return if is_summary {
             Ok(None)
         } else {
@@ -142,7 +158,8 @@ fn blkparse(line: &str) -> Parsed {
         fields.next(ignored)?;
     }
     let seconds: f64 = fields.number("time")?;
-    let time = Duration::try_from_secs_f64(seconds).map_err(|_| (fields.column, "not a time".to_owned()))?;
+    let time = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| (fields.column, "not a time".to_owned()))?;
     fields.next("process")?;
     let action = fields.next("action")?;
     let kind = fields.next("kind")?;
@@ -153,7 +170,8 @@ fn blkparse(line: &str) -> Parsed {
     let sector: u64 = fields.number("sector")?;
     let Ok("+") = fields.next("+") else { return Ok(None) };
     let sectors: u64 = fields.number("sectors")?;
-    let request = fields.request(is_write, sector.saturating_mul(512), sectors.saturating_mul(512))?;
+    let request =
+        fields.request(is_write, sector.saturating_mul(512), sectors.saturating_mul(512))?;
     Ok(Some(Recorded { time, ..request }))
 }
 
@@ -189,14 +207,16 @@ impl<'a> Fields<'a> {
     }
     fn number<T: FromStr>(&mut self, name: &str) -> Result<T, Wrong> {
         let text = self.next(name)?;
-        text.parse()
-            .map_err(|_| (self.column, format!("{name} is {text:?}, which is not a number it can be")))
+        text.parse().map_err(|_| {
+            (self.column, format!("{name} is {text:?}, which is not a number it can be"))
+        })
     }
     fn hexadecimal(&mut self, name: &str) -> Result<u64, Wrong> {
         let text = self.next(name)?;
         let digits = text.strip_prefix("0x").unwrap_or(text);
-        u64::from_str_radix(digits, 16)
-            .map_err(|_| (self.column, format!("{name} is {text:?}, which is not a hexadecimal number")))
+        u64::from_str_radix(digits, 16).map_err(|_| {
+            (self.column, format!("{name} is {text:?}, which is not a hexadecimal number"))
+        })
     }
     fn microseconds(&mut self, name: &str) -> Result<Duration, Wrong> {
         let value: f64 = self.number(name)?;

@@ -17,9 +17,14 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
-/// Replays a trace on a disk of this world (a drive, or several in a RAID-0). Requests come one after another with the
-/// trace's gaps, or each at its time. Gives the service time of each in nanoseconds, in the order of the trace.
-pub fn run(world: &VirtualWorld, disk: &Rc<dyn Disk>, trace: Rc<Trace>) -> Result<Vec<u64>, DeviceError> {
+/// Replays a trace on a disk of this world (a drive, or several in a RAID-0). Requests come one
+/// after another with the trace's gaps, or each at its time. Gives the service time of each in
+/// nanoseconds, in the order of the trace.
+pub fn run(
+    world: &VirtualWorld,
+    disk: &Rc<dyn Disk>,
+    trace: Rc<Trace>,
+) -> Result<Vec<u64>, DeviceError> {
     let (inner, disk) = (world.clone(), disk.clone());
     world.run(async move {
         match trace.pace {
@@ -52,7 +57,8 @@ async fn each_at_its_time(
     let mut tasks = Vec::new();
     for index in 0..trace.requests.len() {
         world.sleep_until(Instant(0).plus(trace.requests[index].time - start)).await;
-        let (inner, disk, trace, times) = (world.clone(), disk.clone(), trace.clone(), times.clone());
+        let (inner, disk, trace, times) =
+            (world.clone(), disk.clone(), trace.clone(), times.clone());
         let task = async move {
             let time = serve(&inner, &disk, &trace.requests[index]).await;
             times.borrow_mut()[index] = time;
@@ -65,7 +71,11 @@ async fn each_at_its_time(
     times.take().into_iter().collect()
 }
 
-async fn serve(world: &VirtualWorld, disk: &Rc<dyn Disk>, recorded: &Recorded) -> Result<u64, DeviceError> {
+async fn serve(
+    world: &VirtualWorld,
+    disk: &Rc<dyn Disk>,
+    recorded: &Recorded,
+) -> Result<u64, DeviceError> {
     let begin = world.now();
     match recorded.direction() {
         Direction::Read => drop(disk.read(recorded.at, recorded.length as usize).await?),

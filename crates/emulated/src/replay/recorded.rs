@@ -37,7 +37,13 @@ impl Recorded {
         if length == 0 || length > LENGTH_MAX {
             return Err(format!("a request of {length} bytes (1 to {LENGTH_MAX} are read)"));
         }
-        Ok(Recorded { is_write, at: start, length: end - start, time: Duration::ZERO, measured: None })
+        Ok(Recorded {
+            is_write,
+            at: start,
+            length: end - start,
+            time: Duration::ZERO,
+            measured: None,
+        })
     }
 }
 

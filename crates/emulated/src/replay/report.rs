@@ -43,8 +43,11 @@ impl TraceReport {
     pub fn new(trace: &Trace, times_ns: &[u64]) -> TraceReport {
         let modelled: Vec<f64> = times_ns.iter().map(|time| *time as f64 / 1e6).collect();
         let of_kind = |is_write| {
-            let kind =
-                trace.requests.iter().zip(&modelled).filter(|(request, _)| request.is_write == is_write);
+            let kind = trace
+                .requests
+                .iter()
+                .zip(&modelled)
+                .filter(|(request, _)| request.is_write == is_write);
             let times: Vec<f64> = kind.map(|(_, time)| *time).collect();
             (!times.is_empty()).then(|| ServiceTimes::of(&times))
         };
@@ -68,7 +71,8 @@ impl ServiceTimes {
         let count = sorted.len() as f64;
         let mean = sorted.iter().sum::<f64>() / count;
         let variance = sorted.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
-        let percentile = |percent: usize| sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)];
+        let percentile =
+            |percent: usize| sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)];
         ServiceTimes {
             requests: sorted.len(),
             mean_ms: mean,

@@ -37,7 +37,10 @@ impl Trace {
             let Some(request) = (format.parse)(line).map_err(error)? else { continue };
             let end = request.at + request.length;
             if end > size {
-                return Err(error((1, format!("the request ends at byte {end}, the disk has {size}"))));
+                return Err(error((
+                    1,
+                    format!("the request ends at byte {end}, the disk has {size}"),
+                )));
             }
             if let (Pace::Timestamps, Some(last)) = (format.pace, requests.last()) {
                 // Traces are sorted but for small disorder among processors.
@@ -48,7 +51,11 @@ impl Trace {
             }
         }
         if requests.is_empty() {
-            return Err(BlockTraceError { line: 1, column: 1, problem: "no request in it".to_owned() });
+            return Err(BlockTraceError {
+                line: 1,
+                column: 1,
+                problem: "no request in it".to_owned(),
+            });
         }
         Ok(Trace { pace: format.pace, requests })
     }
@@ -60,7 +67,10 @@ mod tests {
     use std::time::Duration;
 
     fn first(text: &str) -> Recorded {
-        Trace::parse(text, 1 << 40).unwrap_or_else(|error| panic!("{text}: {error}")).requests.remove(0)
+        Trace::parse(text, 1 << 40)
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+            .requests
+            .remove(0)
     }
 
     #[test]
@@ -76,7 +86,8 @@ mod tests {
         let read = first(dump);
         assert_eq!((read.at, read.length, read.time), (512, 4096, Duration::from_micros(263)));
         assert_eq!(read.measured, Some(Duration::from_micros(1089)));
-        let write = first("fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 8192 4096\n");
+        let write =
+            first("fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 8192 4096\n");
         assert_eq!((write.is_write, write.at, write.length), (true, 8192, 4096));
         let read = first("fio version 3 iolog\n3 /dev/sda read 512 1024\n");
         assert_eq!((read.at, read.length, read.time), (512, 1024, Duration::from_millis(3)));
@@ -98,12 +109,16 @@ mod tests {
         let broken = error("op,lbn,sectors,service_us,gap_us\nX,8,16,1,1\n");
         assert_eq!((broken.line, broken.column), (2, 1), "{broken}");
         assert!(
-            error("time_us,op,offset_bytes,size_bytes\n1,W\n").problem.contains("ends before offset_bytes")
+            error("time_us,op,offset_bytes,size_bytes\n1,W\n")
+                .problem
+                .contains("ends before offset_bytes")
         );
         let text = "time_us,op,offset_bytes,size_bytes\n1,W,18446744073709551615,512\n";
         assert!(error(text).problem.contains("beyond"));
         assert!(
-            error("time_us,op,offset_bytes,size_bytes\n1,W,1099511627776,512\n").problem.contains("disk has")
+            error("time_us,op,offset_bytes,size_bytes\n1,W,1099511627776,512\n")
+                .problem
+                .contains("disk has")
         );
     }
 }

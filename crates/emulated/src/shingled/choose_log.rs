@@ -1,6 +1,8 @@
-//! Which log a write goes to. That is chosen when its turn at the medium comes, since the drive knows then where arm and platter are.
+//! Which log a write goes to. That is chosen when its turn at the medium comes, since the drive
+//! knows then where arm and platter are.
 //!
-//! Invariant: what was promised to writes is free in the logs, so that each finds room when its turn comes.
+//! Invariant: what was promised to writes is free in the logs, so that each finds room when its
+//! turn comes.
 
 use super::layout::ShingledLayout;
 use super::{Inner, LogChoice, Part, ShingledLogs, Shingles};
@@ -42,7 +44,11 @@ impl Promised {
     }
 
     /// The first that has room for all of it, or else for some.
-    fn first<I: Iterator<Item = usize>>(&self, inner: &Inner, logs: impl Fn() -> I) -> Option<usize> {
+    fn first<I: Iterator<Item = usize>>(
+        &self,
+        inner: &Inner,
+        logs: impl Fn() -> I,
+    ) -> Option<usize> {
         let with_room = |least: u64| logs().find(|log| self.layout.room(inner, *log) >= least);
         with_room(self.count()).or_else(|| with_room(1))
     }
@@ -63,7 +69,8 @@ impl Promised {
                 }
             }
         }
-        best.map(|(_, log)| log).or_else(|| self.first(inner, || self.layout.nearest(head.cylinder())))
+        best.map(|(_, log)| log)
+            .or_else(|| self.first(inner, || self.layout.nearest(head.cylinder())))
     }
 }
 
@@ -82,7 +89,8 @@ impl Places for Promised {
         inner.fill(&self.layout, log, count);
         inner.current = log;
         let around = self.layout.neighbourhood(log);
-        if inner.is_filled(&self.layout, around, self.shingles.swap_above) && !inner.crowded.contains(&around)
+        if inner.is_filled(&self.layout, around, self.shingles.swap_above)
+            && !inner.crowded.contains(&around)
         {
             inner.crowded.push(around);
         }

@@ -1,6 +1,7 @@
 //! Cleaning: a band is read, what logs have of it is put in, and it is written anew.
 //!
-//! Invariant: only what was put in leaves the table, so what is written to a log while its band is cleaned stays there.
+//! Invariant: only what was put in leaves the table, so what is written to a log while its band is
+//! cleaned stays there.
 
 use super::{ShingledDisk, State};
 use crate::SECTOR;
@@ -57,7 +58,8 @@ impl State {
         }
         cleaned.bands += 1;
         cleaned.log_reads += extents.len() as u64;
-        cleaned.bytes += extents.iter().map(|(start, extent)| (extent.end - start) * SECTOR).sum::<u64>();
+        cleaned.bytes +=
+            extents.iter().map(|(start, extent)| (extent.end - start) * SECTOR).sum::<u64>();
         cleaned.reading_logs += between.since(begin);
         cleaned.rewriting += self.world.now().since(between);
         {
@@ -82,7 +84,8 @@ impl State {
         from
     }
 
-    /// Every log is full: bands are cleaned, those with the oldest content first, until there is room again.
+    /// Every log is full: bands are cleaned, those with the oldest content first, until there is
+    /// room again.
     pub(super) fn make_room(self: Rc<Self>) {
         if std::mem::replace(&mut self.inner.borrow_mut().cleaning, true) {
             return;
@@ -92,7 +95,11 @@ impl State {
             while !self.has_room() {
                 let oldest = {
                     let inner = self.inner.borrow();
-                    inner.extents.iter().min_by_key(|(_, extent)| extent.order).map(|(start, _)| start)
+                    inner
+                        .extents
+                        .iter()
+                        .min_by_key(|(_, extent)| extent.order)
+                        .map(|(start, _)| start)
                 };
                 let Some(sector) = oldest else { break };
                 // An error is the drive's, and the next request's as well.
@@ -112,7 +119,8 @@ fn put_overlap(whole: &mut Buffer, range: std::ops::Range<u64>, start: u64, cont
     let end = start + content.len() as u64 / SECTOR;
     let (from, until) = (start.max(range.start), end.min(range.end));
     if from < until {
-        let (to, of) = (((from - range.start) * SECTOR) as usize, ((from - start) * SECTOR) as usize);
+        let (to, of) =
+            (((from - range.start) * SECTOR) as usize, ((from - start) * SECTOR) as usize);
         let length = ((until - from) * SECTOR) as usize;
         whole[to..to + length].copy_from_slice(&content[of..of + length]);
     }

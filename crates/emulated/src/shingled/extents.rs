@@ -28,7 +28,8 @@ impl Extents {
     }
     /// Cut to the range, ascending.
     pub fn within(&self, range: Range<u64>) -> Parts {
-        let before = self.0.range(..range.start).next_back().filter(|(_, extent)| extent.end > range.start);
+        let before =
+            self.0.range(..range.start).next_back().filter(|(_, extent)| extent.end > range.start);
         let rest = self.0.range(range.clone());
         let cut = |(start, extent): (&u64, &Extent)| {
             let from = (*start).max(range.start);
@@ -39,11 +40,18 @@ impl Extents {
     }
     /// Takes out what is there of the range with at most this order, and gives it.
     pub fn remove(&mut self, range: Range<u64>, order: u64) -> Parts {
-        let old: Vec<(u64, Extent)> =
-            self.within(range.clone()).into_iter().filter(|(_, extent)| extent.order <= order).collect();
+        let old: Vec<(u64, Extent)> = self
+            .within(range.clone())
+            .into_iter()
+            .filter(|(_, extent)| extent.order <= order)
+            .collect();
         for (from, part) in &old {
-            let (start, whole) =
-                self.0.range(..=*from).next_back().map(|(at, extent)| (*at, *extent)).expect("it is there");
+            let (start, whole) = self
+                .0
+                .range(..=*from)
+                .next_back()
+                .map(|(at, extent)| (*at, *extent))
+                .expect("it is there");
             self.0.remove(&start);
             if start < *from {
                 self.0.insert(start, Extent { end: *from, ..whole });
@@ -58,8 +66,9 @@ impl Extents {
     /// Takes out what is still as it was.
     pub fn remove_same(&mut self, start: u64, was: Extent) -> Parts {
         let same = self.within(start..was.end).into_iter();
-        let same =
-            same.filter(|(from, part)| part.order == was.order && part.place == was.place + (from - start));
+        let same = same.filter(|(from, part)| {
+            part.order == was.order && part.place == was.place + (from - start)
+        });
         let same: Vec<_> = same.collect();
         same.into_iter().flat_map(|(from, part)| self.remove(from..part.end, part.order)).collect()
     }
@@ -74,7 +83,10 @@ impl Extents {
             .chain([(range.end, Extent { end: range.end, place: 0, order })])
         {
             if from < start {
-                come.push((from, Extent { end: start, place: place + (from - range.start), order }));
+                come.push((
+                    from,
+                    Extent { end: start, place: place + (from - range.start), order },
+                ));
             }
             from = newer.end;
         }
@@ -97,7 +109,8 @@ mod tests {
                 let from = dice.next() % 60;
                 let range = from..from + 1 + dice.next() % (60 - from);
                 // Sometimes an older one is complete after a newer one.
-                let order = if dice.next().is_multiple_of(4) { 1 + dice.next() % step } else { step * 2 };
+                let order =
+                    if dice.next().is_multiple_of(4) { 1 + dice.next() % step } else { step * 2 };
                 if dice.next().is_multiple_of(5) {
                     extents.remove(range.clone(), order);
                     for at in range {

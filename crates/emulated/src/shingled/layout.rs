@@ -1,6 +1,7 @@
 //! What of a drive is shingled, and where its logs lie.
 //!
-//! Invariant: a sector of the drive belongs to the logical disk or to one log, and neighbours of a run are neighbours on the drive.
+//! Invariant: a sector of the drive belongs to the logical disk or to one log, and neighbours of a
+//! run are neighbours on the drive.
 
 use crate::Model;
 use crate::model::TrackLayout;
@@ -11,8 +12,9 @@ use std::ops::Range;
 pub enum ShingledLogs {
     /// One persistent cache of so many bytes at the outermost tracks, as drives on the market have.
     Single { bytes: u64 },
-    /// The last surface is not shingled and holds circular logs of so many tracks each, at every cylinder one. Between the tracks of the two kinds
-    /// of surface the head has to find its place anew.
+    /// The last surface is not shingled and holds circular logs of so many tracks each, at every
+    /// cylinder one. Between the tracks of the two kinds of surface the head has to find its place
+    /// anew.
     Surface { tracks: u32, alignment_us: f64 },
 }
 
@@ -73,7 +75,9 @@ impl ShingledLayout {
                 let cache = bytes / crate::SECTOR;
                 for from in (0..cache).step_by(SEGMENT as usize) {
                     let cylinder = layout.places.place(from).cylinder;
-                    layout.logs.push(LogPlace { sectors: from..cache.min(from + SEGMENT), cylinder });
+                    layout
+                        .logs
+                        .push(LogPlace { sectors: from..cache.min(from + SEGMENT), cylinder });
                 }
                 layout.add_home(cache, all.checked_sub(cache)?);
                 // A segment is shorter than a band of tracks, and may lie in two.
@@ -143,7 +147,8 @@ impl ShingledLayout {
     }
     pub fn logs_of(&self, neighbourhood: usize) -> &[usize] {
         let from = self.by_cylinder.partition_point(|log| self.neighbourhood(*log) < neighbourhood);
-        let until = self.by_cylinder.partition_point(|log| self.neighbourhood(*log) <= neighbourhood);
+        let until =
+            self.by_cylinder.partition_point(|log| self.neighbourhood(*log) <= neighbourhood);
         &self.by_cylinder[from..until]
     }
     pub fn cylinder(&self, sector: u64) -> u32 {
@@ -156,7 +161,8 @@ impl ShingledLayout {
         let (mut up, mut down) = (above, above);
         std::iter::from_fn(move || {
             let distance = |index: usize| of(index).abs_diff(cylinder);
-            let takes_up = up < self.logs.len() && (down == 0 || distance(up) <= distance(down - 1));
+            let takes_up =
+                up < self.logs.len() && (down == 0 || distance(up) <= distance(down - 1));
             let index = if takes_up {
                 up += 1;
                 up - 1
@@ -176,19 +182,24 @@ mod tests {
 
     #[test]
     fn the_logical_disk_and_the_logs_share_the_drive() {
-        let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+        let (_, text) =
+            shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
         let model = Model::parse(text).expect("a model");
         for logs in [
             ShingledLogs::Single { bytes: 20 << 30 },
             ShingledLogs::Surface { tracks: 6, alignment_us: 100.0 },
         ] {
             let layout = ShingledLayout::new(&model, logs, model.size.get()).expect("a layout");
-            let of_logs: u64 = layout.logs.iter().map(|log| log.sectors.end - log.sectors.start).sum();
+            let of_logs: u64 =
+                layout.logs.iter().map(|log| log.sectors.end - log.sectors.start).sum();
             assert_eq!(of_logs + layout.sectors, model.size.get() / crate::SECTOR, "{logs:?}");
             let runs = layout.homes(0..layout.sectors);
             let mut taken: Vec<(u64, u64)> = runs.clone();
             taken.extend(
-                layout.logs.iter().map(|log| (log.sectors.start, log.sectors.end - log.sectors.start)),
+                layout
+                    .logs
+                    .iter()
+                    .map(|log| (log.sectors.start, log.sectors.end - log.sectors.start)),
             );
             taken.sort_unstable();
             assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0), "{logs:?}");
@@ -196,7 +207,8 @@ mod tests {
     }
     #[test]
     fn logs_are_found_by_their_distance_from_the_head() {
-        let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+        let (_, text) =
+            shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
         let model = Model::parse(text).expect("a model");
         for logs in [
             ShingledLogs::Single { bytes: 20 << 30 },
@@ -208,7 +220,10 @@ mod tests {
                 let distance = |log: usize| layout.logs[log].cylinder.abs_diff(cylinder);
                 let distances: Vec<u32> = near.map(distance).collect();
                 let is_single = matches!(logs, ShingledLogs::Single { .. });
-                assert!(distances.is_sorted() && (is_single || distances[0] <= 100), "{distances:?}");
+                assert!(
+                    distances.is_sorted() && (is_single || distances[0] <= 100),
+                    "{distances:?}"
+                );
                 assert_eq!(layout.nearest(cylinder).count(), layout.logs.len());
             }
             for log in &layout.logs {

@@ -1,8 +1,10 @@
-//! Shingled disks that manage themselves (Patana-anake et al., MSST 2016): tracks overlap, so a band is written anew as a whole. All writes go to logs first,
-//! and a table says what lies there; cleaning brings it home, band by band.
+//! Shingled disks that manage themselves (Patana-anake et al., MSST 2016): tracks overlap, so a
+//! band is written anew as a whole. All writes go to logs first, and a table says what lies there;
+//! cleaning brings it home, band by band.
 //!
-//! The drive beneath has the model's arm, with its write cache off. The table is in memory that survives power loss, as the paper's is; a power cut of
-//! such a disk is not emulated. Facts and choices: `docs/DISKS.md`.
+//! The drive beneath has the model's arm, with its write cache off. The table is in memory that
+//! survives power loss, as the paper's is; a power cut of such a disk is not emulated. Facts and
+//! choices: `docs/DISKS.md`.
 
 mod choose_log;
 mod clean;
@@ -31,9 +33,11 @@ use units::Instant;
 /// Which of the logs with room a write goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogChoice {
-    /// The paper's: that of the arm's cylinder, or the nearest. A single log is filled from begin to end.
+    /// The paper's: that of the arm's cylinder, or the nearest. A single log is filled from begin
+    /// to end.
     NearestCylinder,
-    /// That whose next free sector is under the head first, by seek, settling and rotation. A single log is chosen within by segments.
+    /// That whose next free sector is under the head first, by seek, settling and rotation. A
+    /// single log is chosen within by segments.
     Soonest,
 }
 
@@ -43,7 +47,8 @@ pub struct Shingles {
     pub choice: LogChoice,
     /// Bytes that are written anew as one: 15 to 40 MB on drives that were looked into.
     pub band: u64,
-    /// Where logs of neighbouring cylinders are filled to more than this share, one moves elsewhere in idle time, in percent.
+    /// Where logs of neighbouring cylinders are filled to more than this share, one moves elsewhere
+    /// in idle time, in percent.
     pub swap_above: u32,
     /// No request for so long is idle time.
     pub swap_idle: Duration,
@@ -52,9 +57,13 @@ pub struct Shingles {
 impl Shingles {
     /// As the drives on the market that the paper compares with.
     pub fn single_log() -> Shingles {
-        Shingles { logs: ShingledLogs::Single { bytes: 25_000_000_000 }, ..Shingles::scattered_logs() }
+        Shingles {
+            logs: ShingledLogs::Single { bytes: 25_000_000_000 },
+            ..Shingles::scattered_logs()
+        }
     }
-    /// As the paper proposes: a log in each cylinder, since the drive knows its cylinders. Its delay is "tens to hundreds of microseconds".
+    /// As the paper proposes: a log in each cylinder, since the drive knows its cylinders. Its
+    /// delay is "tens to hundreds of microseconds".
     pub fn scattered_logs() -> Shingles {
         Shingles {
             logs: ShingledLogs::Surface { tracks: 1, alignment_us: 100.0 },
@@ -98,7 +107,8 @@ struct State {
 struct Inner {
     extents: Extents,
     logs: Vec<Log>,
-    /// Sectors of all logs together, and how many of them writes were promised that have no place yet.
+    /// Sectors of all logs together, and how many of them writes were promised that have no place
+    /// yet.
     free: u64,
     promised: u64,
     orders: u64,
@@ -211,8 +221,9 @@ impl State {
     async fn read(&self, sectors: Range<u64>) -> Result<Buffer, DeviceError> {
         let mut whole = Buffer::zeroed(((sectors.end - sectors.start) * SECTOR) as usize);
         let (runs, logs) = self.runs(&sectors);
-        let reads =
-            runs.iter().map(|(at, of)| self.drive.read(at * SECTOR, ((of.end - of.start) * SECTOR) as usize));
+        let reads = runs
+            .iter()
+            .map(|(at, of)| self.drive.read(at * SECTOR, ((of.end - of.start) * SECTOR) as usize));
         let results = runtime::join_all(reads.collect()).await;
         logs.iter().for_each(|log| self.leave(*log));
         for ((_, of), result) in runs.iter().zip(results) {
@@ -223,7 +234,8 @@ impl State {
         Ok(whole)
     }
 
-    /// Where sectors of the logical disk lie on the drive, and the logs that are used for as long as they are read.
+    /// Where sectors of the logical disk lie on the drive, and the logs that are used for as long
+    /// as they are read.
     fn runs(&self, sectors: &Range<u64>) -> (Vec<(u64, Range<u64>)>, Vec<usize>) {
         let mut inner = self.inner.borrow_mut();
         let (mut runs, mut logs) = (Vec::new(), Vec::new());
@@ -257,7 +269,8 @@ impl State {
     }
     fn log_of(&self, place: u64) -> usize {
         let holds = |log: &layout::LogPlace| log.sectors.contains(&place);
-        // Places rise with cylinders but for the reverse of odd surfaces, within one band of the layout.
+        // Places rise with cylinders but for the reverse of odd surfaces, within one band of the
+        // layout.
         let cylinder = self.layout.cylinder(place);
         let mut near = self.layout.nearest(cylinder);
         near.find(|index| holds(&self.layout.logs[*index])).expect("it lies in a log")
@@ -270,7 +283,11 @@ impl State {
         self.emptied.notify();
     }
 
-    async fn write(self: Rc<Self>, sectors: Range<u64>, parts: Vec<Rc<Buffer>>) -> Result<(), DeviceError> {
+    async fn write(
+        self: Rc<Self>,
+        sectors: Range<u64>,
+        parts: Vec<Rc<Buffer>>,
+    ) -> Result<(), DeviceError> {
         self.inner.borrow_mut().statistics.writes += 1;
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut from = sectors.start;
@@ -374,7 +391,12 @@ impl Disk for ShingledDisk {
             state.read(sectors).await
         })
     }
-    fn write(&self, at: u64, parts: Vec<Rc<Buffer>>, _: Durability) -> LocalFuture<Result<(), DeviceError>> {
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        _: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
         let length = parts.iter().map(|part| part.len() as u64).sum();
         self.request((Operation::Write, at, length), |state, sectors| state.write(sectors, parts))
     }

@@ -1,6 +1,8 @@
-//! Log swapping: where the logs of neighbouring cylinders are nearly full, the fullest moves to the nearest cylinders whose logs are nearly empty.
+//! Log swapping: where the logs of neighbouring cylinders are nearly full, the fullest moves to the
+//! nearest cylinders whose logs are nearly empty.
 //!
-//! It is one read and one write in order. A request that comes during the read waits for it, and nothing is written then.
+//! It is one read and one write in order. A request that comes during the read waits for it, and
+//! nothing is written then.
 //!
 //! Invariant: what was written or trimmed meanwhile stays where it is.
 
@@ -61,7 +63,8 @@ impl State {
             return None;
         }
         let logs = self.layout.logs_of(crowded).iter().copied();
-        let hot = logs.max_by_key(|log| inner.logs[*log].live).filter(|log| inner.logs[*log].live > 0)?;
+        let hot =
+            logs.max_by_key(|log| inner.logs[*log].live).filter(|log| inner.logs[*log].live > 0)?;
         let place = self.layout.logs[hot].sectors.clone();
         let mut parts: Vec<_> =
             inner.extents.iter().filter(|(_, extent)| place.contains(&extent.place)).collect();
@@ -78,7 +81,8 @@ impl State {
     fn cold_log(&self, inner: &Inner, crowded: usize, sectors: u64) -> Option<usize> {
         let empty = 100 - self.shingles.swap_above.min(100);
         let all = self.layout.neighbourhoods.len();
-        let by_distance = (1..all).flat_map(|away| [crowded.checked_add(away), crowded.checked_sub(away)]);
+        let by_distance =
+            (1..all).flat_map(|away| [crowded.checked_add(away), crowded.checked_sub(away)]);
         let cold = by_distance.flatten().filter(|other| *other < all);
         let mut cold = cold.filter(|other| !inner.is_filled(&self.layout, *other, empty));
         cold.find_map(|other| {
@@ -91,17 +95,20 @@ impl State {
     async fn carry_out(&self, chosen: &Move) -> Result<(), DeviceError> {
         let Move { hot, cold, parts, sectors } = chosen;
         let first = parts[0].1.place;
-        let last = parts.last().map_or(first, |(start, extent)| extent.place + (extent.end - start));
+        let last =
+            parts.last().map_or(first, |(start, extent)| extent.place + (extent.end - start));
         let read = self.drive.read(first * SECTOR, ((last - first) * SECTOR) as usize).await?;
         let mut packed = Vec::with_capacity((sectors * SECTOR) as usize);
         for (start, extent) in parts {
             let (from, count) = (extent.place - first, extent.end - start);
-            packed.extend_from_slice(&read[(from * SECTOR) as usize..((from + count) * SECTOR) as usize]);
+            packed.extend_from_slice(
+                &read[(from * SECTOR) as usize..((from + count) * SECTOR) as usize],
+            );
         }
         let to = {
             let mut inner = self.inner.borrow_mut();
-            let has_room =
-                self.layout.room(&inner, *cold) >= *sectors && inner.free - inner.promised >= *sectors;
+            let has_room = self.layout.room(&inner, *cold) >= *sectors
+                && inner.free - inner.promised >= *sectors;
             // In idle time again it is read anew.
             if inner.requests > 0 || !has_room {
                 return Ok(());
@@ -131,8 +138,10 @@ impl State {
                 part.order == extent.order && part.place == extent.place + (from - start)
             });
             for (from, part) in same.collect::<Vec<_>>() {
-                let (come, gone) = inner.extents.insert(from..part.end, to + (from - start), part.order);
-                inner.logs[*cold].live += come.iter().map(|(at, extent)| extent.end - at).sum::<u64>();
+                let (come, gone) =
+                    inner.extents.insert(from..part.end, to + (from - start), part.order);
+                inner.logs[*cold].live +=
+                    come.iter().map(|(at, extent)| extent.end - at).sum::<u64>();
                 self.forget(&mut inner, &gone);
             }
             to += extent.end - start;

@@ -1,4 +1,5 @@
-//! What goes around a drive's cache, what waits in it while the drive reads on, and physical sectors that are longer than the host's.
+//! What goes around a drive's cache, what waits in it while the drive reads on, and physical
+//! sectors that are longer than the host's.
 
 use crate::common::{filled, honest, model, on_drive, timed};
 use device::{Disk, Durability, World};
@@ -49,7 +50,10 @@ fn a_buffered_stream_around_the_cache_keeps_the_rate_of_the_medium() {
         let mut without = buffered;
         without.cache.as_mut().expect("a cache").stream_buffer = None;
         let time = stream_ms(without, 0);
-        assert!(time > 4.0 * whole, "{name}: a revolution for each write, {time} ms, in one write {whole}");
+        assert!(
+            time > 4.0 * whole,
+            "{name}: a revolution for each write, {time} ms, in one write {whole}"
+        );
     }
 }
 
@@ -77,12 +81,15 @@ fn streamed_data_is_lost_until_it_is_flushed_and_then_leaves_the_cache() {
         let first = timed(&world, disk.read(at, 512)).await;
         disk.read(0, 512).await.expect("a read");
         let second = timed(&world, disk.read(second, 512)).await;
-        assert!(first < 1.0 && second > 1.0, "the first was cached, the second not: {first}, {second} ms");
+        assert!(
+            first < 1.0 && second > 1.0,
+            "the first was cached, the second not: {first}, {second} ms"
+        );
     });
 }
 
-/// Milliseconds of 4 MiB read in one stream while more than half of what may wait is in the cache. Also what is left
-/// of it after a second, and how long a flush then takes.
+/// Milliseconds of 4 MiB read in one stream while more than half of what may wait is in the cache.
+/// Also what is left of it after a second, and how long a flush then takes.
 fn read_beside_cached_writes(read_ahead_first: bool) -> (f64, u64, f64) {
     let mut model = model("hitachi-7k80");
     model.cache.as_mut().expect("a cache").read_ahead_first = read_ahead_first;
@@ -116,8 +123,12 @@ fn read_beside_cached_writes(read_ahead_first: bool) -> (f64, u64, f64) {
 fn cached_writes_wait_for_a_stream_of_reads_where_reading_ahead_goes_first() {
     let (first, destaged, flush) = read_beside_cached_writes(true);
     let (second, ..) = read_beside_cached_writes(false);
-    // 72 ms at the rate of the medium, and what a transfer under way and a few turns of the platter take.
-    assert!(first < 150.0 && second > 2.0 * first, "{first} ms, and {second} where cached writes go first");
+    // 72 ms at the rate of the medium, and what a transfer under way and a few turns of the platter
+    // take.
+    assert!(
+        first < 150.0 && second > 2.0 * first,
+        "{first} ms, and {second} where cached writes go first"
+    );
     assert_eq!(destaged, 1);
     assert!(flush > 40.0, "many writes still waited: {flush} ms");
 }
@@ -144,7 +155,8 @@ fn durable_ms(offset: u64, length: usize, reads_before: bool) -> f64 {
                 disk.read(at, 2 * PHYSICAL as usize).await.expect("a read");
             }
             world.sleep_until(world.now().plus(Duration::from_millis(20))).await;
-            sum += timed(&world, disk.write(at + offset, filled(length, 1), Durability::Durable)).await;
+            sum += timed(&world, disk.write(at + offset, filled(length, 1), Durability::Durable))
+                .await;
         }
         sum / 100.0
     })
@@ -157,9 +169,13 @@ fn a_part_of_a_physical_sector_costs_a_revolution_unless_the_rest_is_cached() {
     for (offset, length) in [(0, 512), (512, PHYSICAL as usize), (2048, 512)] {
         let part = durable_ms(offset, length, false);
         let more = part - whole;
-        assert!((0.8 * REVOLUTION..1.2 * REVOLUTION).contains(&more), "{offset}+{length}: {more} ms more");
+        assert!(
+            (0.8 * REVOLUTION..1.2 * REVOLUTION).contains(&more),
+            "{offset}+{length}: {more} ms more"
+        );
     }
-    let (whole, part) = (durable_ms(0, PHYSICAL as usize, true), durable_ms(512, PHYSICAL as usize, true));
+    let (whole, part) =
+        (durable_ms(0, PHYSICAL as usize, true), durable_ms(512, PHYSICAL as usize, true));
     assert!(
         (part - whole).abs() < 0.2 * REVOLUTION,
         "{part} ms where it was read before, {whole} a whole one"
@@ -181,6 +197,9 @@ fn a_power_cut_tears_a_physical_sector() {
             world.sleep_until(world.now().plus(Duration::from_micros(1))).await;
         }
         assert!(torn > 0 && SECTOR == 512);
-        assert!(matches!(runtime::race(&mut write, async {}).await, runtime::Either::Left(Some(Ok(())))));
+        assert!(matches!(
+            runtime::race(&mut write, async {}).await,
+            runtime::Either::Left(Some(Ok(())))
+        ));
     });
 }

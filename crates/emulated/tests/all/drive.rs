@@ -1,4 +1,5 @@
-//! What a drive promises: times that agree with the measured ones, bytes that are right, losses that are allowed.
+//! What a drive promises: times that agree with the measured ones, bytes that are right, losses
+//! that are allowed.
 
 use crate::common::{filled, honest, model, on_drive, timed};
 use device::{Disk, Durability, World};
@@ -37,10 +38,14 @@ fn same_seed_same_times() {
 
 #[test]
 fn a_drive_tells_what_its_medium_writes_as_one() {
-    for (name, expected) in
-        [("cheetah-15k5", 512), ("western-digital-64", 4096), ("nvme-ssd", 4096), ("cloud-volume", 4096)]
-    {
-        let told = on_drive(name, honest(CacheMode::Off), |_, disk| async move { disk.physical_sector() });
+    for (name, expected) in [
+        ("cheetah-15k5", 512),
+        ("western-digital-64", 4096),
+        ("nvme-ssd", 4096),
+        ("cloud-volume", 4096),
+    ] {
+        let told =
+            on_drive(name, honest(CacheMode::Off), |_, disk| async move { disk.physical_sector() });
         assert_eq!(told, expected, "{name}");
     }
 }
@@ -64,23 +69,30 @@ fn a_sequential_reader_gets_the_rate_of_the_medium() {
 #[test]
 fn a_reader_with_two_requests_under_way_gets_the_rate_of_the_medium() {
     for chunk in [65536, 128 << 10, 1 << 20] {
-        let rate = on_drive("cheetah-15k5", honest(CacheMode::Off), move |world, disk| async move {
-            let count = (64 << 20) / chunk;
-            let read = async {
-                let begin = |number: usize| {
-                    runtime::spawn_with_result(&world, disk.read((number * chunk) as u64, chunk))
-                };
-                let mut before = begin(0);
-                for number in 1..count {
-                    let next = begin(number);
+        let rate =
+            on_drive("cheetah-15k5", honest(CacheMode::Off), move |world, disk| async move {
+                let count = (64 << 20) / chunk;
+                let read = async {
+                    let begin = |number: usize| {
+                        runtime::spawn_with_result(
+                            &world,
+                            disk.read((number * chunk) as u64, chunk),
+                        )
+                    };
+                    let mut before = begin(0);
+                    for number in 1..count {
+                        let next = begin(number);
+                        before.await.expect("it runs to its end").expect("a read");
+                        before = next;
+                    }
                     before.await.expect("it runs to its end").expect("a read");
-                    before = next;
-                }
-                before.await.expect("it runs to its end").expect("a read");
-            };
-            (count * chunk) as f64 / timed(&world, read).await / 1e3
-        });
-        assert!((rate / 134.7 - 1.0).abs() < 0.03, "{rate} MB/s in requests of {chunk}, 134.7 are told");
+                };
+                (count * chunk) as f64 / timed(&world, read).await / 1e3
+            });
+        assert!(
+            (rate / 134.7 - 1.0).abs() < 0.03,
+            "{rate} MB/s in requests of {chunk}, 134.7 are told"
+        );
     }
 }
 
@@ -104,12 +116,16 @@ fn every_turning_disk_reads_a_stream_as_fast_as_one_long_request() {
         let whole = time(LENGTH);
         for chunk in [65536, 1 << 20, 4 << 20] {
             let stream = time(chunk);
-            assert!(stream < 1.03 * whole, "{name}: {stream} ms in requests of {chunk}, {whole} ms in one");
+            assert!(
+                stream < 1.03 * whole,
+                "{name}: {stream} ms in requests of {chunk}, {whole} ms in one"
+            );
         }
     }
 }
 
-/// 1,000,000 bytes each second of writes one after another through the cache, the flush at the end included.
+/// 1,000,000 bytes each second of writes one after another through the cache, the flush at the end
+/// included.
 fn written_mb_s(chunk: usize) -> f64 {
     on_drive("cheetah-15k5", honest(CacheMode::On), move |world, disk| async move {
         let count = 100_000_000 / chunk;
@@ -128,7 +144,10 @@ fn written_mb_s(chunk: usize) -> f64 {
 fn a_sequential_writer_gets_the_rate_of_the_medium_whatever_its_requests() {
     for chunk in [65536, 524288, 1 << 20, 8 << 20] {
         let rate = written_mb_s(chunk);
-        assert!((rate / 134.7 - 1.0).abs() < 0.03, "{rate} MB/s in requests of {chunk}, 134.7 are told");
+        assert!(
+            (rate / 134.7 - 1.0).abs() < 0.03,
+            "{rate} MB/s in requests of {chunk}, 134.7 are told"
+        );
     }
 }
 
@@ -138,9 +157,11 @@ fn flushes_and_fua_writes_wait_for_the_mechanics_and_cached_writes_do_not() {
         let (mut cached, mut flush, mut durable) = (0.0, 0.0, 0.0);
         for number in 0..50u64 {
             let at = (number * 7_919_777 % 280_000_000) * SECTOR;
-            cached += timed(&world, disk.write(at, filled(4096, 1), Durability::Cached)).await / 50.0;
+            cached +=
+                timed(&world, disk.write(at, filled(4096, 1), Durability::Cached)).await / 50.0;
             flush += timed(&world, disk.flush()).await / 50.0;
-            durable += timed(&world, disk.write(at, filled(4096, 2), Durability::Durable)).await / 50.0;
+            durable +=
+                timed(&world, disk.write(at, filled(4096, 2), Durability::Durable)).await / 50.0;
         }
         assert!(cached < 0.2, "{cached} ms");
         assert!((4.0..9.0).contains(&flush), "a seek, half a revolution and more: {flush} ms");
@@ -150,8 +171,10 @@ fn flushes_and_fua_writes_wait_for_the_mechanics_and_cached_writes_do_not() {
 }
 #[test]
 fn a_drive_that_ignores_flush_answers_at_once_and_loses() {
-    let options =
-        DriveOptions { lies: Lies { ignores_flush: true, ..Lies::default() }, ..DriveOptions::default() };
+    let options = DriveOptions {
+        lies: Lies { ignores_flush: true, ..Lies::default() },
+        ..DriveOptions::default()
+    };
     on_drive("cheetah-15k5", options, |world, disk| async move {
         disk.write(0, filled(512, 1), Durability::Durable).await.expect("a write");
         disk.write(512, filled(512, 1), Durability::Cached).await.expect("a write");
@@ -165,8 +188,10 @@ fn a_drive_that_ignores_flush_answers_at_once_and_loses() {
 #[test]
 fn a_drive_that_ignores_cache_off_goes_on_caching() {
     let time_of_write = |ignores_cache_off| {
-        let options =
-            DriveOptions { lies: Lies { ignores_cache_off, ..Lies::default() }, ..DriveOptions::default() };
+        let options = DriveOptions {
+            lies: Lies { ignores_cache_off, ..Lies::default() },
+            ..DriveOptions::default()
+        };
         on_drive("cheetah-15k5", options, |world, disk| async move {
             disk.set_cache(CacheMode::Off);
             timed(&world, disk.write(1 << 30, filled(4096, 1), Durability::Cached)).await
@@ -185,7 +210,8 @@ fn a_drive_that_forgets_takes_the_same_time_and_keeps_nothing() {
             let mut times = Vec::new();
             for number in 0..50u64 {
                 let at = (number * 7_919_777 % 280_000_000) * SECTOR;
-                times.push(timed(&world, disk.write(at, filled(4096, 1), Durability::Cached)).await);
+                times
+                    .push(timed(&world, disk.write(at, filled(4096, 1), Durability::Cached)).await);
                 times.push(timed(&world, disk.read(at, 4096)).await);
             }
             times.push(timed(&world, disk.flush()).await);
@@ -231,14 +257,18 @@ fn a_power_cut_keeps_what_passed_under_the_head_and_tears_one_sector() {
             world.sleep_until(world.now().plus(Duration::from_micros(2))).await;
         }
         assert!(torn > 10, "{torn}");
-        assert!(matches!(runtime::race(&mut write, async {}).await, runtime::Either::Left(Some(Ok(())))));
+        assert!(matches!(
+            runtime::race(&mut write, async {}).await,
+            runtime::Either::Left(Some(Ok(())))
+        ));
     });
 }
 #[test]
 fn a_torn_sector_is_unreadable_until_it_is_written() {
     let world = VirtualWorld::new(7);
     let rc: Rc<dyn World> = Rc::new(world.clone());
-    let mut left = EmulatedDisk::new(rc.clone(), model("cheetah-15k5"), DriveOptions::default()).crash();
+    let mut left =
+        EmulatedDisk::new(rc.clone(), model("cheetah-15k5"), DriveOptions::default()).crash();
     left.unreadable.insert(8);
     let disk = EmulatedDisk::after_crash(rc, model("cheetah-15k5"), honest(CacheMode::On), left);
     world.run(async move {
@@ -251,7 +281,8 @@ fn a_torn_sector_is_unreadable_until_it_is_written() {
     });
 }
 
-/// Random writes, reads, flushes from several tasks, each on sectors of its own, against plain memory.
+/// Random writes, reads, flushes from several tasks, each on sectors of its own, against plain
+/// memory.
 async fn random_script(world: VirtualWorld, disk: EmulatedDisk, seed: u64) {
     const TASKS: u64 = 6;
     const AREA: u64 = 40;
@@ -269,10 +300,13 @@ async fn random_script(world: VirtualWorld, disk: EmulatedDisk, seed: u64) {
                     match dice.next() % 8 {
                         0..4 => {
                             let durable = dice.next().is_multiple_of(4);
-                            let durability = if durable { Durability::Durable } else { Durability::Cached };
+                            let durability =
+                                if durable { Durability::Durable } else { Durability::Cached };
                             let parts = filled(bytes.len(), step + 1);
                             newest[bytes.clone()].fill(step + 1);
-                            disk.write(base + first * SECTOR, parts, durability).await.expect("a write");
+                            disk.write(base + first * SECTOR, parts, durability)
+                                .await
+                                .expect("a write");
                             if durable {
                                 let mut left = vec![0; bytes.len()];
                                 disk.crash().image.read(base + first * SECTOR, &mut left);
@@ -283,8 +317,15 @@ async fn random_script(world: VirtualWorld, disk: EmulatedDisk, seed: u64) {
                             }
                         }
                         4..6 => {
-                            let read = disk.read(base + first * SECTOR, bytes.len()).await.expect("a read");
-                            assert_eq!(read.to_vec(), newest[bytes], "seed {seed} task {task} step {step}");
+                            let read = disk
+                                .read(base + first * SECTOR, bytes.len())
+                                .await
+                                .expect("a read");
+                            assert_eq!(
+                                read.to_vec(),
+                                newest[bytes],
+                                "seed {seed} task {task} step {step}"
+                            );
                         }
                         6 => {
                             disk.flush().await.expect("a flush");
@@ -296,7 +337,11 @@ async fn random_script(world: VirtualWorld, disk: EmulatedDisk, seed: u64) {
                             );
                         }
                         _ => {
-                            world.sleep_until(world.now().plus(Duration::from_millis(dice.next() % 40))).await
+                            world
+                                .sleep_until(
+                                    world.now().plus(Duration::from_millis(dice.next() % 40)),
+                                )
+                                .await
                         }
                     }
                 }
@@ -336,7 +381,8 @@ fn every_schedule_serves_all_and_shortest_positioning_is_the_fastest() {
             inner.now().0 as f64 / 1e6
         })
     };
-    let [fifo, elevator, shortest] = ["first-in-first-out", "elevator", "shortest-positioning"].map(time);
+    let [fifo, elevator, shortest] =
+        ["first-in-first-out", "elevator", "shortest-positioning"].map(time);
     assert!(shortest < elevator && elevator < fifo, "{shortest}, {elevator}, {fifo} ms");
     assert!(shortest < 0.7 * fifo, "{shortest}, {fifo} ms");
 }
@@ -353,7 +399,8 @@ fn the_nearest_request_is_one_that_can_still_be_reached() {
     });
     assert!(took < 1.5, "{took} ms each: a revolution of 4 ms is lost again and again");
 }
-/// How many requests near the head are served before one at the far end is, if 16 of them always wait.
+/// How many requests near the head are served before one at the far end is, if 16 of them always
+/// wait.
 fn served_before_the_far_one(oldest_every: &str) -> u64 {
     let (_, text) = shipped().next().expect("a model");
     let text = text.replace("[interface]", &format!("[interface]\noldest_every = {oldest_every}"));
@@ -381,7 +428,8 @@ fn served_before_the_far_one(oldest_every: &str) -> u64 {
 }
 #[test]
 fn nothing_starves_behind_requests_that_are_nearer() {
-    let (served, without) = (served_before_the_far_one("32"), served_before_the_far_one("4294967295"));
+    let (served, without) =
+        (served_before_the_far_one("32"), served_before_the_far_one("4294967295"));
     assert!(without > 4000, "the others never let it: {without}");
     assert!(served < 17 * 32, "of 17 that wait, one of 32 turns is its own: {served}");
 }
@@ -401,11 +449,19 @@ fn a_drive_of_146_gb_holds_what_mke2fs_wrote_and_costs_no_more() {
     assert!(result.expect("mke2fs runs").success());
     let image = Image::read_file(&path).expect("the file");
     let world = VirtualWorld::new(7);
-    let disk =
-        EmulatedDisk::with_image(Rc::new(world.clone()), model, DriveOptions::default(), image.clone());
+    let disk = EmulatedDisk::with_image(
+        Rc::new(world.clone()),
+        model,
+        DriveOptions::default(),
+        image.clone(),
+    );
     world.run(async move {
         let superblock = disk.read(0, 4096).await.expect("a read");
-        assert_eq!(superblock[1024 + 56..1024 + 58], [0x53, 0xef], "the magic of ext2, ext3 and ext4");
+        assert_eq!(
+            superblock[1024 + 56..1024 + 58],
+            [0x53, 0xef],
+            "the magic of ext2, ext3 and ext4"
+        );
         disk.write(1 << 36, filled(4096, 1), Durability::Cached).await.expect("a write");
         disk.flush().await.expect("a flush");
         let mut expected = image;
@@ -420,13 +476,15 @@ fn two_drives_in_raid_0_serve_random_reads_almost_twice_as_fast() {
         let world = VirtualWorld::new(7);
         let drive = |_| {
             let world: Rc<dyn World> = Rc::new(world.clone());
-            Rc::new(EmulatedDisk::new(world, model("cheetah-15k5"), honest(CacheMode::Off))) as Rc<dyn Disk>
+            Rc::new(EmulatedDisk::new(world, model("cheetah-15k5"), honest(CacheMode::Off)))
+                as Rc<dyn Disk>
         };
         let disk = disks::Raid0::new((0..count).map(drive).collect(), 65536);
         let inner = world.clone();
         let time = world.run(async move {
             let dice = SplitMix::new(3);
-            let reads = (0..400).map(|_| disk.read(dice.next() % 35_000_000 * 4096, 4096)).collect();
+            let reads =
+                (0..400).map(|_| disk.read(dice.next() % 35_000_000 * 4096, 4096)).collect();
             timed(&inner, runtime::join_all(reads)).await
         });
         world.end();

@@ -1,4 +1,5 @@
-//! The caches of the Discreet paper's drives: what pushes a small write out of them, as they lie about flushes.
+//! The caches of the Discreet paper's drives: what pushes a small write out of them, as they lie
+//! about flushes.
 
 #[path = "../../examples/evictions.rs"]
 #[allow(dead_code)]
@@ -19,7 +20,10 @@ fn evicted_by_stream(model: &str, writes: u64, amount: f64) -> u64 {
 /// Table IV's workload evicts, and one of so much less does not.
 fn prove(model: &str, (writes, amount): (u64, f64), (fewer, less): (u64, f64), at_least: u64) {
     let found = evicted(model, Workload::new(true, writes, amount));
-    assert!(found >= at_least, "{model}: {found} of {TRIALS} evicted by {writes} writes of {amount} MB");
+    assert!(
+        found >= at_least,
+        "{model}: {found} of {TRIALS} evicted by {writes} writes of {amount} MB"
+    );
     let found = evicted(model, Workload::new(true, fewer, less));
     assert!(found <= 1, "{model}: {found} of {TRIALS} evicted by {fewer} writes of {less} MB");
 }
@@ -29,13 +33,16 @@ fn hitachis_want_one_write_of_enough_data() {
     prove("hitachi-7k80", (1, 2.38), (1, 2.2), TRIALS);
     prove("hitachi-32", (1, 11.0), (1, 9.0), TRIALS);
 }
-/// Section V: 128 random writes of 12 KB flush each of the segments. But of a stream the amount alone counts.
+/// Section V: 128 random writes of 12 KB flush each of the segments. But of a stream the amount
+/// alone counts.
 #[test]
 fn hitachis_segments_are_taken_by_random_writes_and_filled_by_sequential_ones() {
     prove("hitachi-7k80", (128, 1.536), (96, 1.152), TRIALS);
     for writes in [64, 128, 256, 2048] {
-        let (fewer, enough) =
-            (evicted_by_stream("hitachi-7k80", writes, 2.0), evicted_by_stream("hitachi-7k80", writes, 2.6));
+        let (fewer, enough) = (
+            evicted_by_stream("hitachi-7k80", writes, 2.0),
+            evicted_by_stream("hitachi-7k80", writes, 2.6),
+        );
         assert!(
             fewer <= 1 && enough == TRIALS,
             "{writes} writes: {fewer} of {TRIALS} by 2 MB, {enough} by 2.6 MB"
@@ -61,7 +68,10 @@ fn seagates_want_scattered_writes_and_ignore_streams() {
     for model in ["seagate-8", "barracuda-7200.11", "seagate-32"] {
         for writes in [1, 128] {
             let found = evicted_by_stream(model, writes, 128.0);
-            assert!(found <= 1, "{model}: {found} of {TRIALS} evicted by a stream of {writes} writes");
+            assert!(
+                found <= 1,
+                "{model}: {found} of {TRIALS} evicted by a stream of {writes} writes"
+            );
         }
     }
 }

@@ -1,15 +1,18 @@
-//! Shingled disks hold what was written, through logs, swaps and cleaning; and cleaning costs what it should.
+//! Shingled disks hold what was written, through logs, swaps and cleaning; and cleaning costs what
+//! it should.
 
 use device::{Buffer, Disk, Durability, World};
 use emulated::{
-    DriveStatistics, LogChoice, Model, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles, shipped,
+    DriveStatistics, LogChoice, Model, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles,
+    shipped,
 };
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
 
 fn disk(world: &VirtualWorld, shingles: Shingles) -> ShingledDisk {
-    let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+    let (_, text) =
+        shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
     let model = Model::parse(text).expect("a model");
     ShingledDisk::new(Rc::new(world.clone()), model, shingles).expect("it can be shingled")
 }
@@ -21,7 +24,8 @@ const AROUND: u64 = 96 << 10;
 fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
     for seed in 0..8 {
         println!("seed {seed}");
-        let mut shingles = if seed % 2 == 0 { Shingles::single_log() } else { Shingles::scattered_logs() };
+        let mut shingles =
+            if seed % 2 == 0 { Shingles::single_log() } else { Shingles::scattered_logs() };
         // Logs are full soon.
         match &mut shingles.logs {
             ShingledLogs::Single { bytes } => *bytes = 4 << 20,
@@ -107,7 +111,10 @@ fn a_band_takes_tenths_of_a_second_to_clean_and_a_logged_write_milliseconds() {
             (write, cleaned.rewriting)
         });
         assert!(write < Duration::from_millis(40), "{write:?}");
-        assert!(Duration::from_millis(300) < band && band < Duration::from_millis(1700), "{band:?}");
+        assert!(
+            Duration::from_millis(300) < band && band < Duration::from_millis(1700),
+            "{band:?}"
+        );
         world.end();
     }
 }
@@ -149,7 +156,9 @@ fn logged_write(shingles: Shingles) -> Duration {
             inner.sleep_until(inner.now().plus(Duration::from_micros(dice.next() % 20_000))).await;
             let begin = inner.now();
             let part = Rc::new(Buffer::copy_of(&[7; 4096]));
-            disk.write((dice.next() % 600) << 30, vec![part], Durability::Durable).await.expect("a write");
+            disk.write((dice.next() % 600) << 30, vec![part], Durability::Durable)
+                .await
+                .expect("a write");
             took += inner.now().since(begin);
         }
         took / writes
@@ -187,22 +196,27 @@ fn writes_at_once_share_the_room_of_nearly_full_logs() {
             }
             for number in 0..40u64 {
                 let read = disk.read(number << 20, 68 << 10).await.expect("a read");
-                assert!(read.iter().all(|byte| *byte == 2 + number as u8), "write {number}, {choice:?}");
+                assert!(
+                    read.iter().all(|byte| *byte == 2 + number as u8),
+                    "write {number}, {choice:?}"
+                );
             }
         });
         world.end();
     }
 }
 
-/// A log is one place after another: what has waited follows at once, and no revolution is lost between.
+/// A log is one place after another: what has waited follows at once, and no revolution is lost
+/// between.
 #[test]
 fn waiting_writes_go_to_a_single_log_in_one_pass() {
     let shingles = Shingles { choice: LogChoice::NearestCylinder, ..Shingles::single_log() };
     let world = VirtualWorld::new(8);
     let (inner, disk) = (world.clone(), disk(&world, shingles));
     let took = world.run(async move {
-        let write =
-            |number: u64| disk.write(number << 30, vec![Rc::new(Buffer::zeroed(4096))], Durability::Durable);
+        let write = |number: u64| {
+            disk.write(number << 30, vec![Rc::new(Buffer::zeroed(4096))], Durability::Durable)
+        };
         runtime::join_all((0..20).map(write).collect()).await.into_iter().for_each(|written| {
             written.expect("a write");
         });
@@ -219,7 +233,11 @@ fn filled_log(swap_above: u32) -> (ShingledStatistics, DriveStatistics) {
     let inner = world.clone();
     let counts = world.run(async move {
         let write = |number: u64| {
-            disk.write(number << 30, vec![Rc::new(Buffer::copy_of(&[7; 60 << 10]))], Durability::Durable)
+            disk.write(
+                number << 30,
+                vec![Rc::new(Buffer::copy_of(&[7; 60 << 10]))],
+                Durability::Durable,
+            )
         };
         let written = runtime::join_all((0..32).map(write).collect()).await;
         assert!(written.iter().all(Result::is_ok));

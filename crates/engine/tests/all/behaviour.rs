@@ -8,7 +8,13 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
-async fn write(engine: &Rc<Engine>, home: u64, start: u32, bytes: &[u8], base: Base) -> TransactionId {
+async fn write(
+    engine: &Rc<Engine>,
+    home: u64,
+    start: u32,
+    bytes: &[u8],
+    base: Base,
+) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
     let update = FileUpdate {
         owner: Owner(12),
@@ -58,7 +64,10 @@ fn all_who_ask_while_a_commit_is_under_way_share_the_next() {
         engine.statistics()
     });
     assert!(statistics.commits <= 12, "1000 syncs took {} commits", statistics.commits);
-    assert_eq!((statistics.handles, statistics.payload_bytes, statistics.sync.count), (1000, 6000, 1000));
+    assert_eq!(
+        (statistics.handles, statistics.payload_bytes, statistics.sync.count),
+        (1000, 6000, 1000)
+    );
 }
 
 #[test]
@@ -118,12 +127,14 @@ fn bytes_of(buffers: &[Rc<Buffer>]) -> Vec<u8> {
 #[test]
 fn long_reads_for_another_cache_see_this_one_and_leave_nothing_in_it() {
     let (rig, ()) = on_fresh(DataMode::Wasteless, |engine| async move {
-        let read =
-            async |at, count| bytes_of(&engine.read_data_past_cache(HomeBlock(at), count).await.unwrap());
+        let read = async |at, count| {
+            bytes_of(&engine.read_data_past_cache(HomeBlock(at), count).await.unwrap())
+        };
         assert_eq!(read(100, 64).await, vec![STALE; 64 * 4096]);
         let statistics = engine.statistics();
         assert_eq!((statistics.cache.blocks, statistics.home_reads), (0, 1));
-        // Changed, and not home: at the start, in the middle, in part, behind a short run, at the end.
+        // Changed, and not home: at the start, in the middle, in part, behind a short run, at the
+        // end.
         let mut expected = vec![STALE; 64 * 4096];
         for (block, start, length) in [(0, 0, 4096), (30, 100, 7), (34, 0, 4096), (63, 4000, 96)] {
             write(&engine, 100 + block, start, &vec![1; length], Base::Home).await;
@@ -142,7 +153,8 @@ fn long_reads_for_another_cache_see_this_one_and_leave_nothing_in_it() {
     assert!(rig.disks[0].statistics().reads > 0);
 }
 
-/// Whoever reads past the cache must notice that a block has changed, gone home and left the cache since he looked.
+/// Whoever reads past the cache must notice that a block has changed, gone home and left the cache
+/// since he looked.
 #[test]
 fn a_long_read_past_the_cache_sees_what_changed_while_it_was_under_way() {
     for mode in [DataMode::Ordered, DataMode::Wasteless, DataMode::Writeback] {
@@ -276,7 +288,8 @@ fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
     const FOREIGN: u8 = 0x77;
     for mut setup in Setup::all() {
         // Write-back must not move the log's tail past what replay could do.
-        (setup.options.writeback, setup.options.expire) = (Duration::from_secs(60), Duration::from_secs(60));
+        (setup.options.writeback, setup.options.expire) =
+            (Duration::from_secs(60), Duration::from_secs(60));
         let rig = Rig::new(&setup, 1, setup.images());
         let (parts, size) = (rig.parts.clone(), setup.block_size.bytes());
         let disk = rig.disks[0].clone();
@@ -289,7 +302,9 @@ fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
             engine.sync().await.unwrap();
             engine.bring_home(&[(HomeBlock(10), 2)]).await.unwrap();
             let foreign = Buffer::copy_of(&vec![FOREIGN; 2 * size]);
-            disk.write(10 * size as u64, vec![Rc::new(foreign)], Durability::Durable).await.unwrap();
+            disk.write(10 * size as u64, vec![Rc::new(foreign)], Durability::Durable)
+                .await
+                .unwrap();
             write(&engine, 12, 200, b"second", Base::Home).await;
             engine.sync().await.unwrap();
         })
@@ -301,7 +316,11 @@ fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
             assert!(after.home_block(block).iter().all(|byte| *byte == FOREIGN), "{setup:?}");
         }
         let kept = after.home_block(12);
-        assert_eq!((&kept[100..106], &kept[200..206]), (&b"update"[..], &b"second"[..]), "{setup:?}");
+        assert_eq!(
+            (&kept[100..106], &kept[200..206]),
+            (&b"update"[..], &b"second"[..]),
+            "{setup:?}"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Small scripts, cut at every write: whatever was acknowledged is there after recovery, nothing half-done.
-//! A failure prints setup, script, cut and tear: all that is needed to run exactly it.
+//! Small scripts, cut at every write: whatever was acknowledged is there after recovery, nothing
+//! half-done. A failure prints setup, script, cut and tear: all that is needed to run exactly it.
 
 use crate::common;
 
@@ -7,8 +7,8 @@ use crate::common::{Layout, Rig, Script, Setup, run_until, verify};
 use engine::{BarrierKind, recover};
 use journal::DataMode;
 
-/// Cuts `script` at every change of the disks, and each time tears what was not durable in three ways. It
-/// gives the first thing that is wrong afterwards.
+/// Cuts `script` at every change of the disks, and each time tears what was not durable in three
+/// ways. It gives the first thing that is wrong afterwards.
 pub fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
     for cut in 0.. {
         let (rig, history, ended) = run_until(setup, script, Some(cut));
@@ -28,7 +28,8 @@ fn seeds() -> u64 {
     std::env::var("SEEDS").map_or(1, |seeds| seeds.parse().expect("SEEDS is a number"))
 }
 
-/// With and without checksums, with a cache that holds everything and one that holds next to nothing.
+/// With and without checksums, with a cache that holds everything and one that holds next to
+/// nothing.
 #[test]
 fn acknowledged_changes_survive_every_cut_in_every_mode() {
     for seed in 1..=2 * seeds() {
@@ -46,8 +47,9 @@ fn acknowledged_changes_survive_every_cut_in_every_mode() {
 fn without_barriers_the_same_cuts_lose_what_was_acknowledged() {
     for mut setup in Setup::all() {
         setup.options.barrier = BarrierKind::None;
-        let lost = (1..20)
-            .any(|seed| every_cut(&setup, Script { writers: 3, handles: 10, sync_one_in: 2, seed }).is_err());
+        let lost = (1..20).any(|seed| {
+            every_cut(&setup, Script { writers: 3, handles: 10, sync_one_in: 2, seed }).is_err()
+        });
         assert!(lost, "{setup:?}: nothing was lost, so the test above proves nothing");
     }
 }

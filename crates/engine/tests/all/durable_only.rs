@@ -46,7 +46,10 @@ fn durable_only_files_go_home_at_unmount_alone() {
             let world = engine.world();
             world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
             let report = engine.checkpoint().await.unwrap();
-            assert!(report.blocks_logged <= 1 && report.blocks_skipped == 0.0, "{mode}: {report:?}");
+            assert!(
+                report.blocks_logged <= 1 && report.blocks_skipped == 0.0,
+                "{mode}: {report:?}"
+            );
             let home = engine.statistics().home_written["data"];
             assert_eq!(home.blocks, 1, "{mode}: of the other file");
             engine.shutdown().await.unwrap();
@@ -56,7 +59,8 @@ fn durable_only_files_go_home_at_unmount_alone() {
     }
 }
 
-/// Blocks that are written once each, of files of which durability is enough; and one that is written again and again.
+/// Blocks that are written once each, of files of which durability is enough; and one that is
+/// written again and again.
 const MANY: u64 = 450;
 const AGAIN: u64 = 460;
 
@@ -102,7 +106,11 @@ fn durable_only_files_go_home_early_only_when_no_log_has_room() {
                 // From six eighths on the longest transaction may find no room.
                 if most == 5 {
                     rest(&engine).await;
-                    assert_eq!(at_home(), 0, "{kind:?} {records:?}: {block} written, and there is room");
+                    assert_eq!(
+                        at_home(),
+                        0,
+                        "{kind:?} {records:?}: {block} written, and there is room"
+                    );
                     there_was_room += 1;
                 }
             }
@@ -127,7 +135,10 @@ fn durable_only_files_begin_no_checkpoint() {
             for _ in 0..10 {
                 world.sleep_until(world.now().plus(Duration::from_secs(10))).await;
                 let told = engine.statistics();
-                assert_eq!(told.last_checkpoint.blocks_written, 1, "{times}: an empty one came after it");
+                assert_eq!(
+                    told.last_checkpoint.blocks_written, 1,
+                    "{times}: an empty one came after it"
+                );
             }
             assert_eq!(engine.statistics().home_written["data"].blocks, 1, "{times}");
             engine.shutdown().await.unwrap();

@@ -1,4 +1,5 @@
-//! A failed write or flush ends all writing, is never forgotten, and costs nothing that was acknowledged.
+//! A failed write or flush ends all writing, is never forgotten, and costs nothing that was
+//! acknowledged.
 
 use crate::common::{Layout, Rig, STALE, Script, Setup, run_on, verify};
 use crate::restart::{content, overwrite, put};
@@ -35,10 +36,13 @@ fn fail_from(setup: &Setup, disk: usize, operation: Operation, change: u64) -> b
 fn what_was_acknowledged_before_a_failing_disk_is_recovered() {
     for setup in Setup::all() {
         let mut failures = 0;
-        for (disk, operation) in [(0, Operation::Write), (0, Operation::Flush), (1, Operation::Write)] {
+        for (disk, operation) in
+            [(0, Operation::Write), (0, Operation::Flush), (1, Operation::Write)]
+        {
             let disk = disk.min(setup.images().len() - 1);
             // The first flush is the mount's, before there is an engine.
-            failures += (1..50).filter(|change| fail_from(&setup, disk, operation, *change)).count();
+            failures +=
+                (1..50).filter(|change| fail_from(&setup, disk, operation, *change)).count();
         }
         assert!(failures > 10, "{setup:?}: nothing ever failed");
     }
@@ -61,10 +65,17 @@ fn after_a_failed_write_every_sync_and_every_start_reports_it() {
                 let aborted = engine.commit(transaction).await;
                 assert!(matches!(aborted, Err(EngineError::Aborted { .. })), "{mode}: {aborted:?}");
             }
-            assert!(matches!(engine.start(Credits(1)).await, Err(EngineError::ReadOnlySince { .. })));
+            assert!(matches!(
+                engine.start(Credits(1)).await,
+                Err(EngineError::ReadOnlySince { .. })
+            ));
             assert!(matches!(engine.sync().await, Err(EngineError::Aborted { .. })));
             assert!(matches!(engine.shutdown().await, Err(EngineError::Aborted { .. })));
-            assert_eq!(engine.metadata(HomeBlock(3)).await.unwrap().bytes()[0], 0, "reads still work");
+            assert_eq!(
+                engine.metadata(HomeBlock(3)).await.unwrap().bytes()[0],
+                0,
+                "reads still work"
+            );
         });
     }
 }
@@ -125,7 +136,8 @@ fn a_block_whose_base_cannot_be_read_goes_home_once_it_can() {
     }
 }
 
-/// Neighbours are read and written together, but only what the log has in part needs what home holds.
+/// Neighbours are read and written together, but only what the log has in part needs what home
+/// holds.
 #[test]
 fn recovery_needs_to_read_home_only_where_the_log_has_a_block_in_part() {
     const BLOCK: u64 = 4096;
@@ -133,7 +145,8 @@ fn recovery_needs_to_read_home_only_where_the_log_has_a_block_in_part() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let mut setup = Setup::new(DataMode::Wasteless, Layout::Internal, BLOCK as u32);
         setup.options.records = Some(records);
-        (setup.options.writeback, setup.options.expire) = (Duration::from_secs(5), Duration::from_secs(5));
+        (setup.options.writeback, setup.options.expire) =
+            (Duration::from_secs(5), Duration::from_secs(5));
         let rig = Rig::new(&setup, 1, setup.images());
         rig.play(async move |engine| {
             put(&engine, whole, 1).await;
@@ -149,7 +162,11 @@ fn recovery_needs_to_read_home_only_where_the_log_has_a_block_in_part() {
                 rig.run(async move { engine::recover(&parts, false).await }).expect("power")
             };
             let recovered = recover();
-            assert_eq!(recovered.is_ok(), unreadable == whole, "{records:?}, {unreadable}: {recovered:?}");
+            assert_eq!(
+                recovered.is_ok(),
+                unreadable == whole,
+                "{records:?}, {unreadable}: {recovered:?}"
+            );
             // Where it stopped, the log is as it was.
             rig.disks[0].heal();
             if recovered.is_err() {

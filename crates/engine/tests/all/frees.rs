@@ -8,8 +8,8 @@ use runtime::{Either, race};
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, Owner};
 
-/// Small updates leave many times more blocks in the log than it has blocks itself. To free them all takes more revokes than
-/// one transaction holds.
+/// Small updates leave many times more blocks in the log than it has blocks itself. To free them
+/// all takes more revokes than one transaction holds.
 #[test]
 fn every_block_that_a_full_log_has_records_of_may_be_freed_in_steps() {
     const UPDATES_A_HANDLE: u64 = 40;

@@ -1,4 +1,5 @@
-//! Gaps between packed transactions (`log_gap=`): where they are left, and that recovery finds what lies behind them.
+//! Gaps between packed transactions (`log_gap=`): where they are left, and that recovery finds what
+//! lies behind them.
 
 use crate::common::{Layout, Rig, STALE, Script, Setup};
 use crate::crash::every_cut;
@@ -35,7 +36,8 @@ fn life(setup: &Setup, syncs: u64) -> Vec<Image> {
     let rig = Rig::new(setup, 1, setup.images());
     rig.play(async move |engine| {
         for block in 0..syncs {
-            overwrite(&engine, block, BlockRange::new(0, BYTES as u32), &[block as u8; BYTES], 1).await;
+            overwrite(&engine, block, BlockRange::new(0, BYTES as u32), &[block as u8; BYTES], 1)
+                .await;
         }
     });
     rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect()
@@ -58,7 +60,8 @@ fn transactions(rig: &Rig) -> Vec<(TransactionId, Range<u32>)> {
     let superblock = superblock(rig);
     let Range { start, end } = superblock.log_blocks();
     let header = |at: u32| {
-        let header = PackedHeader::parse(&read_log(rig, LogBlock(at), UNIT), superblock.packed_seed())?;
+        let header =
+            PackedHeader::parse(&read_log(rig, LogBlock(at), UNIT), superblock.packed_seed())?;
         Some((header.transaction, at..at + header.units(UNIT as usize)))
     };
     (start.get()..end.get()).filter_map(header).collect()
@@ -66,7 +69,9 @@ fn transactions(rig: &Rig) -> Vec<(TransactionId, Range<u32>)> {
 
 fn recover(rig: &Rig) -> Result<RecoveryReport, String> {
     let parts = rig.parts.clone();
-    rig.run(async move { engine::recover(&parts, false).await }).unwrap().map_err(|error| error.to_string())
+    rig.run(async move { engine::recover(&parts, false).await })
+        .unwrap()
+        .map_err(|error| error.to_string())
 }
 fn has_all(rig: &Rig, syncs: u64) -> bool {
     let holds = |block: u64, byte: u8| rig.home_block(block)[..BYTES] == [byte; BYTES];
@@ -126,7 +131,8 @@ fn all_that_was_synced_is_found_behind_gaps() {
     }
 }
 
-/// Not only those that are there when the log is begun: a mount may have other gaps than the one before it.
+/// Not only those that are there when the log is begun: a mount may have other gaps than the one
+/// before it.
 #[test]
 fn the_next_mount_leaves_the_gaps_that_it_is_told_to() {
     let (first, then) = (with_gaps(Layout::Separate), setup(Layout::Separate, LogGap::Off));
@@ -153,7 +159,8 @@ fn a_sector_of_a_gap_that_cannot_be_read_does_not_matter() {
         for unit in 0..3 * (GAP + 1) {
             let rig = Rig::new(&setup, 2, images.clone());
             let begin = transactions(&rig)[3].1.start;
-            let (at, disk) = (byte_of(&rig, LogBlock(begin + unit)), &rig.disks[rig.disks.len() - 1]);
+            let (at, disk) =
+                (byte_of(&rig, LogBlock(begin + unit)), &rig.disks[rig.disks.len() - 1]);
             let range = at..at + u64::from(UNIT);
             disk.inject(Fault { range: range.clone(), ..Fault::forever(Operation::Read) });
             disk.record();
@@ -162,7 +169,8 @@ fn a_sector_of_a_gap_that_cannot_be_read_does_not_matter() {
                 assert!(recovered.is_err(), "a transaction that cannot be read");
                 continue;
             }
-            recovered.unwrap_or_else(|error| panic!("{layout:?}, unit {unit} from {begin} on: {error}"));
+            recovered
+                .unwrap_or_else(|error| panic!("{layout:?}, unit {unit} from {begin} on: {error}"));
             assert!(has_all(&rig, SYNCS));
             // A disk takes seconds for each.
             let touches = disk.take_log().into_iter().filter(|read| {
@@ -200,14 +208,18 @@ fn where_the_next_transaction_may_lie_but_cannot_be_read_recovery_stops() {
 #[test]
 fn acknowledged_changes_survive_every_cut_with_gaps() {
     for layout in [Layout::Internal, Layout::Separate] {
-        for (commits_in_flight, gap) in [(1, GAP * UNIT), (2, GAP * UNIT), (1, 20 << 10), (2, 20 << 10)] {
+        for (commits_in_flight, gap) in
+            [(1, GAP * UNIT), (2, GAP * UNIT), (1, 20 << 10), (2, 20 << 10)]
+        {
             for mode in [DataMode::Wasteless, DataMode::Ordered] {
                 let mut setup = Setup::new(mode, layout, 4096);
                 let options = &mut setup.options;
-                (options.records, options.log_gap) = (Some(RecordFormat::Packed), LogGap::Always(gap));
+                (options.records, options.log_gap) =
+                    (Some(RecordFormat::Packed), LogGap::Always(gap));
                 options.commits_in_flight = commits_in_flight;
                 setup.forced_unit_access = layout == Layout::Separate || commits_in_flight == 1;
-                let script = Script { writers: 3, handles: 24, sync_one_in: 3, seed: u64::from(gap) };
+                let script =
+                    Script { writers: 3, handles: 24, sync_one_in: 3, seed: u64::from(gap) };
                 every_cut(&setup, script).unwrap();
             }
         }

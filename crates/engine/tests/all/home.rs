@@ -1,8 +1,11 @@
-//! A home that is no disk: files of a toy store, each made durable by itself, below the engine as it is.
+//! A home that is no disk: files of a toy store, each made durable by itself, below the engine as
+//! it is.
 
 use crate::common;
 
-use crate::common::{FILE_BLOCKS, Files, Layout, Rig, Script, Setup, run_until, verify, write_byte};
+use crate::common::{
+    FILE_BLOCKS, Files, Layout, Rig, Script, Setup, run_until, verify, write_byte,
+};
 use device::Operation;
 use engine::{RecordFormat, recover};
 use journal::DataMode;

@@ -7,7 +7,8 @@ use runtime::race;
 use std::time::Duration;
 use units::Owner;
 
-/// One commit is under way when the sync begins; the next, for which nobody waits, begins as it ends and takes the data along.
+/// One commit is under way when the sync begins; the next, for which nobody waits, begins as it
+/// ends and takes the data along.
 #[test]
 fn synced_data_that_the_next_commit_takes_along_is_durable() {
     let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);

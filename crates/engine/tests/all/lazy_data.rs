@@ -1,4 +1,5 @@
-//! Data that no commit waits for, until somebody syncs it: all in `writeback`, overwrites in place that bypass the log elsewhere.
+//! Data that no commit waits for, until somebody syncs it: all in `writeback`, overwrites in place
+//! that bypass the log elsewhere.
 
 use crate::common::{Layout, Rig, Setup, overwrite, write_byte};
 use device::Operation;
@@ -10,8 +11,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Owner};
 
-/// A sync under way has an older image of a block that memory wants home. That one must not come later, nor may the
-/// newer one count as home because the older one is.
+/// A sync under way has an older image of a block that memory wants home. That one must not come
+/// later, nor may the newer one count as home because the older one is.
 #[test]
 fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
     const LAST: u64 = 1000;
@@ -178,7 +179,8 @@ fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
     }
 }
 
-/// Write-back has it in a disk's cache: the sync of the owner, who has nothing in memory any more, must flush.
+/// Write-back has it in a disk's cache: the sync of the owner, who has nothing in memory any more,
+/// must flush.
 #[test]
 fn a_sync_flushes_overwrites_that_write_back_sent_home() {
     for mode in BYPASSING {
@@ -197,7 +199,8 @@ fn a_sync_flushes_overwrites_that_write_back_sent_home() {
     }
 }
 
-/// The block is zeroed in part, or appended to: its older overwrite goes home with it, before the commit.
+/// The block is zeroed in part, or appended to: its older overwrite goes home with it, before the
+/// commit.
 #[test]
 fn an_ordered_change_takes_the_overwrite_below_it_along() {
     let rig = still(DataMode::Ordered);
@@ -242,7 +245,10 @@ fn an_overwrite_that_cannot_go_home_fails_the_sync() {
             engine.commit(own).await.unwrap();
             disk.inject(Fault::forever(Operation::Write));
             assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}");
-            assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}: told once and forgotten");
+            assert!(
+                engine.sync_owner(Owner(1), own).await.is_err(),
+                "{mode}: told once and forgotten"
+            );
         });
     }
 }

@@ -37,7 +37,9 @@ fn rig_of(layout: Layout, block: u32, log_unit: Option<u32>, logical: u32, physi
     let disk: Rc<dyn Disk> = Rc::new(Watched { disk, watch: Sectors { logical, physical } });
     match layout {
         Layout::Internal => rig.parts.home = Rc::new(DiskHome::whole(disk, setup.block_size)),
-        Layout::Separate | Layout::Files => rig.parts.log.as_mut().unwrap().place = LogPlace::Own(disk),
+        Layout::Separate | Layout::Files => {
+            rig.parts.log.as_mut().unwrap().place = LogPlace::Own(disk)
+        }
     }
     rig
 }
@@ -76,7 +78,8 @@ fn a_log_unit_shorter_than_a_sector_gives_a_warning() {
     // No unit is longer than a block.
     for asked in [1024, 4096] {
         let told = warnings(rig_of(Layout::Internal, 1024, Some(asked), 512, 4096));
-        let right = told.len() == 1 && told[0].starts_with("log_unit=1024") && !told[0].contains("is safe");
+        let right =
+            told.len() == 1 && told[0].starts_with("log_unit=1024") && !told[0].contains("is safe");
         assert!(right && told[0].contains("blocks of 4096 bytes"), "{told:?}");
     }
     let mut blocks = rig(Layout::Internal, Some(512), 512, 4096);

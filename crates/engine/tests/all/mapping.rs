@@ -1,5 +1,5 @@
-//! Scattered logs: memory lets go of blocks that the log holds whole, reads of them are redirected, and they go home from
-//! there.
+//! Scattered logs: memory lets go of blocks that the log holds whole, reads of them are redirected,
+//! and they go home from there.
 
 use crate::common::{Layout, Rig, STALE, Setup};
 use device::{Buffer, Disk, Durability};
@@ -51,7 +51,9 @@ fn rig_with(setup: &Setup, home_blocks: u64, logs: u64, blocks: u32) -> Rig {
 
 /// What `block` holds in `version`: no zeros, so that packed records log it whole.
 fn content(block: u64, version: u8) -> Vec<u8> {
-    (0..4096u64).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
+    (0..4096u64)
+        .map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16))
+        .collect()
 }
 
 /// Metadata, which every mode logs; several blocks in each transaction.
@@ -95,11 +97,17 @@ fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
             assert!(engine.statistics().redirected_reads >= LOGGED / 2, "{name}");
             // Many at once, mapped and not.
             let together = engine.read_data(HomeBlock(0), LOGGED as u32).await.unwrap();
-            assert!((0..).zip(together).all(|(block, read)| read[..] == content(block, 1)), "{name}");
+            assert!(
+                (0..).zip(together).all(|(block, read)| read[..] == content(block, 1)),
+                "{name}"
+            );
             // A long read that would rather go to home.
             let past = engine.read_data_past_cache(HomeBlock(0), LOGGED as u32).await.unwrap();
             let past: Vec<u8> = past.iter().flat_map(|buffer| buffer.to_vec()).collect();
-            assert!((0..).zip(past.chunks(4096)).all(|(block, read)| read == content(block, 1)), "{name}");
+            assert!(
+                (0..).zip(past.chunks(4096)).all(|(block, read)| read == content(block, 1)),
+                "{name}"
+            );
 
             engine.checkpoint().await.unwrap();
             assert_eq!(engine.statistics().log.mapped_blocks, 0, "{name}");
@@ -117,7 +125,8 @@ fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
     }
 }
 
-/// Otherwise logs of a large volume would never fill: one log has no room for a revoke of whatever all of them hold.
+/// Otherwise logs of a large volume would never fill: one log has no room for a revoke of whatever
+/// all of them hold.
 #[test]
 fn how_many_records_the_logs_hold_sends_nothing_home() {
     const MANY: u64 = 1200;
@@ -143,7 +152,10 @@ fn how_many_records_the_logs_hold_sends_nothing_home() {
             }
             let statistics = engine.statistics();
             let log = &statistics.log;
-            assert!(log.free_blocks > log.blocks / 8 * 3, "{records:?}: the logs are full: {log:?}");
+            assert!(
+                log.free_blocks > log.blocks / 8 * 3,
+                "{records:?}: the logs are full: {log:?}"
+            );
             assert_eq!(statistics.home_writes, 0, "{records:?}: {log:?}");
             engine.shutdown().await.unwrap();
         });
@@ -157,7 +169,12 @@ fn newer_content_of_a_block_that_has_left_memory_wins_everywhere() {
         rig.play(async move |engine| {
             // More than all logs hold, so that they are full and begun again.
             for version in 1..=5 {
-                log_all(&engine, (0..LOGGED).filter(|block| block % 5 <= u64::from(version)), version).await;
+                log_all(
+                    &engine,
+                    (0..LOGGED).filter(|block| block % 5 <= u64::from(version)),
+                    version,
+                )
+                .await;
             }
             for block in 0..LOGGED {
                 assert_eq!(read(&engine, block).await, content(block, 5), "{block}");
@@ -214,7 +231,8 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
     }
 }
 
-/// Whatever empties the mapping table: here the blocks go home from memory, to which they came back.
+/// Whatever empties the mapping table: here the blocks go home from memory, to which they came
+/// back.
 #[test]
 fn a_mapping_table_that_became_empty_takes_no_memory() {
     let rig = rig(&setup(DataMode::Wasteless, RecordFormat::Packed));
@@ -327,7 +345,8 @@ fn with_a_circular_log_nothing_is_redirected() {
     });
 }
 
-/// While nothing is in the mapping table, reads ask of the disk what they ask over a log with one place.
+/// While nothing is in the mapping table, reads ask of the disk what they ask over a log with one
+/// place.
 #[test]
 fn with_an_empty_mapping_table_reads_ask_the_disk_for_no_more() {
     let asked = |log: LogKind, was_filled: bool| {
@@ -351,9 +370,13 @@ fn with_an_empty_mapping_table_reads_ask_the_disk_for_no_more() {
                 read(&engine, block).await;
             }
             if !was_filled {
-                // With gaps, and past the cache. What is in the cache else hangs on what was let go.
+                // With gaps, and past the cache. What is in the cache else hangs on what was let
+                // go.
                 engine.read_data(HomeBlock(LOGGED), (BLOCKS - LOGGED) as u32).await.unwrap();
-                engine.read_data_past_cache(HomeBlock(LOGGED), (BLOCKS - LOGGED) as u32).await.unwrap();
+                engine
+                    .read_data_past_cache(HomeBlock(LOGGED), (BLOCKS - LOGGED) as u32)
+                    .await
+                    .unwrap();
             }
             let after = count();
             assert_eq!(engine.statistics().redirected_reads, 0);
@@ -362,7 +385,8 @@ fn with_an_empty_mapping_table_reads_ask_the_disk_for_no_more() {
         })
     };
     for was_filled in [false, true] {
-        let [scattered, circular] = [LogKind::Scattered, LogKind::Circular].map(|log| asked(log, was_filled));
+        let [scattered, circular] =
+            [LogKind::Scattered, LogKind::Circular].map(|log| asked(log, was_filled));
         assert!(circular.0 > 100, "{circular:?}");
         assert_eq!(scattered, circular, "{was_filled}: requests and bytes");
     }

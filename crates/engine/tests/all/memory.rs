@@ -44,7 +44,8 @@ fn resident_bytes() -> usize {
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
 }
 
-/// False if other tests may run in this process, which would count; then `test` has passed in a process of its own.
+/// False if other tests may run in this process, which would count; then `test` has passed in a
+/// process of its own.
 fn is_alone(test: &str) -> bool {
     const ALONE: &str = "OKEANOS_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -86,7 +87,8 @@ fn writing_and_freeing_the_same_blocks_takes_no_more_memory_each_time() {
     });
 }
 
-/// Commits and home writes are slow, so a block that is overwritten again and again has as many images as it can.
+/// Commits and home writes are slow, so a block that is overwritten again and again has as many
+/// images as it can.
 #[test]
 fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
     const BLOCKS: u64 = 400;
@@ -103,7 +105,10 @@ fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
                     last = Some(write(&engine, number * 2, round).await);
                     let cache = engine.statistics().cache;
                     // One handle's blocks, and what is being written home.
-                    assert!(cache.bytes <= cache.limit_bytes + (256 << 10), "{mode}, {round}: {cache:?}");
+                    assert!(
+                        cache.bytes <= cache.limit_bytes + (256 << 10),
+                        "{mode}, {round}: {cache:?}"
+                    );
                 }
                 if round % 3 == 2 {
                     engine.commit(last.unwrap()).await.unwrap();
@@ -111,7 +116,10 @@ fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
             }
             engine.shutdown().await.unwrap();
             let cache = engine.statistics().cache;
-            assert!(cache.dirty_blocks == 0 && cache.bytes <= cache.limit_bytes, "{mode}: {cache:?}");
+            assert!(
+                cache.dirty_blocks == 0 && cache.bytes <= cache.limit_bytes,
+                "{mode}: {cache:?}"
+            );
         });
         for number in 0..BLOCKS {
             assert_eq!(rig.home_block(number * 2)[..], [9; 4096], "{mode}");
@@ -212,7 +220,8 @@ fn what_a_commit_makes_for_the_log_counts() {
             }
             done.set(true);
         };
-        let both: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![Box::pin(watcher), Box::pin(writer)];
+        let both: Vec<Pin<Box<dyn Future<Output = ()>>>> =
+            vec![Box::pin(watcher), Box::pin(writer)];
         runtime::join_all(both).await;
         engine.shutdown().await.unwrap();
     });
@@ -227,7 +236,8 @@ fn short_log_units_count_with_all_the_memory_that_they_take() {
         setup.log_blocks = 16384;
         setup.home_blocks = BLOCKS;
         setup.options.cache_bytes = 32 << 20;
-        (setup.options.records, setup.options.log_unit) = (Some(engine::RecordFormat::Packed), Some(unit));
+        (setup.options.records, setup.options.log_unit) =
+            (Some(engine::RecordFormat::Packed), Some(unit));
         let rig = Rig::new(&setup, 1, setup.images());
         let opened: Rc<RefCell<Option<Rc<Engine>>>> = Rc::default();
         let longest = Rc::new(Cell::new(0));

@@ -63,7 +63,8 @@ impl Bench {
             self.pause(50).await;
         }
     }
-    /// Two commits, of which the later is quick; both are under way, and the later has arrived if it may set out.
+    /// Two commits, of which the later is quick; both are under way, and the later has arrived if
+    /// it may set out.
     async fn two(&self) -> [TransactionId; 2] {
         let earlier = write_byte(&self.engine, 1, EARLIER, 5).await;
         self.commit(earlier);
@@ -100,13 +101,18 @@ fn a_later_commit_that_arrives_first_is_answered_last_and_proves_nothing() {
         assert_eq!(bench.log.statistics().writes, writes + 2, "they do not overlap");
         assert!(bench.answers.borrow().is_empty(), "the later was answered first");
         assert!(ids[0].is_after(bench.engine.committed()));
-        let lost = |bench: &Bench| [&bench.home, &bench.log].map(|disk| disk.crash(CrashPolicy::LoseAll));
+        let lost =
+            |bench: &Bench| [&bench.home, &bench.log].map(|disk| disk.crash(CrashPolicy::LoseAll));
         let cut = lost(&bench);
         bench.until_answered(2).await;
         assert!(bench.answers.borrow().iter().all(|(_, answer)| answer.is_ok()));
         [cut, lost(&bench)]
     });
-    assert_eq!(after(&setup, cut), Ok(NEITHER), "the later commit is there, and the earlier is not");
+    assert_eq!(
+        after(&setup, cut),
+        Ok(NEITHER),
+        "the later commit is there, and the earlier is not"
+    );
     assert_eq!(after(&setup, end), Ok([5, 6]));
 }
 
@@ -117,9 +123,9 @@ fn only_a_commit_that_set_out_later_proves_that_both_were_there() {
         let images = run(&setup, async move |bench| {
             let place = Rc::new(Cell::new(None));
             let seen = place.clone();
-            bench
-                .log
-                .on_change(move |_, _, logged| seen.set(seen.get().or(Some((logged.at, logged.length)))));
+            bench.log.on_change(move |_, _, logged| {
+                seen.set(seen.get().or(Some((logged.at, logged.length))))
+            });
             bench.two().await;
             bench.until_answered(2).await;
             if third {
@@ -177,7 +183,10 @@ fn whoever_waits_for_a_transaction_in_which_nothing_happens_waits_for_those_befo
         bench.pause(50).await;
         handle.stop();
         bench.pause(300).await;
-        assert!(bench.answers.borrow().is_empty(), "answered before what lies before it is durable");
+        assert!(
+            bench.answers.borrow().is_empty(),
+            "answered before what lies before it is durable"
+        );
         bench.until_answered(2).await;
         assert!(bench.engine.committed().is_at_or_after(earlier));
     });
@@ -200,7 +209,8 @@ fn a_commit_that_brings_data_home_waits_and_nothing_passes_it() {
         bench.home.set_latency(SLOW);
         bench.commit(write_byte(&bench.engine, 1, LATER, 6).await);
         bench.pause(500).await;
-        let writes = || (bench.home.statistics().writes - at_home, bench.log.statistics().writes - in_log);
+        let writes =
+            || (bench.home.statistics().writes - at_home, bench.log.statistics().writes - in_log);
         assert_eq!(writes(), (0, 1), "it set out beside the one before");
         // Others may join it as long as it waits.
         bench.commit(block(7).await);
@@ -235,12 +245,14 @@ fn formats_that_do_not_say_what_was_durable_commit_one_by_one() {
     });
 }
 
-/// A block in both, and changed once more since: each commit has its own image, and home gets the committed one.
+/// A block in both, and changed once more since: each commit has its own image, and home gets the
+/// committed one.
 #[test]
 fn a_block_changed_in_both_is_as_of_each() {
     let setup = setup(DataMode::Wasteless);
     let images = run(&setup, async move |bench| {
-        let lost = |bench: &Bench| [&bench.home, &bench.log].map(|disk| disk.crash(CrashPolicy::LoseAll));
+        let lost =
+            |bench: &Bench| [&bench.home, &bench.log].map(|disk| disk.crash(CrashPolicy::LoseAll));
         let mut images = Vec::new();
         for (number, slow) in [(1, SLOW), (2, latency(1500)), (3, SLOW)] {
             bench.log.set_latency(slow);
@@ -261,7 +273,8 @@ fn a_block_changed_in_both_is_as_of_each() {
     assert_eq!(found.collect::<Result<Vec<_>, _>>(), Ok(vec![NEITHER[0], 1, 2]));
 }
 
-/// Each commit notes where the tail could be after its flush, and the next would forget it before that.
+/// Each commit notes where the tail could be after its flush, and the next would forget it before
+/// that.
 #[test]
 fn commits_that_overlap_take_the_tail_along_all_the_same() {
     let mut setup = setup(DataMode::Wasteless);
@@ -275,7 +288,8 @@ fn commits_that_overlap_take_the_tail_along_all_the_same() {
             let engine = engine.clone();
             Box::pin(async move {
                 for number in 0..2000u64 {
-                    let id = write_byte(&engine, writer, writer * 20 + number % 20, number as u8).await;
+                    let id =
+                        write_byte(&engine, writer, writer * 20 + number % 20, number as u8).await;
                     engine.commit(id).await.unwrap();
                 }
             })
@@ -284,7 +298,12 @@ fn commits_that_overlap_take_the_tail_along_all_the_same() {
         engine.statistics()
     });
     let statistics = statistics.expect("power");
-    assert!(statistics.tail_updates > 3, "{} tails, {} commits", statistics.tail_updates, statistics.commits);
+    assert!(
+        statistics.tail_updates > 3,
+        "{} tails, {} commits",
+        statistics.tail_updates,
+        statistics.commits
+    );
     let of_their_own = statistics.flushes.saturating_sub(1 + statistics.commits);
     assert!(of_their_own <= 1, "{of_their_own} barriers for {} tails", statistics.tail_updates);
 }

@@ -1,7 +1,7 @@
 //! The engine's owners know each other in one direction only: read from the sources.
 //!
-//! A file knows another if it imports from it, or if it calls a method of `Engine` that is defined there.
-//! `impl Engine` stands in several files, and a call needs no import.
+//! A file knows another if it imports from it, or if it calls a method of `Engine` that is defined
+//! there. `impl Engine` stands in several files, and a call needs no import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,7 +29,9 @@ fn sources() -> BTreeMap<String, String> {
 /// The names that follow each `before` in `text`, if `after` stands behind them.
 fn names<'a>(text: &'a str, before: &str, after: &str) -> BTreeSet<&'a str> {
     let name = |rest: &'a str| {
-        let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
+        let end = rest
+            .find(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .unwrap_or(rest.len());
         rest[end..].starts_with(after).then_some(&rest[..end])
     };
     text.split(before).skip(1).filter_map(name).collect()
@@ -41,7 +43,8 @@ fn edges(sources: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
     for (file, text) in sources {
         for part in text.split("\nimpl Engine {").skip(1) {
             let body = part.split("\n}\n").next().unwrap();
-            methods.extend(names(body, "fn ", "").into_iter().map(|method| (method, file.as_str())));
+            methods
+                .extend(names(body, "fn ", "").into_iter().map(|method| (method, file.as_str())));
         }
     }
     assert!(methods.get("commit_task") == Some(&"commit"), "the engine's methods are not found");
@@ -65,7 +68,9 @@ fn no_files_of_the_engine_know_each_other_in_a_circle() {
     let mut edges = edges(&sources);
     assert!(edges["open"].contains("commit") && edges["commit"].contains("running"));
     // Whoever knows only files that are in no circle is in none.
-    while let Some(free) = edges.iter().find(|(_, known)| known.iter().all(|to| !edges.contains_key(to))) {
+    while let Some(free) =
+        edges.iter().find(|(_, known)| known.iter().all(|to| !edges.contains_key(to)))
+    {
         let free = *free.0;
         edges.remove(free);
     }
@@ -78,7 +83,10 @@ fn owners_know_no_engine_and_few_of_each_other() {
     let edges = edges(&sources);
     let all = |allowed: &[&'static str]| allowed.iter().copied().collect::<BTreeSet<&str>>();
     for (owner, allowed) in [
-        ("pipeline", all(&["completion", "ending", "error", "gate", "limits", "running", "writers"])),
+        (
+            "pipeline",
+            all(&["completion", "ending", "error", "gate", "limits", "running", "writers"]),
+        ),
         ("running", all(&["completion"])),
         ("ending", all(&["error"])),
         ("mapping", all(&["update"])),
@@ -130,7 +138,10 @@ fn owners_begin_with_their_invariants_and_end_with_their_tests() {
         let text = fs::read_to_string(folder.join(owner).with_extension("rs")).unwrap();
         let head: Vec<_> = text.lines().take_while(|line| line.starts_with("//!")).collect();
         let says = |start: &str| head.iter().any(|line| line.starts_with(start));
-        assert!(says("//! Invariant") || says("//! |---|"), "{owner} does not say what it holds to");
+        assert!(
+            says("//! Invariant") || says("//! |---|"),
+            "{owner} does not say what it holds to"
+        );
         assert!(text.contains("#[cfg(test)]\nmod tests {"), "{owner} has no tests");
     }
 }
@@ -152,12 +163,14 @@ fn has_changes(text: &str, name: &str) -> bool {
     let blocks = text.split("\nimpl").skip(1).filter_map(|rest| rest.split_once('\n'));
     blocks.into_iter().any(|(head, rest)| {
         let of = head.split(' ').nth(1).unwrap_or_default().split('<').next().unwrap_or_default();
-        of == name && !head.contains(" for ") && rest.split("\n}").next().unwrap().contains("&mut self")
+        of == name
+            && !head.contains(" for ")
+            && rest.split("\n}").next().unwrap().contains("&mut self")
     })
 }
 
-/// A type keeps state if it can change: by a method, or in a cell. One with open fields is a record of facts, and nothing
-/// changes it.
+/// A type keeps state if it can change: by a method, or in a cell. One with open fields is a record
+/// of facts, and nothing changes it.
 #[test]
 fn types_that_keep_state_keep_their_fields_to_themselves() {
     // The methods of these stand in several files. A recovery is over before there is an engine.
@@ -166,7 +179,9 @@ fn types_that_keep_state_keep_their_fields_to_themselves() {
     for (file, text) in &sources() {
         for (name, fields) in types(text) {
             let is_cell = |field: &&str| ["Cell<", "Event"].iter().any(|kind| field.contains(kind));
-            if IN_SEVERAL_FILES.contains(&name) || !has_changes(text, name) && !fields.iter().any(is_cell) {
+            if IN_SEVERAL_FILES.contains(&name)
+                || !has_changes(text, name) && !fields.iter().any(is_cell)
+            {
                 continue;
             }
             let open: Vec<_> = fields.iter().filter(|field| field.starts_with("pub")).collect();
@@ -204,8 +219,11 @@ fn types_that_keep_state_keep_their_fields_to_themselves() {
 #[test]
 fn the_engine_holds_its_owners_and_what_it_was_opened_with() {
     let sources = sources();
-    let (_, fields) = types(&sources["engine"]).into_iter().find(|(name, _)| *name == "Engine").unwrap();
-    let name = |field: &&str| field.trim_start_matches("pub(crate) ").split(':').next().unwrap().to_owned();
+    let (_, fields) =
+        types(&sources["engine"]).into_iter().find(|(name, _)| *name == "Engine").unwrap();
+    let name = |field: &&str| {
+        field.trim_start_matches("pub(crate) ").split(':').next().unwrap().to_owned()
+    };
     let found: BTreeSet<_> = fields.iter().map(name).collect();
     let opened_with = ["world", "home", "block_size", "options", "policy", "pace", "commit_age"];
     let owners = [

@@ -33,7 +33,10 @@ fn rig(setup: &Setup, seed: u64) -> Rig {
 async fn write_run(engine: &Rc<Engine>, byte: u8, in_place: bool) -> TransactionId {
     let mut handle = engine.start(Credits(1)).await.unwrap();
     let bytes = vec![byte; (BLOCKS as usize) << 12];
-    assert!(handle.file_run_past_cache(&run_of(&bytes, None, in_place)).unwrap(), "the cache has to take it");
+    assert!(
+        handle.file_run_past_cache(&run_of(&bytes, None, in_place)).unwrap(),
+        "the cache has to take it"
+    );
     handle.stop()
 }
 
@@ -141,7 +144,10 @@ fn blocks_brought_home_have_arrived_and_are_durable() {
         let rig = rig(&setup(), seed);
         rig.play(async |engine| {
             write_run(&engine, 7, true).await;
-            engine.bring_home(&[(HomeBlock(FIRST), 1), (HomeBlock(FIRST + 4), BLOCKS - 4)]).await.unwrap();
+            engine
+                .bring_home(&[(HomeBlock(FIRST), 1), (HomeBlock(FIRST + 4), BLOCKS - 4)])
+                .await
+                .unwrap();
         });
         assert!(left(&rig).iter().all(|byte| *byte == 7), "seed {seed}");
     }

@@ -44,7 +44,9 @@ pub fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
 
 /// What `block` holds in `version`: no zeros, so that packed records log it whole.
 pub fn content(block: u64, version: u8) -> Vec<u8> {
-    (0..BYTES).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
+    (0..BYTES)
+        .map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16))
+        .collect()
 }
 
 pub async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
@@ -57,7 +59,13 @@ pub async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
 }
 
 /// A write of a file's block, or of a part of it, by a request of so many bytes.
-pub async fn overwrite(engine: &Rc<Engine>, block: u64, range: BlockRange, bytes: &[u8], request: u64) {
+pub async fn overwrite(
+    engine: &Rc<Engine>,
+    block: u64,
+    range: BlockRange,
+    bytes: &[u8],
+    request: u64,
+) {
     write(engine, block, range, bytes, request, false).await;
 }
 
@@ -111,7 +119,8 @@ pub fn live<F: Future<Output = ()> + 'static>(
 }
 
 pub fn all() -> impl Iterator<Item = Setup> {
-    let each = |mode| [RecordFormat::Blocks, RecordFormat::Packed].map(|records| setup(mode, records));
+    let each =
+        |mode| [RecordFormat::Blocks, RecordFormat::Packed].map(|records| setup(mode, records));
     DataMode::ALL.into_iter().flat_map(each)
 }
 
@@ -151,7 +160,9 @@ impl Teller {
         let searched = report.logs_read > 0 && report.find_nanoseconds > 0;
         match self {
             Teller::Nobody => searched,
-            Teller::Table => report.table_refused.is_none() && report.table_pages_read > 0 && !searched,
+            Teller::Table => {
+                report.table_refused.is_none() && report.table_pages_read > 0 && !searched
+            }
             Teller::Snapshot => {
                 let (told, read) = (report.snapshot_transactions, report.scan.counts.transactions);
                 report.snapshot_refused.is_none() && told > 0 && read < BLOCKS / 2
@@ -163,7 +174,8 @@ impl Teller {
 #[test]
 fn a_restart_brings_nothing_home_and_every_later_life_goes_on() {
     let tellers = [Teller::Nobody, Teller::Table, Teller::Snapshot];
-    for (mut setup, teller) in all().flat_map(|setup| tellers.map(|teller| (setup.clone(), teller))) {
+    for (mut setup, teller) in all().flat_map(|setup| tellers.map(|teller| (setup.clone(), teller)))
+    {
         setup.options.snapshot_after = (teller == Teller::Snapshot).then_some(1);
         let name = format!("{} {:?} {teller:?}", setup.mode, setup.options.records);
         let begun = match teller {
@@ -187,7 +199,11 @@ fn a_restart_brings_nothing_home_and_every_later_life_goes_on() {
                 );
                 for block in (0..BLOCKS).filter(|block| *block != 7) {
                     let last = if block % 3 == 0 { version - 1 } else { 1 };
-                    assert_eq!(read(&engine, block).await, content(block, last), "{failed}: {block}");
+                    assert_eq!(
+                        read(&engine, block).await,
+                        content(block, last),
+                        "{failed}: {block}"
+                    );
                 }
                 for block in (0..BLOCKS).step_by(3) {
                     put(&engine, block, version).await;
@@ -226,7 +242,8 @@ fn content_with_part(block: u64) -> Vec<u8> {
     expected
 }
 
-/// A restart leaves them where they were: in memory and in the log. Nothing is read from home for that, nor written there.
+/// A restart leaves them where they were: in memory and in the log. Nothing is read from home for
+/// that, nor written there.
 #[test]
 fn parts_of_blocks_stay_in_memory_over_every_restart() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -236,13 +253,20 @@ fn parts_of_blocks_stay_in_memory_over_every_restart() {
             images = live(&setup, images, async move |report, engine| {
                 let home = (report.home_blocks_written, report.home_blocks_read);
                 assert_eq!(home, (0, 0), "{records:?}: {report:?}");
-                assert!(report.blocks_in_part == 2 && report.blocks_kept > 2, "{records:?}: {report:?}");
+                assert!(
+                    report.blocks_in_part == 2 && report.blocks_kept > 2,
+                    "{records:?}: {report:?}"
+                );
                 for block in 0..4 {
                     let mut expected = content_with_part(block);
                     if life > 0 && block == 0 {
                         expected[200..204].copy_from_slice(b"more");
                     }
-                    assert_eq!(read(&engine, block).await, expected, "{records:?}: {block} in life {life}");
+                    assert_eq!(
+                        read(&engine, block).await,
+                        expected,
+                        "{records:?}: {block} in life {life}"
+                    );
                 }
                 overwrite(&engine, 0, BlockRange::new(200, 204), b"more", 4).await;
             });
@@ -334,7 +358,8 @@ fn parts_of_blocks_that_memory_has_no_room_for_go_home_at_a_restart() {
     }
 }
 
-/// A run whose header is durable and whose body is not has the number of the next one, which goes to another log.
+/// A run whose header is durable and whose body is not has the number of the next one, which goes
+/// to another log.
 #[test]
 fn a_torn_run_is_not_found_in_place_of_a_later_one() {
     for setup in all() {
@@ -351,7 +376,8 @@ fn a_torn_run_is_not_found_in_place_of_a_later_one() {
             bytes
         };
         let log = log_home(0).get()..log_home(0).get() + u64::from(LOG_BLOCKS);
-        let last = log.rev().find(|at| block_of(&torn[0], *at) != block_of(&before[0], *at)).unwrap();
+        let last =
+            log.rev().find(|at| block_of(&torn[0], *at) != block_of(&before[0], *at)).unwrap();
         let mut bytes = block_of(&torn[0], last);
         bytes.iter_mut().for_each(|byte| *byte ^= 0xff);
         torn[0].write(last * BYTES, &bytes);
@@ -367,14 +393,22 @@ fn a_torn_run_is_not_found_in_place_of_a_later_one() {
     }
 }
 
-/// What one mode has logged, another must not write home past the log: the next replay would undo it.
+/// What one mode has logged, another must not write home past the log: the next replay would undo
+/// it.
 #[test]
 fn no_mode_bypasses_what_the_log_of_an_earlier_life_holds() {
     for mode in DataMode::ALL {
         let [logs, next] = [DataMode::Journal, mode].map(|mode| setup(mode, RecordFormat::Blocks));
         let images = live(&logs, logs.images(), async |_, engine| {
             for block in 0..4 {
-                overwrite(&engine, block, BlockRange::new(0, BYTES as u32), &content(block, 1), BYTES).await;
+                overwrite(
+                    &engine,
+                    block,
+                    BlockRange::new(0, BYTES as u32),
+                    &content(block, 1),
+                    BYTES,
+                )
+                .await;
             }
         });
         let images = live(&next, images, async |report, engine| {
@@ -396,8 +430,8 @@ fn no_mode_bypasses_what_the_log_of_an_earlier_life_holds() {
 /// A log that the mount would write otherwise is brought home, as ever.
 #[test]
 fn a_log_of_another_format_is_brought_home() {
-    let [blocks, packed] =
-        [RecordFormat::Blocks, RecordFormat::Packed].map(|records| setup(DataMode::Journal, records));
+    let [blocks, packed] = [RecordFormat::Blocks, RecordFormat::Packed]
+        .map(|records| setup(DataMode::Journal, records));
     let images = live(&blocks, blocks.images(), async |_, engine| put(&engine, 1, 1).await);
     live(&packed, images, async |report, engine| {
         assert_eq!((report.home_blocks_written, report.blocks_kept), (1, 0));
@@ -405,12 +439,13 @@ fn a_log_of_another_format_is_brought_home() {
     });
 }
 
-/// Checkpoints leave what durability is enough for, before a power cut as well as after it. A mount that does not ask for it brings
-/// all home.
+/// Checkpoints leave what durability is enough for, before a power cut as well as after it. A mount
+/// that does not ask for it brings all home.
 #[test]
 fn what_durability_is_enough_for_stays_in_the_logs_over_a_restart() {
-    for (mode, records) in
-        DataMode::ALL.into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed].into_iter().cycle())
+    for (mode, records) in DataMode::ALL
+        .into_iter()
+        .zip([RecordFormat::Blocks, RecordFormat::Packed].into_iter().cycle())
     {
         let mut with = setup(mode, records);
         with.options.durable_only = true;
@@ -435,7 +470,11 @@ fn what_durability_is_enough_for_stays_in_the_logs_over_a_restart() {
                 let told = engine.statistics().log.mapped_blocks;
                 assert_eq!(told, stay, "{mode} {records:?}: stay in the logs");
                 for block in 0..10 {
-                    assert_eq!(read(&engine, block).await, content(block, 1), "{mode} {records:?}: {block}");
+                    assert_eq!(
+                        read(&engine, block).await,
+                        content(block, 1),
+                        "{mode} {records:?}: {block}"
+                    );
                 }
             });
         }

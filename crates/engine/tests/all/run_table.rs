@@ -1,7 +1,9 @@
-//! The table of runs (`mtl=`): a restart reads it instead of searching the logs, and believes nothing that does not fit.
+//! The table of runs (`mtl=`): a restart reads it instead of searching the logs, and believes
+//! nothing that does not fit.
 
 use crate::restart::{
-    BLOCKS, LOG_BLOCKS, content, live, log_home, put, put_all, read, restart, rig, setup, with_memory,
+    BLOCKS, LOG_BLOCKS, content, live, log_home, put, put_all, read, restart, rig, setup,
+    with_memory,
 };
 use disks::{CrashPolicy, Image, Latency};
 use engine::{DataMode, RecordFormat, RecoveryReport};
@@ -26,16 +28,23 @@ fn finds(
 
 fn is_told(report: &RecoveryReport) {
     assert!(report.table_refused.is_none() && report.table_pages_read > 0, "{report:?}");
-    assert!((report.logs_read, report.run_headers_read) == (0, 0) && report.blocks_kept > 0, "{report:?}");
+    assert!(
+        (report.logs_read, report.run_headers_read) == (0, 0) && report.blocks_kept > 0,
+        "{report:?}"
+    );
 }
 fn is_searched(report: &RecoveryReport) {
-    assert!(report.table_refused.is_some() && report.logs_read > 0 && report.blocks_kept > 0, "{report:?}");
+    assert!(
+        report.table_refused.is_some() && report.logs_read > 0 && report.blocks_kept > 0,
+        "{report:?}"
+    );
 }
 
 #[test]
 fn a_table_of_an_earlier_mount_is_refused() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
-    let first = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let first =
+        live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
     let second = live(&setup, first.clone(), async |_, engine| put_all(&engine, 2).await);
     finds(&setup, &[second[0].clone(), first[1].clone()], 2, is_searched);
     finds(&setup, &second, 2, is_told);
@@ -44,7 +53,8 @@ fn a_table_of_an_earlier_mount_is_refused() {
 #[test]
 fn a_mount_without_the_table_makes_it_count_for_nothing() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
-    let with = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let with =
+        live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
     let table = with[1].clone();
     let without = live(&setup, vec![with[0].clone()], async |report, engine| {
         assert!(report.table_refused.is_none() && report.logs_read > 0, "{report:?}");
@@ -69,7 +79,8 @@ fn a_table_counts_for_nothing_once_runs_have_moved() {
     finds(&setup, &images, 1, is_searched);
 }
 
-/// What the swap writes there to that end is not durable yet, so a power cut may leave what was told before.
+/// What the swap writes there to that end is not durable yet, so a power cut may leave what was
+/// told before.
 #[test]
 fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
@@ -84,7 +95,10 @@ fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() 
         while table.statistics().writes == told {
             world.sleep_until(world.now().plus(Duration::from_micros(1))).await;
         }
-        assert_eq!(engine.statistics().log_written.get("swapped").map_or(0, |swapped| swapped.blocks), 0);
+        assert_eq!(
+            engine.statistics().log_written.get("swapped").map_or(0, |swapped| swapped.blocks),
+            0
+        );
         put(&engine, 0, 2).await;
     });
     assert!(lived.is_some(), "no power was cut before");
@@ -102,13 +116,15 @@ fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() 
 #[test]
 fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
-    let images = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let images =
+        live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
     let images = finds(&setup, &images, 1, is_told);
     let without = finds(&setup, &images[..1], 1, |report| assert!(report.logs_read > 0));
     finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_told);
 }
 
-/// The power cut has torn its header. What goes home of it, and what comes behind it, must not depend on the table.
+/// The power cut has torn its header. What goes home of it, and what comes behind it, must not
+/// depend on the table.
 #[test]
 fn a_run_that_the_table_alone_told_of_is_found_without_it() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
@@ -144,7 +160,8 @@ fn header_of_latest_run(setup: &crate::common::Setup, table: &Image) -> HomeBloc
 #[test]
 fn a_table_of_another_volume_is_refused() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
-    let own = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let own =
+        live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
     let other = live(&setup, with_memory(setup.images()), async |_, engine| {
         for version in 1..=3 {
             put_all(&engine, version).await;
@@ -162,7 +179,8 @@ fn a_table_of_another_volume_is_refused() {
 #[test]
 fn no_damage_of_the_table_loses_anything() {
     let setup = setup(DataMode::Journal, RecordFormat::Packed);
-    let images = live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
+    let images =
+        live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
     let mut searched = 0;
     for sector in (0..6 * TABLE_PAGE).step_by(512) {
         let mut bytes = vec![0; 512];

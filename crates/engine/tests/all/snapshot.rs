@@ -1,10 +1,13 @@
-//! The snapshot of the mapping table: a restart reads it instead of the log, and believes nothing that does not fit.
+//! The snapshot of the mapping table: a restart reads it instead of the log, and believes nothing
+//! that does not fit.
 
 use crate::common::{Rig, Setup};
 use crate::restart::{self, BLOCKS, all, content, live, overwrite, put, read, rest, rig, setup};
 use crate::swap;
 use disks::{CrashPolicy, Image};
-use engine::{Base, Contents, Credits, DataMode, Engine, FileUpdate, LogKind, RecordFormat, RecoveryReport};
+use engine::{
+    Base, Contents, Credits, DataMode, Engine, FileUpdate, LogKind, RecordFormat, RecoveryReport,
+};
 use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, HomeBlock, LogBlock, Owner};
@@ -58,7 +61,8 @@ fn journal_at(setup: &Setup) -> u64 {
 const RELIEVED_LOGS: u64 = 8;
 const RELIEVED_BLOCKS: u32 = 2048;
 const FAR: u64 = 70_000;
-/// Blocks of a transaction, no two of them neighbours. So they take much longer to go home than to be logged.
+/// Blocks of a transaction, no two of them neighbours. So they take much longer to go home than to
+/// be logged.
 const AT_ONCE: u64 = 128;
 
 fn relieved_rig(setup: &Setup, images: Vec<Image>) -> Rig {
@@ -79,8 +83,8 @@ async fn put_apart(engine: &Rc<Engine>, number: u64) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
-/// As long as logs fill as fast as they are relieved, one relief goes on. What comes meanwhile is told all the same, or a restart
-/// would read nearly all that the logs hold.
+/// As long as logs fill as fast as they are relieved, one relief goes on. What comes meanwhile is
+/// told all the same, or a restart would read nearly all that the logs hold.
 #[test]
 fn what_comes_while_full_logs_are_relieved_is_told() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -92,7 +96,11 @@ fn what_comes_while_full_logs_are_relieved_is_told() {
             for number in 0..260 {
                 put_apart(&engine, number).await;
             }
-            assert_eq!(engine.statistics().checkpoints, 1, "{records:?}: one relief goes on to the end");
+            assert_eq!(
+                engine.statistics().checkpoints,
+                1,
+                "{records:?}: one relief goes on to the end"
+            );
         });
         let images = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
         let after = relieved_rig(&setup, images);
@@ -103,7 +111,8 @@ fn what_comes_while_full_logs_are_relieved_is_told() {
     }
 }
 
-/// Whether it is told, or only read from the log, or told by the next mount: what was freed does not come back.
+/// Whether it is told, or only read from the log, or told by the next mount: what was freed does
+/// not come back.
 #[test]
 fn a_block_freed_after_it_was_told_never_comes_back() {
     for plain in all() {
@@ -173,14 +182,18 @@ fn parts_of_blocks_are_put_over_what_a_snapshot_tells() {
                 if block == 3 {
                     expected[200..204].copy_from_slice(b"more");
                 }
-                assert_eq!(read(&engine, block).await, expected, "{records:?}: {block}: {report:?}");
+                assert_eq!(
+                    read(&engine, block).await,
+                    expected,
+                    "{records:?}: {block}: {report:?}"
+                );
             }
         });
     }
 }
 
-/// A restart left a part in memory, and its transaction was told before it went home. The whole block of an earlier one counts no
-/// more.
+/// A restart left a part in memory, and its transaction was told before it went home. The whole
+/// block of an earlier one counts no more.
 #[test]
 fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -188,7 +201,8 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
         plain.options.durable_only = true;
         let (told, untold) = (often(plain.clone()), never(plain));
         let images = live(&told, told.images(), async |_, engine| {
-            // One transaction, which is needed for the second block as long as that stays in the log.
+            // One transaction, which is needed for the second block as long as that stays in the
+            // log.
             let mut handle = engine.start_writing(Credits(0), 2).await.unwrap();
             for block in [0, 1] {
                 handle.file_data(whole(block, &content(block, 1), block == 1)).await.unwrap();
@@ -225,7 +239,8 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
     }
 }
 
-/// A whole block was told. A part of it went home and another was logged before more was told: that is put over what home has.
+/// A whole block was told. A part of it went home and another was logged before more was told: that
+/// is put over what home has.
 #[test]
 fn a_part_over_one_that_went_home_is_not_put_over_what_was_told() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -346,7 +361,8 @@ fn a_piece_counts_only_under_the_number_that_the_superblock_names() {
     });
 }
 
-/// Another program may bring all home, or go on without a snapshot: what an older one told counts no more.
+/// Another program may bring all home, or go on without a snapshot: what an older one told counts
+/// no more.
 #[test]
 fn recovery_brings_all_home_whatever_a_snapshot_tells() {
     for setup in all().map(often) {
@@ -381,12 +397,17 @@ fn what_a_snapshot_takes_is_a_small_part_of_what_is_logged() {
             .iter()
             .map(|kind| told.log_written[kind].bytes)
             .sum();
-        let [snapshot, named] = ["snapshot", "journal_superblock"].map(|kind| told.log_written[kind].bytes);
-        assert!(snapshot > 0 && (snapshot + named) * 4 < logged, "{snapshot} and {named} of {logged}");
+        let [snapshot, named] =
+            ["snapshot", "journal_superblock"].map(|kind| told.log_written[kind].bytes);
+        assert!(
+            snapshot > 0 && (snapshot + named) * 4 < logged,
+            "{snapshot} and {named} of {logged}"
+        );
     });
 }
 
-/// Cuts in commits, while a snapshot is written, while logs are swapped, and while the emptied ones are filled again.
+/// Cuts in commits, while a snapshot is written, while logs are swapped, and while the emptied ones
+/// are filled again.
 #[test]
 fn a_restart_with_a_snapshot_keeps_what_was_acknowledged_at_every_cut() {
     let (mut counts, mut swapped) = ((0, 0), Vec::new());
@@ -412,7 +433,8 @@ fn a_restart_with_a_snapshot_keeps_what_was_acknowledged_at_every_cut() {
             });
             for tear in cut * 4..cut * 4 + 3 {
                 let again = swap::rig(&setup, first.crash(tear));
-                let (parts, what) = (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
+                let (parts, what) =
+                    (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
                 let versions = seen.clone();
                 let report = again.run(async move {
                     let (report, engine) = restart::restart(parts).await;

@@ -4,8 +4,8 @@ use crate::common;
 
 use crate::common::{Layout, Rig, Script, Setup, run_on, run_until, verify, write_byte};
 use engine::{
-    Base, CommitPace, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate, NoPace,
-    RecordFormat, Statistics,
+    Base, CommitPace, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate,
+    NoPace, RecordFormat, Statistics,
 };
 use journal::DataMode;
 use runtime::{Either, race};
@@ -18,7 +18,8 @@ const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11
 
 #[test]
 fn a_log_that_wraps_many_times_keeps_every_promise() {
-    let kinds = DataMode::ALL.into_iter().flat_map(|mode| [true, false].map(|access| (mode, access)));
+    let kinds =
+        DataMode::ALL.into_iter().flat_map(|mode| [true, false].map(|access| (mode, access)));
     for (mode, forced_unit_access) in kinds {
         let mut setup = Setup { forced_unit_access, ..Setup::new(mode, Layout::Internal, 1024) };
         // Nothing goes home but for want of log space.
@@ -36,7 +37,8 @@ fn a_log_that_wraps_many_times_keeps_every_promise() {
     }
 }
 
-/// A volume is used, crashes, is recovered and used again, ten times: each time all of it must be right.
+/// A volume is used, crashes, is recovered and used again, ten times: each time all of it must be
+/// right.
 #[test]
 fn crashed_volumes_go_on_being_used() {
     for mode in DataMode::ALL {
@@ -130,7 +132,11 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
         for number in 0..BLOCKS {
             let mut bytes = [0; 4];
             home.read((1000 + number) << 12, &mut bytes);
-            assert_eq!(u32::from_le_bytes(bytes), number as u32, "{layout:?}: durable when it was answered");
+            assert_eq!(
+                u32::from_le_bytes(bytes),
+                number as u32,
+                "{layout:?}: durable when it was answered"
+            );
         }
     }
 }
@@ -150,8 +156,8 @@ fn four_bytes(home: HomeBlock, bytes: &[u8; 4]) -> FileUpdate<'_> {
     }
 }
 
-/// 2000 small commits, over a log that is written several times over. The disks have no cheaper way to make a commit
-/// durable than a flush, which makes all durable.
+/// 2000 small commits, over a log that is written several times over. The disks have no cheaper way
+/// to make a commit durable than a flush, which makes all durable.
 fn full_log(mode: DataMode, pace: Rc<dyn CommitPace>) -> Statistics {
     let mut setup = Setup::new(mode, Layout::Internal, 4096);
     setup.forced_unit_access = false;
@@ -197,7 +203,8 @@ fn a_host_that_separates_barriers_flushes_what_a_full_log_sends_home() {
     assert_eq!(statistics.flushes, 1 + 2 * statistics.commits + statistics.tail_updates);
 }
 
-/// A commit under way has an older image of a block that memory wants home: that one must not come later.
+/// A commit under way has an older image of a block that memory wants home: that one must not come
+/// later.
 #[test]
 fn data_does_not_go_home_past_an_older_image_of_itself() {
     let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
@@ -238,7 +245,8 @@ fn data_does_not_go_home_past_an_older_image_of_itself() {
     assert_eq!(byte, [2]);
 }
 
-/// Room for what they may write, not for the most that a handle can: else a few that wait for reads keep all others out.
+/// Room for what they may write, not for the most that a handle can: else a few that wait for reads
+/// keep all others out.
 #[test]
 fn handles_that_write_little_do_not_keep_one_another_out() {
     for mode in [DataMode::Journal, DataMode::Wasteless, DataMode::Selective] {
@@ -248,7 +256,8 @@ fn handles_that_write_little_do_not_keep_one_another_out() {
             let mut handles = Vec::new();
             for number in 0..20 {
                 let start = engine.start_writing(Credits(2), 1 + number % 3);
-                let late = engine.world().sleep_until(engine.world().now().plus(Duration::from_secs(1)));
+                let late =
+                    engine.world().sleep_until(engine.world().now().plus(Duration::from_secs(1)));
                 match race(Box::pin(start), late).await {
                     Either::Left(handle) => handles.push(handle.unwrap()),
                     Either::Right(()) => panic!("{mode}: {number} handles fill a transaction"),
@@ -258,14 +267,18 @@ fn handles_that_write_little_do_not_keep_one_another_out() {
     }
 }
 
-/// Ten seconds of old data go home, 2048 blocks at a time, while one writer needs the whole log several times.
+/// Ten seconds of old data go home, 2048 blocks at a time, while one writer needs the whole log
+/// several times.
 #[test]
 fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
     const OLD: u64 = 8000;
     let mut setup = Setup::new(DataMode::Writeback, Layout::Separate, 1024);
     setup.home_blocks = 2 * OLD + 100;
-    setup.options =
-        EngineOptions { data: setup.mode, expire: Duration::from_secs(5), ..EngineOptions::default() };
+    setup.options = EngineOptions {
+        data: setup.mode,
+        expire: Duration::from_secs(5),
+        ..EngineOptions::default()
+    };
     let rig = Rig::new(&setup, 1, setup.images());
     let each = Duration::from_millis(20);
     rig.disks[0].set_latency(disks::Latency { least: each, spread: Duration::ZERO });
@@ -295,7 +308,8 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
         while world.now() < end {
             let asked = world.now();
             let mut handle = engine.start(Credits(1)).await.unwrap();
-            handle.change(&block, BlockRange::new(0, 8), |bytes| bytes[0] = bytes[0].wrapping_add(1));
+            handle
+                .change(&block, BlockRange::new(0, 8), |bytes| bytes[0] = bytes[0].wrapping_add(1));
             engine.commit(handle.stop()).await.unwrap();
             longest = longest.max(world.now().since(asked));
         }
@@ -311,7 +325,10 @@ fn a_handle_beyond_a_transaction_is_refused_and_a_full_one_is_not_extended() {
     let setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
     rig.play(async move |engine| {
-        assert!(matches!(engine.start(Credits(1000)).await, Err(EngineError::HandleTooLarge { .. })));
+        assert!(matches!(
+            engine.start(Credits(1000)).await,
+            Err(EngineError::HandleTooLarge { .. })
+        ));
         let mut handle = engine.start(Credits(10)).await.unwrap();
         assert!(handle.extend(Credits(100)));
         assert!(!handle.extend(Credits(1000)));
@@ -320,8 +337,8 @@ fn a_handle_beyond_a_transaction_is_refused_and_a_full_one_is_not_extended() {
     });
 }
 
-/// A block is logged as metadata, freed, and used again for data that bypasses the log: replay must not bring the
-/// old copy back.
+/// A block is logged as metadata, freed, and used again for data that bypasses the log: replay must
+/// not bring the old copy back.
 #[test]
 fn freed_blocks_never_come_back_from_the_log() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -393,7 +410,10 @@ fn no_transaction_is_written_before_the_superblock_tells_its_length() {
                 }
                 engine.commit(last).await.unwrap();
                 let bound = u64::from(said(parts.clone()).await);
-                assert!(bound >= blocks && bound <= 2 * blocks.max(128), "{layout:?}: {bound} for {blocks}");
+                assert!(
+                    bound >= blocks && bound <= 2 * blocks.max(128),
+                    "{layout:?}: {bound} for {blocks}"
+                );
             }
         })
         .unwrap();

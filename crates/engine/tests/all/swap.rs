@@ -1,4 +1,5 @@
-//! Scattered logs: what a log near the head holds moves far away in idle time, and nothing of it is lost at any cut.
+//! Scattered logs: what a log near the head holds moves far away in idle time, and nothing of it is
+//! lost at any cut.
 
 use crate::common::{Layout, Rig, Setup};
 use device::Operation;
@@ -56,13 +57,20 @@ pub fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
 
 /// What `block` holds in `version`: no zeros, so that packed records log it whole.
 fn content(block: u64, version: u8) -> Vec<u8> {
-    (0..4096u64).map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16)).collect()
+    (0..4096u64)
+        .map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16))
+        .collect()
 }
 
 /// Of each block the version that was acknowledged, and the one that was begun last.
 pub type Versions = Rc<RefCell<BTreeMap<u64, (u8, u8)>>>;
 
-pub async fn log_all(engine: &Rc<Engine>, blocks: std::ops::Range<u64>, version: u8, seen: &Versions) {
+pub async fn log_all(
+    engine: &Rc<Engine>,
+    blocks: std::ops::Range<u64>,
+    version: u8,
+    seen: &Versions,
+) {
     log_parts(engine, blocks, TOGETHER, version, seen).await;
 }
 
@@ -85,7 +93,8 @@ async fn log_parts(
         if engine.commit(transaction).await.is_err() {
             return;
         }
-        (first..first + together).for_each(|block| seen.borrow_mut().entry(block).or_default().0 = version);
+        (first..first + together)
+            .for_each(|block| seen.borrow_mut().entry(block).or_default().0 = version);
     }
 }
 
@@ -151,7 +160,8 @@ fn nothing_is_swapped_below_the_share_or_if_nobody_wants_it() {
     }
 }
 
-/// Cuts during the swap, and while the emptied logs are filled again: what was acknowledged is there, and each block is whole.
+/// Cuts during the swap, and while the emptied logs are filled again: what was acknowledged is
+/// there, and each block is whole.
 #[test]
 fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
     for setup in all() {
@@ -173,9 +183,12 @@ fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
             });
             for tear in cut * 4..cut * 4 + 3 {
                 let again = rig(&setup, first.crash(tear));
-                let (parts, what) = (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
+                let (parts, what) =
+                    (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
                 again.run(async move {
-                    engine::recover(&parts, false).await.unwrap_or_else(|why| panic!("{what}: {why}"))
+                    engine::recover(&parts, false)
+                        .await
+                        .unwrap_or_else(|why| panic!("{what}: {why}"))
                 });
                 is_as_acknowledged(&again, &seen, &format!("{setup:?} cut {cut} tear {tear}"));
             }
@@ -207,7 +220,8 @@ fn a_swap_is_given_up_when_somebody_comes() {
     });
 }
 
-/// A commit that goes to a log of which recovery knows nothing waits for the announcement that is on its way, and no longer.
+/// A commit that goes to a log of which recovery knows nothing waits for the announcement that is
+/// on its way, and no longer.
 #[test]
 fn a_commit_gets_by_while_a_swap_is_announced() {
     let setup = setup(RecordFormat::Blocks, true);
@@ -216,7 +230,8 @@ fn a_commit_gets_by_while_a_swap_is_announced() {
         let world = engine.world().clone();
         let seen = Versions::default();
         log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
-        let announced = |engine: &Engine| engine.statistics().log_written["journal_superblock"].blocks;
+        let announced =
+            |engine: &Engine| engine.statistics().log_written["journal_superblock"].blocks;
         let before = announced(&engine);
         wait_until(&engine, Duration::from_micros(1), || announced(&engine) > before).await;
         let late = world.now().plus(Duration::from_millis(10));
@@ -241,7 +256,8 @@ fn a_log_that_cannot_be_read_stays_where_it_is() {
         disk.inject(Fault { range: log, ..Fault::forever(Operation::Read) });
         rest(&engine).await;
         assert_eq!(engine.statistics().swaps, 2, "the others");
-        log_all(&engine, FILLS_THREE_LOGS..FILLS_THREE_LOGS + TOGETHER, 1, &Versions::default()).await;
+        log_all(&engine, FILLS_THREE_LOGS..FILLS_THREE_LOGS + TOGETHER, 1, &Versions::default())
+            .await;
         engine.shutdown().await.unwrap();
     })
     .unwrap();
@@ -306,9 +322,12 @@ fn a_swap_behind_older_runs_of_a_cold_log_survives_every_cut() {
             });
             for tear in cut * 4..cut * 4 + 3 {
                 let again = rig(&setup, first.crash(tear));
-                let (parts, what) = (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
+                let (parts, what) =
+                    (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
                 again.run(async move {
-                    engine::recover(&parts, false).await.unwrap_or_else(|why| panic!("{what}: {why}"))
+                    engine::recover(&parts, false)
+                        .await
+                        .unwrap_or_else(|why| panic!("{what}: {why}"))
                 });
                 is_as_acknowledged(&again, &seen, &format!("{setup:?} cut {cut} tear {tear}"));
             }
@@ -322,11 +341,17 @@ fn a_swap_behind_older_runs_of_a_cold_log_survives_every_cut() {
 }
 
 /// The same, as a mount reads it.
-pub async fn are_as_acknowledged(engine: &Engine, seen: &Versions, what: &str, report: &RecoveryReport) {
+pub async fn are_as_acknowledged(
+    engine: &Engine,
+    seen: &Versions,
+    what: &str,
+    report: &RecoveryReport,
+) {
     let seen = seen.borrow().clone();
     for (block, (acknowledged, begun)) in seen {
         let found = read(engine, block).await;
-        let fits = (acknowledged..=begun).any(|version| version > 0 && found == content(block, version));
+        let fits =
+            (acknowledged..=begun).any(|version| version > 0 && found == content(block, version));
         assert!(fits || acknowledged == 0, "{what}: {block} of version {acknowledged}: {report:?}");
     }
 }
@@ -334,8 +359,8 @@ pub async fn are_as_acknowledged(engine: &Engine, seen: &Versions, what: &str, r
 fn is_as_acknowledged(rig: &Rig, seen: &Versions, what: &str) {
     for (block, (acknowledged, begun)) in &*seen.borrow() {
         let found = rig.home_block(*block);
-        let fits =
-            (*acknowledged..=*begun).any(|version| version > 0 && found[..] == content(*block, version));
+        let fits = (*acknowledged..=*begun)
+            .any(|version| version > 0 && found[..] == content(*block, version));
         assert!(fits || *acknowledged == 0, "{what}: {block} of version {acknowledged}");
     }
 }

@@ -58,7 +58,11 @@ async fn write_metadata(engine: &Rc<Engine>, home: u64, bytes: &[u8]) -> Transac
 }
 
 /// When home first held something new in block `home`; watched until `end` after now.
-fn watch(rig: &Rig, home: u64, end: Duration) -> (Rc<Cell<Option<Duration>>>, device::LocalFuture<()>) {
+fn watch(
+    rig: &Rig,
+    home: u64,
+    end: Duration,
+) -> (Rc<Cell<Option<Duration>>>, device::LocalFuture<()>) {
     let arrived = Rc::new(Cell::new(None));
     let (seen, world, disk) = (arrived.clone(), rig.parts.world.clone(), rig.disks[0].clone());
     let shift = rig.parts.block_size.shift();
@@ -79,7 +83,8 @@ fn watch(rig: &Rig, home: u64, end: Duration) -> (Rc<Cell<Option<Duration>>>, de
 #[test]
 fn a_block_goes_home_at_the_first_tick_after_its_expiry_not_before() {
     for mode in DataMode::ALL {
-        for (writeback, expire) in [(5, 32), (2, 11), (7, 3), (10, 15)].map(|(a, b)| (seconds(a), seconds(b)))
+        for (writeback, expire) in
+            [(5, 32), (2, 11), (7, 3), (10, 15)].map(|(a, b)| (seconds(a), seconds(b)))
         {
             let rig = fresh(mode, writeback, expire);
             let parts = rig.parts.clone();
@@ -133,11 +138,15 @@ fn a_block_written_again_goes_home_as_old_as_its_first_change() {
         })
         .unwrap();
         let arrived = arrived.get().expect("it goes home");
-        assert!(arrived >= seconds(10) && arrived <= seconds(12) + SLACK, "{mode}: after {arrived:?}");
+        assert!(
+            arrived >= seconds(10) && arrived <= seconds(12) + SLACK,
+            "{mode}: after {arrived:?}"
+        );
     }
 }
 
-/// What was committed of it is a few bytes of a block never read; what is in memory, the whole block anew.
+/// What was committed of it is a few bytes of a block never read; what is in memory, the whole
+/// block anew.
 #[test]
 fn a_block_overwritten_whole_before_its_committed_bytes_are_home_goes_home_as_committed() {
     let rig = fresh(DataMode::Wasteless, seconds(1), seconds(1));
@@ -229,7 +238,8 @@ fn when_the_log_is_short_neighbours_of_an_old_block_go_home_too() {
     }
 }
 
-/// A write every six seconds, more than the age of a commit, for seven days, another mode each day, and each night the power fails.
+/// A write every six seconds, more than the age of a commit, for seven days, another mode each day,
+/// and each night the power fails.
 #[test]
 fn a_week_of_commits_by_age_passes_the_last_transaction_number() {
     const ROUNDS: u32 = 24 * 3600 / 6;
@@ -263,10 +273,17 @@ fn a_week_of_commits_by_age_passes_the_last_transaction_number() {
         images = rig.crash(day);
         let after = common::recovered(&setup, day, images.clone()).unwrap();
         let word = |home| u32::from_le_bytes(after.home_block(home)[..4].try_into().unwrap());
-        assert!(word(5) >= number && word(5) <= last + ROUNDS, "day {day}: {} of {number}", word(5));
+        assert!(
+            word(5) >= number && word(5) <= last + ROUNDS,
+            "day {day}: {} of {number}",
+            word(5)
+        );
         if matches!(setup.mode, DataMode::Journal | DataMode::Wasteless) {
             for number in number - 150..=number {
-                assert!(word(10 + u64::from(number % 200)) >= number, "day {day}: the data of {number}");
+                assert!(
+                    word(10 + u64::from(number % 200)) >= number,
+                    "day {day}: the data of {number}"
+                );
             }
         }
         last += ROUNDS;
@@ -274,7 +291,8 @@ fn a_week_of_commits_by_age_passes_the_last_transaction_number() {
     assert!(numbers.iter().any(|(begun, committed)| committed < begun), "{numbers:?}");
 }
 
-/// Whether home has something new in block 5, which holds metadata, and in block 6, which holds data.
+/// Whether home has something new in block 5, which holds metadata, and in block 6, which holds
+/// data.
 fn is_home(rig: &Rig) -> [bool; 2] {
     let (disk, shift) = (&rig.disks[0], rig.parts.block_size.shift());
     [5u64, 6].map(|home| {
@@ -287,7 +305,8 @@ fn is_home(rig: &Rig) -> [bool; 2] {
 fn fresh_with(mode: DataMode, checkpoint: CheckpointTimes) -> Rig {
     let mut setup = Setup::new(mode, Layout::Separate, 4096);
     let (writeback, expire) = (seconds(2), seconds(5));
-    setup.options = EngineOptions { data: mode, writeback, expire, checkpoint, ..EngineOptions::default() };
+    setup.options =
+        EngineOptions { data: mode, writeback, expire, checkpoint, ..EngineOptions::default() };
     Rig::new(&setup, 1, setup.images())
 }
 

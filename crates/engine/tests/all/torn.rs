@@ -1,5 +1,6 @@
-//! Transactions of which a power cut left a sector of an earlier turn of the log, where CRC-32C is blind to that. It is for
-//! blocks that hold a CRC-32C of their own, as a superblock or a node of an extent tree does. All versions give it the same.
+//! Transactions of which a power cut left a sector of an earlier turn of the log, where CRC-32C is
+//! blind to that. It is for blocks that hold a CRC-32C of their own, as a superblock or a node of
+//! an extent tree does. All versions give it the same.
 
 use crate::common::{Layout, Rig, Setup};
 use crate::restart::{rig, setup as scattered};
@@ -12,7 +13,8 @@ use units::{BlockRange, HomeBlock};
 
 const BYTES: usize = 4096;
 const SECTOR: usize = 512;
-/// What versions of a block differ in: not in its first sector, where a packed transaction has its header.
+/// What versions of a block differ in: not in its first sector, where a packed transaction has its
+/// header.
 const CHANGED: usize = 2100;
 /// The second block tells which version was committed.
 const BLIND: HomeBlock = HomeBlock(20);
@@ -109,7 +111,8 @@ fn what_an_earlier_turn_of_the_log_left_is_not_taken_for_new() {
         let said = format!("{:?}, {:?}", setup.options.log, setup.options.records);
         let (first, count) = recovered(&setup, live(&setup, setup.images().remove(0), 1));
         assert_eq!((count, home(&first, BLIND)), (1, content(BLIND, 1)), "{said}");
-        // Home has the third version, and the log still that of the first turn, where the next will begin.
+        // Home has the third version, and the log still that of the first turn, where the next will
+        // begin.
         let mut before = first;
         for block in [BLIND, BESIDE] {
             before.write(block.get() * BYTES as u64, &content(block, 3));

@@ -2,7 +2,8 @@
 
 use super::{Cell, Threshold};
 
-/// Costs nearer than this share are alike: means of a few trials, which differ by a revolution and a seek, tell no more.
+/// Costs nearer than this share are alike: means of a few trials, which differ by a revolution and
+/// a seek, tell no more.
 const ALIKE: f64 = 0.2;
 
 /// Trials of each kind that a choice must have passed.
@@ -25,25 +26,35 @@ impl Wanted {
     }
 }
 
-/// The cell to choose, or to try before one can. It has always evicted, and so has the same number of writes with the
-/// next larger amount of data. What evicts must still do so with more, since of many cells that fail one time in a
-/// hundred some pass by luck. Of those the cheapest or, among those as cheap, that with the fewest writes and the
-/// least data.
-pub(super) fn best(cells: &[Cell], columns: usize, threshold: Threshold, wanted: Wanted) -> Option<usize> {
+/// The cell to choose, or to try before one can. It has always evicted, and so has the same number
+/// of writes with the next larger amount of data. What evicts must still do so with more, since of
+/// many cells that fail one time in a hundred some pass by luck. Of those the cheapest or, among
+/// those as cheap, that with the fewest writes and the least data.
+pub(super) fn best(
+    cells: &[Cell],
+    columns: usize,
+    threshold: Threshold,
+    wanted: Wanted,
+) -> Option<usize> {
     let cost = |index: &usize| cells[*index].mean_milliseconds();
     let larger = |index: usize| (!(index + 1).is_multiple_of(columns)).then_some(index + 1);
     let always = |index: usize| wanted.has_always_evicted(&cells[index], threshold);
     let untried = |index| {
-        [Some(index), larger(index)].into_iter().flatten().find(|index| wanted.missing(&cells[*index]) > 0)
+        [Some(index), larger(index)]
+            .into_iter()
+            .flatten()
+            .find(|index| wanted.missing(&cells[*index]) > 0)
     };
-    let sure: Vec<usize> =
-        (0..cells.len()).filter(|index| always(*index) && larger(*index).is_none_or(always)).collect();
+    let sure: Vec<usize> = (0..cells.len())
+        .filter(|index| always(*index) && larger(*index).is_none_or(always))
+        .collect();
     let cheapest = sure.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other)))?;
     if let Some(index) = untried(cheapest) {
         return Some(index);
     }
     let alike = sure.into_iter().filter(|index| cost(index) <= cost(&cheapest) * (1.0 + ALIKE));
-    let simplest = alike.min_by_key(|index| (cells[*index].workload.writes, cells[*index].workload.bytes))?;
+    let simplest =
+        alike.min_by_key(|index| (cells[*index].workload.writes, cells[*index].workload.bytes))?;
     untried(simplest).or(Some(simplest))
 }
 

@@ -1,16 +1,19 @@
-//! Fingerprints: which writes push a target out of a drive's cache, and at what cost (Rajimwale et al., DSN 2011, section III).
+//! Fingerprints: which writes push a target out of a drive's cache, and at what cost (Rajimwale et
+//! al., DSN 2011, section III).
 //!
-//! A trial writes a target sector at a random place, then the workload, then asks for a flush (which the
-//! drive may ignore). It waits, and reads the target: a slow read came from the medium, so the target had
-//! been evicted. The two modes of all read times tell slow from fast. The workload's writes are placed as
-//! those of evictions will be, in a [`FlushZone`](crate::FlushZone).
+//! A trial writes a target sector at a random place, then the workload, then asks for a flush
+//! (which the drive may ignore). It waits, and reads the target: a slow read came from the medium,
+//! so the target had been evicted. The two modes of all read times tell slow from fast. The
+//! workload's writes are placed as those of evictions will be, in a
+//! [`FlushZone`](crate::FlushZone).
 //!
-//! Trials are spent where they tell most: few in every cell of the grid, more where neighbours disagree. The
-//! cheapest cell that has always evicted gets all of them, and so does the one with more data.
+//! Trials are spent where they tell most: few in every cell of the grid, more where neighbours
+//! disagree. The cheapest cell that has always evicted gets all of them, and so does the one with
+//! more data.
 //!
-//! That is the paper's method. It gives the drive one small write to do and a second of rest. That tells
-//! nothing of a drive that is busy when the power fails. So what is recommended has also evicted in as many
-//! trials "at once".
+//! That is the paper's method. It gives the drive one small write to do and a second of rest. That
+//! tells nothing of a drive that is busy when the power fails. So what is recommended has also
+//! evicted in as many trials "at once".
 
 mod choice;
 mod grid;
@@ -40,7 +43,8 @@ pub struct FingerprintOptions {
     pub trials_at_borders: u32,
     /// Between the workload and the read of the target.
     pub pause: Duration,
-    /// Whether the chosen workload must also evict at once, on a busy drive; if not, it is the paper's choice.
+    /// Whether the chosen workload must also evict at once, on a busy drive; if not, it is the
+    /// paper's choice.
     pub at_once: bool,
     /// Bytes of the disk that may be written, targets and workloads anywhere among them.
     pub range: Range<u64>,
@@ -66,7 +70,11 @@ impl FingerprintOptions {
         let sizes = workloads.iter().map(|workload| FlushZone::size(workload, sector));
         let needed = sizes.max().unwrap_or_default() * 4;
         let available = self.range.end.saturating_sub(self.range.start);
-        if available < needed { Err(FingerprintError::RangeTooSmall { available, needed }) } else { Ok(()) }
+        if available < needed {
+            Err(FingerprintError::RangeTooSmall { available, needed })
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -121,14 +129,17 @@ impl Cell {
 }
 
 impl Fingerprint {
-    /// `None` before anything was measured, or if reads from the cache and from the medium take alike.
+    /// `None` before anything was measured, or if reads from the cache and from the medium take
+    /// alike.
     pub fn threshold(&self) -> Option<Threshold> {
         let cells = self.cells.iter().flat_map(|cell| cell.read_us.iter());
-        let times: Vec<f64> = self.cached_us.iter().chain(&self.uncached_us).chain(cells).copied().collect();
+        let times: Vec<f64> =
+            self.cached_us.iter().chain(&self.uncached_us).chain(cells).copied().collect();
         let threshold = threshold(&times)?;
         // The two modes must be cache and medium, not two kinds of seeks.
         let right = |times: &[f64], slow: bool| {
-            times.iter().filter(|time| threshold.is_slow(**time) == slow).count() * 10 >= times.len() * 8
+            times.iter().filter(|time| threshold.is_slow(**time) == slow).count() * 10
+                >= times.len() * 8
         };
         (right(&self.cached_us, false) && right(&self.uncached_us, true)).then_some(threshold)
     }
@@ -142,7 +153,12 @@ impl Fingerprint {
         self.profile_of(&self.chosen?, model, size)
     }
     /// The profile of any.
-    pub fn profile_of(&self, workload: &EvictionWorkload, model: &str, size: u64) -> Option<Profile> {
+    pub fn profile_of(
+        &self,
+        workload: &EvictionWorkload,
+        model: &str,
+        size: u64,
+    ) -> Option<Profile> {
         let cell = self.cell(workload)?;
         Some(Profile {
             model: model.to_owned(),

@@ -1,5 +1,5 @@
-//! Fingerprints as pictures, in the paper's layout: writes to the right, data upwards, sequential beside random; dark is evicted,
-//! or costly.
+//! Fingerprints as pictures, in the paper's layout: writes to the right, data upwards, sequential
+//! beside random; dark is evicted, or costly.
 
 use super::{Cell, Fingerprint, Grid, Threshold};
 use crate::EvictionWorkload;
@@ -33,13 +33,16 @@ impl Fingerprint {
             let step = (cost / CHEAP_MS).max(1e-9).ln() / (COSTLY_MS / CHEAP_MS).ln();
             (step.clamp(0.0, 1.0), format!("{cost:.1} ms"))
         };
-        let what = format!("{title}: cost (white: up to {CHEAP_MS} ms; black: from {COSTLY_MS} ms)");
+        let what =
+            format!("{title}: cost (white: up to {CHEAP_MS} ms; black: from {COSTLY_MS} ms)");
         self.draw(grid, &what, darkness)
     }
 
-    /// Pattern, writes, bytes, trials, evicted, mean milliseconds, and trials at once; one line a cell.
+    /// Pattern, writes, bytes, trials, evicted, mean milliseconds, and trials at once; one line a
+    /// cell.
     pub fn csv(&self) -> String {
-        let mut text = "pattern,writes,bytes,trials,evicted,mean_ms,at_once,evicted_at_once\n".to_string();
+        let mut text =
+            "pattern,writes,bytes,trials,evicted,mean_ms,at_once,evicted_at_once\n".to_string();
         let threshold = self.threshold();
         for cell in &self.cells {
             let EvictionWorkload { pattern, writes, bytes } = cell.workload;
@@ -48,10 +51,13 @@ impl Fingerprint {
             };
             let evicted = told(&|threshold| cell.evicted(threshold));
             let at_once = told(&|threshold| cell.evicted_at_once(threshold));
-            let (trials, tried, cost) = (cell.trials(), cell.trials_at_once(), cell.mean_milliseconds());
+            let (trials, tried, cost) =
+                (cell.trials(), cell.trials_at_once(), cell.mean_milliseconds());
             let pattern = pattern.name();
-            let _ =
-                writeln!(text, "{pattern},{writes},{bytes},{trials},{evicted},{cost:.3},{tried},{at_once}");
+            let _ = writeln!(
+                text,
+                "{pattern},{writes},{bytes},{trials},{evicted},{cost:.3},{tried},{at_once}"
+            );
         }
         text
     }
@@ -69,7 +75,12 @@ impl Fingerprint {
         );
         for (number, &pattern) in grid.patterns.iter().enumerate() {
             let left = LEFT + number * panel;
-            let _ = writeln!(svg, "<text x=\"{left}\" y=\"{}\">{} writes</text>", TOP - 10, pattern.name());
+            let _ = writeln!(
+                svg,
+                "<text x=\"{left}\" y=\"{}\">{} writes</text>",
+                TOP - 10,
+                pattern.name()
+            );
             for (row, &bytes) in grid.bytes.iter().enumerate() {
                 let y = TOP + (rows - 1 - row) * CELL;
                 let (text_x, text_y) = (left - 6, y + CELL / 2 + 4);

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 /// Reads of either kind that tell what the cache and the medium take.
 const CALIBRATION: usize = 25;
-/// A calibration write is read back after this; drives take their time to answer a read behind a write.
+/// A calibration write is read back after this; drives take their time to answer a read behind a
+/// write.
 const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +58,8 @@ pub struct ProbeProgress {
     pub remaining: Duration,
 }
 
-/// Measures until `state` is complete; what it holds already is kept. `watch` is called after every trial and may stop
-/// the run.
+/// Measures until `state` is complete; what it holds already is kept. `watch` is called after every
+/// trial and may stop the run.
 pub async fn fingerprint(
     world: &Rc<dyn World>,
     disk: &Rc<dyn Disk>,
@@ -70,13 +71,18 @@ pub async fn fingerprint(
     let workloads = options.grid.workloads();
     options.check_range(sector)?;
     if state.cells.is_empty() {
-        let fresh =
-            |workload| Cell { workload, read_us: Vec::new(), at_once_us: Vec::new(), milliseconds: 0.0 };
+        let fresh = |workload| Cell {
+            workload,
+            read_us: Vec::new(),
+            at_once_us: Vec::new(),
+            milliseconds: 0.0,
+        };
         state.cells = workloads.iter().copied().map(fresh).collect();
     } else if !state.cells.iter().map(|cell| cell.workload).eq(workloads) {
         return Err(FingerprintError::OtherGrid);
     }
-    let mut prober = Prober { world, disk, options, used: BTreeSet::new(), sector: u64::from(sector) };
+    let mut prober =
+        Prober { world, disk, options, used: BTreeSet::new(), sector: u64::from(sector) };
     prober.calibrate(state, watch).await?;
     prober.every_cell(state, watch).await?;
     prober.borders(state, watch).await?;
@@ -111,7 +117,8 @@ impl Reporter {
     ) -> Result<(), FingerprintError> {
         self.done += 1;
         let left = self.of.saturating_sub(self.done);
-        let remaining = world.now().since(self.begun).div_f64(self.done as f64).mul_f64(left as f64);
+        let remaining =
+            world.now().since(self.begun).div_f64(self.done as f64).mul_f64(left as f64);
         let progress = ProbeProgress { phase: self.phase, done: self.done, of: self.of, remaining };
         match watch(state, progress) {
             ControlFlow::Continue(()) => Ok(()),
@@ -167,7 +174,8 @@ impl Prober<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<(), FingerprintError> {
         let least = self.options.trials_min;
-        let missing = state.cells.iter().map(|cell| u64::from(least.saturating_sub(cell.trials()))).sum();
+        let missing =
+            state.cells.iter().map(|cell| u64::from(least.saturating_sub(cell.trials()))).sum();
         let mut reporter = self.reporter(Phase::Grid, missing);
         for index in 0..state.cells.len() {
             while state.cells[index].trials() < least {
@@ -193,11 +201,13 @@ impl Prober<'_> {
         };
         let is_border = |index: &usize| {
             let mine = kind(&state.cells[*index]);
-            mine == 1 || grid.neighbours(*index).iter().any(|beside| kind(&state.cells[*beside]) != mine)
+            mine == 1
+                || grid.neighbours(*index).iter().any(|beside| kind(&state.cells[*beside]) != mine)
         };
         let borders: Vec<usize> = (0..state.cells.len()).filter(is_border).collect();
         let wanted = self.options.trials_at_borders;
-        let missing = |index: &usize| u64::from(wanted.saturating_sub(state.cells[*index].trials()));
+        let missing =
+            |index: &usize| u64::from(wanted.saturating_sub(state.cells[*index].trials()));
         let mut reporter = self.reporter(Phase::Borders, borders.iter().map(missing).sum());
         for index in borders {
             while state.cells[index].trials() < wanted {
@@ -223,8 +233,8 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Of the cells that have always evicted the cheapest gets all trials, and so does that with more data; if one fails, the
-    /// next. Then the simplest of those that cost as little.
+    /// Of the cells that have always evicted the cheapest gets all trials, and so does that with
+    /// more data; if one fails, the next. Then the simplest of those that cost as little.
     async fn prove_best(
         &mut self,
         state: &mut Fingerprint,
@@ -235,7 +245,9 @@ impl Prober<'_> {
         let phase = if wanted.at_once == 0 { Phase::Choice } else { Phase::AtOnce };
         loop {
             let threshold = self.threshold(state)?;
-            let Some(index) = best(&state.cells, columns, threshold, wanted) else { return Ok(None) };
+            let Some(index) = best(&state.cells, columns, threshold, wanted) else {
+                return Ok(None);
+            };
             let missing = wanted.missing(&state.cells[index]);
             if missing == 0 {
                 return Ok(Some(state.cells[index].workload));

@@ -13,10 +13,12 @@ impl Threshold {
 /// Modes nearer than this factor are not two.
 const APART_MIN: f64 = 2.0;
 
-/// The border that divides the logarithms of the times into two groups with the least variance within them
-/// (Otsu 1979). `None` if the groups' means are less than [`APART_MIN`] apart. Times are positive.
+/// The border that divides the logarithms of the times into two groups with the least variance
+/// within them (Otsu 1979). `None` if the groups' means are less than [`APART_MIN`] apart. Times
+/// are positive.
 pub fn threshold(times: &[f64]) -> Option<Threshold> {
-    let mut logarithms: Vec<f64> = times.iter().filter(|time| **time > 0.0).map(|time| time.ln()).collect();
+    let mut logarithms: Vec<f64> =
+        times.iter().filter(|time| **time > 0.0).map(|time| time.ln()).collect();
     logarithms.sort_by(f64::total_cmp);
     let total: f64 = logarithms.iter().sum();
     let count = logarithms.len();

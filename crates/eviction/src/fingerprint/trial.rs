@@ -1,9 +1,9 @@
 //! The trials of a workload.
 //!
-//! That of the paper: a target, the workload, a flush, a pause, and the read that tells. And one "at once":
-//! many targets all over the range wait in the cache together, and are read as soon as the workload is
-//! answered. Only the workload can have pushed them out, since the drive had no rest afterwards. It must do
-//! so although the drive was free to write first what was nearer.
+//! That of the paper: a target, the workload, a flush, a pause, and the read that tells. And one
+//! "at once": many targets all over the range wait in the cache together, and are read as soon as
+//! the workload is answered. Only the workload can have pushed them out, since the drive had no
+//! rest afterwards. It must do so although the drive was free to write first what was nearer.
 
 use super::Cell;
 use super::prober::{FingerprintError, Prober};
@@ -14,7 +14,8 @@ use std::rc::Rc;
 
 /// Targets of a trial at once.
 const WAITING: u64 = 64;
-/// Bytes of each, and what they and the zone are aligned to: as file systems write. Some drives treat parts of 4 KiB differently.
+/// Bytes of each, and what they and the zone are aligned to: as file systems write. Some drives
+/// treat parts of 4 KiB differently.
 const BLOCK: u64 = 4096;
 
 impl Prober<'_> {
@@ -32,7 +33,8 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Every other one begins on a drive at rest, the others right behind another eviction in the same zone.
+    /// Every other one begins on a drive at rest, the others right behind another eviction in the
+    /// same zone.
     pub(super) async fn trial_at_once(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
         let block = BLOCK.max(self.sector);
         let (zone, extent) = self.zone(cell, block)?;
@@ -41,13 +43,15 @@ impl Prober<'_> {
             true => self.world.sleep_until(self.world.now().plus(self.options.pause)).await,
             false => self.evict(&zone, number - 1).await?,
         }
-        let mut targets: Vec<u64> = (0..WAITING).map(|_| self.fresh_target(&extent, block)).collect();
+        let mut targets: Vec<u64> =
+            (0..WAITING).map(|_| self.fresh_target(&extent, block)).collect();
         let content = self.zeroed(block);
         for &target in &targets {
             self.write(target, &content).await?;
         }
         self.evict(&zone, number).await?;
-        // Downwards, so that none was read ahead with another. One that was in the cache is one too many.
+        // Downwards, so that none was read ahead with another. One that was in the cache is one too
+        // many.
         targets.sort_unstable_by(|one, other| other.cmp(one));
         let mut fastest = f64::INFINITY;
         for target in targets {
@@ -57,7 +61,8 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Elsewhere each time: what the cache still holds of the trial before would make its writes cheap.
+    /// Elsewhere each time: what the cache still holds of the trial before would make its writes
+    /// cheap.
     fn zone(&self, cell: &Cell, unit: u64) -> Result<(FlushZone, Range<u64>), FingerprintError> {
         let sector = self.sector as u32;
         let size = FlushZone::size(&cell.workload, sector);
@@ -90,7 +95,9 @@ impl Prober<'_> {
         loop {
             let at = self.place(unit, unit);
             // When much of a small range has been used, some must be used again.
-            if !zone.contains(&at) && (self.used.insert(at) || self.used.len() as u64 >= sectors / 4) {
+            if !zone.contains(&at)
+                && (self.used.insert(at) || self.used.len() as u64 >= sectors / 4)
+            {
                 return at;
             }
         }

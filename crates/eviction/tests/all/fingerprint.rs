@@ -22,12 +22,17 @@ fn options(size: u64) -> fingerprint::FingerprintOptions {
 }
 
 fn model(name: &str) -> Model {
-    let (_, text) = emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");
+    let (_, text) =
+        emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");
     Model::parse(text).unwrap()
 }
 
 /// Goes on from `state` until the end or until so many trials.
-fn take(name: &str, state: Fingerprint, trials: u64) -> (Fingerprint, Result<(), FingerprintError>) {
+fn take(
+    name: &str,
+    state: Fingerprint,
+    trials: u64,
+) -> (Fingerprint, Result<(), FingerprintError>) {
     let options = options(model(name).size.get());
     take_with(name, &options, state, trials)
 }
@@ -42,8 +47,11 @@ fn take_with(
     let model = model(name);
     let options = options.clone();
     let lies = Lies { ignores_flush: true, ..Lies::default() };
-    let drive =
-        EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { lies, ..DriveOptions::default() });
+    let drive = EmulatedDisk::new(
+        Rc::new(world.clone()),
+        model,
+        DriveOptions { lies, ..DriveOptions::default() },
+    );
     let of_run = world.clone();
     let mut state = state;
     let result = world.run(async move {
@@ -70,7 +78,8 @@ fn enough_writes_evict_and_few_do_not() {
             == (Pattern::Random, 64, 24_000_000)
     });
     assert_eq!(much.unwrap().probability(threshold), 1.0);
-    let little = state.cells.iter().find(|cell| (cell.workload.writes, cell.workload.bytes) == (1, 500_000));
+    let little =
+        state.cells.iter().find(|cell| (cell.workload.writes, cell.workload.bytes) == (1, 500_000));
     assert_eq!(little.unwrap().probability(threshold), 0.0);
     let profile = state.profile_of(&state.of_paper.unwrap(), "hitachi-7k80", 1).unwrap();
     assert_eq!(profile.trials, 12);
@@ -125,14 +134,18 @@ impl Watch for Fence {
 fn only_the_range_is_written() {
     let world = VirtualWorld::new(1);
     let range = (1 << 30) + 512..(1 << 30) + 512 + (400 << 20);
-    let drive = EmulatedDisk::new(Rc::new(world.clone()), model("hitachi-7k80"), DriveOptions::default());
+    let drive =
+        EmulatedDisk::new(Rc::new(world.clone()), model("hitachi-7k80"), DriveOptions::default());
     let of_run = world.clone();
     world.run(async move {
         let world = Rc::new(of_run) as Rc<dyn World>;
-        let disk = Rc::new(Watched { disk: Rc::new(drive), watch: Fence(range.clone()) }) as Rc<dyn Disk>;
+        let disk =
+            Rc::new(Watched { disk: Rc::new(drive), watch: Fence(range.clone()) }) as Rc<dyn Disk>;
         let options = fingerprint::FingerprintOptions { range: range.clone(), ..options(0) };
         let mut watch = |_: &Fingerprint, _: fingerprint::ProbeProgress| ControlFlow::Continue(());
-        fingerprint(&world, &disk, &options, &mut Fingerprint::default(), &mut watch).await.unwrap();
+        fingerprint(&world, &disk, &options, &mut Fingerprint::default(), &mut watch)
+            .await
+            .unwrap();
         eviction::flush_test(&world, &disk, range, &mut |_| ()).await.unwrap();
     });
     world.end();
@@ -144,8 +157,8 @@ fn a_disk_whose_cache_does_not_show_is_told_so() {
     assert!(matches!(result, Err(FingerprintError::NoDifference { .. })), "{result:?}");
 }
 
-/// On the part of the grid around it, so that it takes seconds. The paper's single write (Table IV) is found as well, and is not
-/// recommended: at once it does not evict.
+/// On the part of the grid around it, so that it takes seconds. The paper's single write (Table IV)
+/// is found as well, and is not recommended: at once it does not evict.
 #[test]
 fn the_shipped_profile_of_the_hitachi_is_found_again() {
     let (name, shipped) = Profile::shipped().find(|(name, _)| *name == "hitachi-7k80").unwrap();
@@ -162,6 +175,9 @@ fn the_shipped_profile_of_the_hitachi_is_found_again() {
     assert!(cell.trials() == 50 && cell.evicted(threshold) == 50);
     assert!(cell.evicted_at_once(threshold) < cell.trials_at_once());
     let found = state.profile(name, size).unwrap();
-    assert_eq!((found.workload, found.trials, found.size), (shipped.workload, shipped.trials, shipped.size));
+    assert_eq!(
+        (found.workload, found.trials, found.size),
+        (shipped.workload, shipped.trials, shipped.size)
+    );
     assert!((found.milliseconds / shipped.milliseconds - 1.0).abs() < 0.2, "{found:?}");
 }

@@ -11,7 +11,11 @@ use std::time::Duration;
 fn drive(world: &VirtualWorld, model: &str, cache: CacheMode, lies: Lies) -> EmulatedDisk {
     let (_, text) = emulated::shipped().find(|(name, _)| *name == model).expect("it is shipped");
     let model = Model::parse(text).unwrap();
-    EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { cache, lies, ..DriveOptions::default() })
+    EmulatedDisk::new(
+        Rc::new(world.clone()),
+        model,
+        DriveOptions { cache, lies, ..DriveOptions::default() },
+    )
 }
 
 fn verdict(model: &str, cache: CacheMode, lies: Lies) -> Verdict {
@@ -77,7 +81,11 @@ fn a_flush_that_takes_its_time_whatever_was_written_is_suspicious() {
 fn no_honest_drive_is_suspicious() {
     for (name, _) in emulated::shipped() {
         for cache in [CacheMode::On, CacheMode::Off] {
-            assert_ne!(verdict(name, cache, Lies::default()), Verdict::Suspicious, "{name}, {cache:?}");
+            assert_ne!(
+                verdict(name, cache, Lies::default()),
+                Verdict::Suspicious,
+                "{name}, {cache:?}"
+            );
         }
     }
 }

@@ -12,7 +12,8 @@ const TARGETS: u64 = 20;
 /// A drive that ignores flushes, and the world that it turns in.
 fn liar() -> (VirtualWorld, EmulatedDisk) {
     let world = VirtualWorld::new(1);
-    let (_, text) = emulated::shipped().find(|(name, _)| *name == "hitachi-7k80").expect("it is shipped");
+    let (_, text) =
+        emulated::shipped().find(|(name, _)| *name == "hitachi-7k80").expect("it is shipped");
     let model = Model::parse(text).unwrap();
     let lies = Lies { ignores_flush: true, ..Lies::default() };
     let options = DriveOptions { lies, size: Some(4 << 30), ..DriveOptions::default() };
@@ -31,8 +32,8 @@ fn sector(byte: u8) -> Vec<Rc<Buffer>> {
     vec![Rc::new(Buffer::copy_of(&[byte; 512]))]
 }
 
-/// Writes and flushes targets one by one on `disk`. Cuts the drive's power at once after each answered flush,
-/// and counts the targets that are gone.
+/// Writes and flushes targets one by one on `disk`. Cuts the drive's power at once after each
+/// answered flush, and counts the targets that are gone.
 fn lost(disk_of: impl Fn(&VirtualWorld, &EmulatedDisk) -> Rc<dyn Disk>) -> u64 {
     let mut lost = 0;
     for target in 0..TARGETS {
@@ -65,7 +66,11 @@ fn what_is_evicted_already_costs_nothing_and_flushes_at_once_share_an_eviction()
         let disk = of_run;
         for _ in 0..2 {
             disk.flush().await.unwrap();
-            assert_eq!(disk.statistics().evictions, 1, "what an earlier life has left, and nothing since");
+            assert_eq!(
+                disk.statistics().evictions,
+                1,
+                "what an earlier life has left, and nothing since"
+            );
         }
         let writes = (0..10).map(|at| disk.write(at << 20, sector(1), Durability::Durable));
         runtime::join_all(writes.collect()).await.into_iter().for_each(|result| result.unwrap());

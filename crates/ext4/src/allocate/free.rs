@@ -12,8 +12,9 @@ use units::{GroupNumber, HomeBlock};
 const ATTEMPTS: u32 = 3;
 
 impl Volume {
-    /// Gives `count` blocks back; they are forgotten by the engine (revoked) and not given out again until the
-    /// handle's transaction is committed. Corrupt if one is free already or not usable.
+    /// Gives `count` blocks back; they are forgotten by the engine (revoked) and not given out
+    /// again until the handle's transaction is committed. Corrupt if one is free already or not
+    /// usable.
     pub async fn free_blocks(
         &self,
         handle: &mut Handle,
@@ -31,8 +32,8 @@ impl Volume {
         let end = start.plus(count);
         while at < end {
             let (group, first) = self.superblock.borrow().group_of_block(at);
-            let here =
-                u64::from(self.superblock.borrow().blocks_in_group(group) - first).min(end.get() - at.get());
+            let here = u64::from(self.superblock.borrow().blocks_in_group(group) - first)
+                .min(end.get() - at.get());
             self.free_in_group(handle, group, first, here as u32).await?;
             handle.forget(at, here, contents);
             at = at.plus(here);
@@ -40,7 +41,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Freed blocks that cannot be had, because their transaction was not committed when it was last looked.
+    /// Freed blocks that cannot be had, because their transaction was not committed when it was
+    /// last looked.
     pub fn blocks_withheld(&self) -> u64 {
         self.withheld.borrow().freed_blocks()
     }
@@ -60,7 +62,8 @@ impl Volume {
             crate::groups::Bits::Stored(block) => bitmap::all_set(&block.bytes(), range.clone()),
             crate::groups::Bits::Initial(_) => false,
         };
-        // What is withheld was free when it was last looked at: the bitmap has been changed behind our back.
+        // What is withheld was free when it was last looked at: the bitmap has been changed behind
+        // our back.
         let freed = start + u64::from(range.start)..start + u64::from(range.end);
         let is_withheld = self.withheld.borrow().ranges(freed.clone()).next().is_some();
         if !all_used || is_withheld {
@@ -79,8 +82,8 @@ impl Volume {
         Ok(())
     }
 
-    /// With no handle open: waits for commits that set blocks free as long as fewer than `blocks` can be had. Others may
-    /// still be faster.
+    /// With no handle open: waits for commits that set blocks free as long as fewer than `blocks`
+    /// can be had. Others may still be faster.
     pub(crate) async fn await_room(&self, caller: &Caller, blocks: u32) -> Result<()> {
         let use_reserve = self.may_use_reserve(caller);
         let mut attempt = 0;
@@ -97,8 +100,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a change in a handle of its own. Where space is missing that a commit sets free, waits for that commit and tries
-    /// again; the change must have undone what it did.
+    /// Makes a change in a handle of its own. Where space is missing that a commit sets free, waits
+    /// for that commit and tries again; the change must have undone what it did.
     pub(crate) async fn with_room<T>(
         &self,
         credits: impl Fn() -> Credits,
@@ -107,7 +110,8 @@ impl Volume {
         self.attempt(credits, change, async || Ok(())).await
     }
 
-    /// The same for changes that make inodes. One that a failed attempt leaves is freed once its handle is stopped.
+    /// The same for changes that make inodes. One that a failed attempt leaves is freed once its
+    /// handle is stopped.
     pub(crate) async fn with_room_or_abandoned<T>(
         self: &Rc<Self>,
         credits: impl Fn() -> Credits,
@@ -147,8 +151,8 @@ impl Volume {
         unreachable!("attempts have an end")
     }
 
-    /// After ENOSPC, with no handle open: whether a commit sets blocks free, and commits if so. Try again when
-    /// true; `attempt` counts from 0, and the third is the last.
+    /// After ENOSPC, with no handle open: whether a commit sets blocks free, and commits if so. Try
+    /// again when true; `attempt` counts from 0, and the third is the last.
     pub async fn retry_allocation(&self, attempt: u32) -> Result<bool> {
         let Some(transaction) = self.withheld.borrow().last_freed() else { return Ok(false) };
         if attempt >= ATTEMPTS {

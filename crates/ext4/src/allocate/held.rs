@@ -1,4 +1,5 @@
-//! A set of blocks as bits, so that a search for free ones looks at 64 at a time, whoever holds them.
+//! A set of blocks as bits, so that a search for free ones looks at 64 at a time, whoever holds
+//! them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,7 +53,8 @@ impl Held {
         let tiles = self.tiles.range(within.start / TILE..within.end.div_ceil(TILE));
         tiles.flat_map(move |(number, tile)| {
             let start = number * TILE;
-            let (mut at, end) = (within.start.saturating_sub(start), (within.end - start).min(TILE));
+            let (mut at, end) =
+                (within.start.saturating_sub(start), (within.end - start).min(TILE));
             std::iter::from_fn(move || {
                 let from = tile.next(at..end, true);
                 at = tile.next(from..end, false);
@@ -62,7 +64,8 @@ impl Held {
     }
     /// The set from a block on, as words of bits that begin there.
     pub fn words(&self, within: Range<u64>) -> HeldWords<'_> {
-        let tiles = (within.start / TILE..within.end.div_ceil(TILE)).map(|tile| self.tiles.get(&tile));
+        let tiles =
+            (within.start / TILE..within.end.div_ceil(TILE)).map(|tile| self.tiles.get(&tile));
         HeldWords { begin: within.start % TILE, tiles: tiles.collect() }
     }
 }

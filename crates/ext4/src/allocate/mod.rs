@@ -1,5 +1,6 @@
-//! The block allocator: a run near the goal, and for file data a window behind it. Later requests of the same
-//! file are served from that window. So files appended in turn do not interleave block by block.
+//! The block allocator: a run near the goal, and for file data a window behind it. Later requests
+//! of the same file are served from that window. So files appended in turn do not interleave block
+//! by block.
 
 mod free;
 mod held;
@@ -21,8 +22,8 @@ use units::{FileBlock, GroupNumber, HomeBlock};
 const WINDOW_MIN: u64 = 64 << 10;
 /// Bytes of the longest window: reading it takes a disk far longer than the seek before it.
 const WINDOW_MAX: u64 = 8 << 20;
-/// A further window is so many times as long as the file before it. So the number of a file's runs grows with
-/// the logarithm of its size.
+/// A further window is so many times as long as the file before it. So the number of a file's runs
+/// grows with the logarithm of its size.
 const WINDOW_GROWTH: u64 = 4;
 /// After so many groups with something free the best run seen is good enough.
 const GROUPS_COMPARED: u32 = 16;
@@ -42,7 +43,8 @@ pub enum Purpose {
 #[derive(Clone, Copy)]
 pub struct AllocationRequest<'a> {
     pub inode: &'a Inode,
-    /// Where it would be best: after the block before `at` in the file. `None`: the allocator chooses.
+    /// Where it would be best: after the block before `at` in the file. `None`: the allocator
+    /// chooses.
     pub goal: Option<HomeBlock>,
     /// At least 1; fewer may be given.
     pub count: u32,
@@ -68,10 +70,14 @@ struct FreeFound {
 }
 
 impl Volume {
-    /// Takes 1 to `request.count` contiguous blocks. The caller accounts for `sectors` of the inode.
-    /// `ENOSPC`: the caller undoes or keeps what it has, stops its handle, and asks [`Volume::retry_allocation`].
-    /// Credits: [`Volume::credits_allocate`]`(1)`.
-    pub async fn allocate_blocks(&self, handle: &mut Handle, request: AllocationRequest<'_>) -> Result<Run> {
+    /// Takes 1 to `request.count` contiguous blocks. The caller accounts for `sectors` of the
+    /// inode. `ENOSPC`: the caller undoes or keeps what it has, stops its handle, and asks
+    /// [`Volume::retry_allocation`]. Credits: [`Volume::credits_allocate`]`(1)`.
+    pub async fn allocate_blocks(
+        &self,
+        handle: &mut Handle,
+        request: AllocationRequest<'_>,
+    ) -> Result<Run> {
         assert!(request.count > 0);
         self.release_committed();
         let available = self.available_blocks(request.use_reserve);
@@ -93,7 +99,8 @@ impl Volume {
         let found = match self.find(goal, wanted).await? {
             Some(found) => found,
             None => {
-                // What windows hold back is free for all before anyone is told that there is no space.
+                // What windows hold back is free for all before anyone is told that there is no
+                // space.
                 self.drop_all_windows();
                 self.find(goal, wanted).await?.ok_or_else(|| self.no_space())?
             }
@@ -116,19 +123,23 @@ impl Volume {
         range.into_iter().for_each(|range| self.give_back(range));
     }
 
-    /// Blocks that a request may still take: free ones less those freed by open transactions, and less the
-    /// reserve. Windows count as free, they are given up when space is short.
+    /// Blocks that a request may still take: free ones less those freed by open transactions, and
+    /// less the reserve. Windows count as free, they are given up when space is short.
     fn available_blocks(&self, use_reserve: bool) -> u64 {
         let superblock = self.superblock.borrow();
         let reserve = if use_reserve { 0 } else { superblock.reserved_blocks };
-        superblock.free_blocks.saturating_sub(self.withheld.borrow().freed_blocks()).saturating_sub(reserve)
+        superblock
+            .free_blocks
+            .saturating_sub(self.withheld.borrow().freed_blocks())
+            .saturating_sub(reserve)
     }
 
-    /// The window's size in blocks for a file whose block `at` is allocated. It is some times as long as the
-    /// file, within bounds. It is small when all windows together would take more than a part of the free
-    /// space.
+    /// The window's size in blocks for a file whose block `at` is allocated. It is some times as
+    /// long as the file, within bounds. It is small when all windows together would take more than
+    /// a part of the free space.
     fn window_size(&self, at: FileBlock) -> u32 {
-        let (shift, windows) = (self.block_size().shift(), self.withheld.borrow().window_count() as u64);
+        let (shift, windows) =
+            (self.block_size().shift(), self.withheld.borrow().window_count() as u64);
         let share = self.superblock.borrow().free_blocks / (4 * (windows + 4));
         let grown = (u64::from(at.get()) * WINDOW_GROWTH).next_power_of_two();
         grown.max(WINDOW_MIN >> shift).min(self.window_max().into()).min(share) as u32
@@ -149,15 +160,17 @@ impl Volume {
         superblock.group_start(superblock.group_of_inode(inode.number).0)
     }
 
-    /// Serves the request from the inode's window if the goal lies in it. A window elsewhere is given up: the
-    /// file goes on at another place.
+    /// Serves the request from the inode's window if the goal lies in it. A window elsewhere is
+    /// given up: the file goes on at another place.
     async fn allocate_from_window(
         &self,
         handle: &mut Handle,
         request: &AllocationRequest<'_>,
         count: u32,
     ) -> Result<Option<Run>> {
-        let Some(window) = self.withheld.borrow().window(request.inode.number) else { return Ok(None) };
+        let Some(window) = self.withheld.borrow().window(request.inode.number) else {
+            return Ok(None);
+        };
         let start = request.goal.map_or(window.start, HomeBlock::get);
         if !window.contains(&start) {
             self.drop_preallocation(request.inode);
@@ -183,15 +196,17 @@ impl Volume {
         self.take(handle, found, run);
         for rest in [window.start..start, start + u64::from(run.count)..window.end] {
             // The longer part lives on: normally there is only the one behind.
-            if rest.start < rest.end && self.withheld.borrow().window(request.inode.number).is_none() {
+            if rest.start < rest.end
+                && self.withheld.borrow().window(request.inode.number).is_none()
+            {
                 self.add_window(request.inode, rest);
             }
         }
         Ok(Some(run))
     }
 
-    /// A run near `goal`: in its group, else in the groups behind it, around the volume. Scraps are taken only
-    /// when no run of good length is near.
+    /// A run near `goal`: in its group, else in the groups behind it, around the volume. Scraps are
+    /// taken only when no run of good length is near.
     async fn find(&self, goal: HomeBlock, wanted: u32) -> Result<Option<FreeFound>> {
         let good = wanted.min(self.window_max());
         match self.find_near(goal, wanted, good).await? {
@@ -201,11 +216,17 @@ impl Volume {
     }
 
     /// [`Volume::find`] for runs of `least` blocks; only the goal itself is taken however short.
-    async fn find_near(&self, goal: HomeBlock, wanted: u32, least: u32) -> Result<Option<FreeFound>> {
+    async fn find_near(
+        &self,
+        goal: HomeBlock,
+        wanted: u32,
+        least: u32,
+    ) -> Result<Option<FreeFound>> {
         let groups = self.groups.count();
         let (first, within) = {
             let superblock = self.superblock.borrow();
-            let inside = goal.get() >= superblock.first_data_block.into() && goal.get() < superblock.blocks;
+            let inside =
+                goal.get() >= superblock.first_data_block.into() && goal.get() < superblock.blocks;
             if inside { superblock.group_of_block(goal) } else { (GroupNumber(0), 0) }
         };
         let mut best: Option<(GroupNumber, usize)> = None;
@@ -214,7 +235,8 @@ impl Volume {
             let group = GroupNumber((first.get() + step) % groups);
             let state = self.groups.state(group);
             let needed = if step == 0 { 1 } else { least };
-            if state.damaged || state.descriptor.free_blocks.saturating_sub(state.withheld) < needed {
+            if state.damaged || state.descriptor.free_blocks.saturating_sub(state.withheld) < needed
+            {
                 continue;
             }
             let goal = if step == 0 { within } else { 0 };
@@ -254,8 +276,14 @@ impl Volume {
         Ok(None)
     }
 
-    /// Nothing is awaited after the bitmap, so what is found can be taken. A damaged group has nothing.
-    async fn find_in(&self, group: GroupNumber, goal: u32, wanted: u32) -> Result<Option<FreeFound>> {
+    /// Nothing is awaited after the bitmap, so what is found can be taken. A damaged group has
+    /// nothing.
+    async fn find_in(
+        &self,
+        group: GroupNumber,
+        goal: u32,
+        wanted: u32,
+    ) -> Result<Option<FreeFound>> {
         let bits = match self.block_bitmap(group).await {
             Ok(bits) => bits,
             Err(Error::Corrupt { .. }) => return Ok(None),

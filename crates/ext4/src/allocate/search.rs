@@ -13,14 +13,15 @@ pub(crate) struct Free<'a, H> {
 }
 
 impl<H: Fn(u32) -> u64> Free<'_, H> {
-    /// The best run of free blocks, at most `wanted` long. It is at the goal if that is free (however short: it
-    /// continues the file). Else it is the first that is long enough from the goal on (wrapping around), else the
-    /// longest. `None` when nothing is free.
+    /// The best run of free blocks, at most `wanted` long. It is at the goal if that is free
+    /// (however short: it continues the file). Else it is the first that is long enough from the
+    /// goal on (wrapping around), else the longest. `None` when nothing is free.
     pub fn find_run(&self, goal: u32, wanted: u32) -> Option<Range<u32>> {
         assert!(wanted > 0);
         let goal = if goal < self.count { goal } else { 0 };
         if goal > 0
-            && let Some(run) = self.next_run(goal..self.count, wanted).filter(|run| run.start == goal)
+            && let Some(run) =
+                self.next_run(goal..self.count, wanted).filter(|run| run.start == goal)
         {
             return Some(run);
         }
@@ -103,18 +104,28 @@ mod tests {
     #[test]
     fn what_is_withheld_is_not_found() {
         let used = [0..10, 12..20, 40..60];
-        let cases: [&[(u32, u32)]; 5] =
-            [&[(10, 12)], &[(20, 25), (25, 30), (33, 35)], &[(60, 128)], &[(0, 128)], &[(11, 45), (70, 71)]];
+        let cases: [&[(u32, u32)]; 5] = [
+            &[(10, 12)],
+            &[(20, 25), (25, 30), (33, 35)],
+            &[(60, 128)],
+            &[(0, 128)],
+            &[(11, 45), (70, 71)],
+        ];
         for held in cases {
             let held: Vec<Range<u32>> = held.iter().map(|(start, end)| *start..*end).collect();
             let of_word = bits(&held);
-            let withheld =
-                |word: u32| u64::from_le_bytes(of_word[word as usize * 8..][..8].try_into().unwrap());
+            let withheld = |word: u32| {
+                u64::from_le_bytes(of_word[word as usize * 8..][..8].try_into().unwrap())
+            };
             let (bits, both) = (bits(&used), bits(&[&used[..], &held].concat()));
             for goal in 0..128 {
                 for wanted in [1, 2, 5, 8, 30, 200] {
                     let found = Free { bits: &bits, count: 120, withheld }.find_run(goal, wanted);
-                    assert_eq!(found, find_run(&both, 120, goal, wanted), "{held:?} {goal} {wanted}");
+                    assert_eq!(
+                        found,
+                        find_run(&both, 120, goal, wanted),
+                        "{held:?} {goal} {wanted}"
+                    );
                 }
             }
         }

@@ -13,8 +13,9 @@ use units::GroupNumber;
 const PIECE_MAX: u64 = 64 << 20;
 
 impl Volume {
-    /// Discards the free runs of at least `shortest` blocks among `blocks`, one piece after the other. How many blocks
-    /// that were. What is not free as of a committed transaction stays: a crash could bring its owner back.
+    /// Discards the free runs of at least `shortest` blocks among `blocks`, one piece after the
+    /// other. How many blocks that were. What is not free as of a committed transaction stays: a
+    /// crash could bring its owner back.
     pub async fn trim(self: &Rc<Self>, blocks: Range<u64>, shortest: u64) -> Result<u64> {
         if self.is_read_only() {
             return Err(Error::Refused(errno::EROFS));
@@ -76,11 +77,14 @@ impl Volume {
 
     async fn discard_run(&self, group: GroupNumber, run: Range<u64>) -> Result<()> {
         let shift = self.block_size().shift();
-        let discarded = self.home_disk().discard(run.start << shift, (run.end - run.start) << shift).await;
+        let discarded =
+            self.home_disk().discard(run.start << shift, (run.end - run.start) << shift).await;
         self.withheld.borrow_mut().let_go(&run);
         self.groups.give_back(group, (run.end - run.start) as u32);
         discarded.map_err(|error| match error {
-            DeviceError::Failed { code: errno::EOPNOTSUPP, .. } => Error::Refused(errno::EOPNOTSUPP),
+            DeviceError::Failed { code: errno::EOPNOTSUPP, .. } => {
+                Error::Refused(errno::EOPNOTSUPP)
+            }
             error => EngineError::from(error).into(),
         })
     }

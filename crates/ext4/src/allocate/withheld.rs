@@ -1,6 +1,7 @@
-//! Blocks that are free on the disk but not to be had now. They are windows preallocated for growing files (in
-//! memory only), and blocks freed by a transaction that is not committed yet. Were the latter given out, a
-//! crash could leave a file of the older transaction with the new owner's data.
+//! Blocks that are free on the disk but not to be had now. They are windows preallocated for
+//! growing files (in memory only), and blocks freed by a transaction that is not committed yet.
+//! Were the latter given out, a crash could leave a file of the older transaction with the new
+//! owner's data.
 
 use super::held::{Held, HeldWords};
 use std::collections::{BTreeMap, VecDeque};

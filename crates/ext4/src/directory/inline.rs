@@ -1,6 +1,8 @@
-//! Directories within their inode: looked at as the block that they become, changed in place as long as no name comes.
+//! Directories within their inode: looked at as the block that they become, changed in place as
+//! long as no name comes.
 //!
-//! Entries keep their places when the directory gets its first block, so a listing goes on where it was.
+//! Entries keep their places when the directory gets its first block, so a listing goes on where it
+//! was.
 
 use super::{Directory, Found, Kind, NameHolder};
 use crate::{Allocate, Caller, Error, Result};
@@ -38,14 +40,23 @@ impl Directory<'_> {
 
     pub(super) fn find_inline(&self, name: &[u8]) -> Result<Option<Found>> {
         let (block, _) = self.inline_block()?;
-        let found = self.format.find(&block, name).map_err(|error| self.damaged_leaf(FileBlock(0), error))?;
-        Ok(found.and_then(|(entry, _)| Some(Found { inode: entry.inode?, place: NameHolder::Inline })))
+        let found = self
+            .format
+            .find(&block, name)
+            .map_err(|error| self.damaged_leaf(FileBlock(0), error))?;
+        Ok(found
+            .and_then(|(entry, _)| Some(Found { inode: entry.inode?, place: NameHolder::Inline })))
     }
 
     pub(super) fn remove_inline(&self, name: &[u8]) -> Result<()> {
         self.change_inline(name, inline::erase)
     }
-    pub(super) fn replace_inline(&self, name: &[u8], inode: InodeNumber, file_type: u8) -> Result<()> {
+    pub(super) fn replace_inline(
+        &self,
+        name: &[u8],
+        inode: InodeNumber,
+        file_type: u8,
+    ) -> Result<()> {
         self.change_inline(name, |content, at, _| {
             inline::retarget(&self.format, content, at, inode, file_type)
         })
@@ -56,10 +67,18 @@ impl Directory<'_> {
         self.put_inline(&content)
     }
 
-    /// `change` gets the content, and where the entry of that name and the one before it stand in the block.
-    fn change_inline(&self, name: &[u8], change: impl FnOnce(&mut [u8], usize, Option<usize>)) -> Result<()> {
+    /// `change` gets the content, and where the entry of that name and the one before it stand in
+    /// the block.
+    fn change_inline(
+        &self,
+        name: &[u8],
+        change: impl FnOnce(&mut [u8], usize, Option<usize>),
+    ) -> Result<()> {
         let (block, mut content) = self.inline_block()?;
-        let found = self.format.find(&block, name).map_err(|error| self.damaged_leaf(FileBlock(0), error))?;
+        let found = self
+            .format
+            .find(&block, name)
+            .map_err(|error| self.damaged_leaf(FileBlock(0), error))?;
         let Some((entry, previous)) = found else {
             return Err(self.corrupt("a name has vanished from it"));
         };
@@ -74,9 +93,12 @@ impl Directory<'_> {
     /// The directory gets its first block. Credits: [`Directory::append_credits`].
     pub(super) async fn leave_inline(&self, handle: &mut Handle, caller: &Caller) -> Result<()> {
         let (block, _) = self.inline_block()?;
-        let home = self.volume.give_first_block(handle, self.inode, caller, Allocate::Directory).await?;
+        let home =
+            self.volume.give_first_block(handle, self.inode, caller, Allocate::Directory).await?;
         let first = handle.create(home);
-        self.rewrite(handle, &first, Kind::Leaf, self.whole(), |bytes| bytes.copy_from_slice(&block))?;
+        self.rewrite(handle, &first, Kind::Leaf, self.whole(), |bytes| {
+            bytes.copy_from_slice(&block)
+        })?;
         self.inode.fields.borrow_mut().size = self.settings.block_size.bytes() as u64;
         self.inode.last_data_change.set(handle.transaction());
         self.volume.store(handle, self.inode).await

@@ -1,7 +1,7 @@
 //! Room for a new name: in a block that has some, or made by growing the directory.
 //!
-//! Growth goes step by step, and each step leaves a directory that is whole. One block is allocated, then
-//! filled and tied in without a chance to fail. So ENOSPC in between harms nothing.
+//! Growth goes step by step, and each step leaves a directory that is whole. One block is
+//! allocated, then filled and tied in without a chance to fail. So ENOSPC in between harms nothing.
 
 use super::path::{IndexLevel, IndexPath};
 use super::{Directory, Kind};
@@ -20,12 +20,19 @@ pub(crate) struct Spot {
     room: Room,
 }
 
-/// The most steps of growth that one name needs: an index or a further level or a node, then a leaf.
+/// The most steps of growth that one name needs: an index or a further level or a node, then a
+/// leaf.
 const STEPS_MAX: u32 = 2;
 
 impl Directory<'_> {
-    /// Finds or makes room for a name that is not there yet. Credits: [`Directory::insert_credits`].
-    pub async fn make_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Spot> {
+    /// Finds or makes room for a name that is not there yet. Credits:
+    /// [`Directory::insert_credits`].
+    pub async fn make_room(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        name: &[u8],
+    ) -> Result<Spot> {
         let steps = self.steps_max();
         for _ in 0..=steps {
             let room = match self.is_indexed() {
@@ -40,13 +47,14 @@ impl Directory<'_> {
         Err(self.corrupt("splitting its blocks makes no room"))
     }
 
-    /// [`Directory::make_room`] and [`Directory::put`]: root + nodes + leaf + per step a new block, its mapping and
-    /// the inode.
+    /// [`Directory::make_room`] and [`Directory::put`]: root + nodes + leaf + per step a new block,
+    /// its mapping and the inode.
     pub fn insert_credits(&self) -> Credits {
         Credits(1 + u32::from(self.levels_max()) + 1) + self.append_credits() * self.steps_max()
     }
 
-    /// One that is inline gets its first block besides; with large_dir there is one more level of nodes to split.
+    /// One that is inline gets its first block besides; with large_dir there is one more level of
+    /// nodes to split.
     fn steps_max(&self) -> u32 {
         STEPS_MAX + u32::from(self.is_inline()) + u32::from(self.is_large())
     }
@@ -73,7 +81,12 @@ impl Directory<'_> {
     }
 
     /// `None` after a step that may have made room.
-    async fn linear_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Option<Spot>> {
+    async fn linear_room(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        name: &[u8],
+    ) -> Result<Option<Spot>> {
         let blocks = self.blocks()?;
         for at in 0..blocks {
             let block = self.block(FileBlock(at), Kind::Leaf).await?;
@@ -85,15 +98,22 @@ impl Directory<'_> {
             self.make_index(handle, caller, hasher).await?;
             return Ok(None);
         }
-        // A volume without dir_index may hold directories that were indexed once; now the index grows stale.
+        // A volume without dir_index may hold directories that were indexed once; now the index
+        // grows stale.
         self.inode.fields.borrow_mut().flags &= !flags::INDEX;
         let (_, block) = self.append(handle, caller).await?;
         self.rewrite(handle, &block, Kind::Leaf, self.whole(), |bytes| self.format.clear(bytes))?;
         self.room_in(block, name)
     }
 
-    /// The names of a directory's one block go to a new leaf, and the block becomes the root of an index.
-    async fn make_index(&self, handle: &mut Handle, caller: &Caller, hasher: NameHasher) -> Result<()> {
+    /// The names of a directory's one block go to a new leaf, and the block becomes the root of an
+    /// index.
+    async fn make_index(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        hasher: NameHasher,
+    ) -> Result<()> {
         let first = self.block(FileBlock(0), Kind::Leaf).await?;
         let old = first.bytes();
         let entries = self.names_of(&first, &old)?;
@@ -114,7 +134,12 @@ impl Directory<'_> {
     }
 
     /// `None` after a step that made room here or higher up.
-    async fn indexed_room(&self, handle: &mut Handle, caller: &Caller, name: &[u8]) -> Result<Option<Spot>> {
+    async fn indexed_room(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        name: &[u8],
+    ) -> Result<Option<Spot>> {
         let mut path = self.probe(name).await?;
         let (_, leaf) = self.leaf(&path).await?;
         if let Some(spot) = self.room_in(leaf.clone(), name)? {
@@ -128,25 +153,39 @@ impl Directory<'_> {
                 path.levels.truncate(roomy + 2);
                 self.split_node(handle, caller, path).await?;
             }
-            None if lowest < usize::from(self.levels_max()) => self.grow_root(handle, caller, path).await?,
+            None if lowest < usize::from(self.levels_max()) => {
+                self.grow_root(handle, caller, path).await?
+            }
             None => return Err(Error::Refused(errno::ENOSPC)),
         }
         Ok(None)
     }
 
     /// All places of the root go to a new node below it.
-    async fn grow_root(&self, handle: &mut Handle, caller: &Caller, mut path: IndexPath) -> Result<()> {
+    async fn grow_root(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        mut path: IndexPath,
+    ) -> Result<()> {
         let (node_at, node) = self.append(handle, caller).await?;
         let IndexLevel { block: root, table, .. } = &mut path.levels[0];
         let old = root.bytes();
         self.rewrite(handle, &node, Kind::Node, self.whole(), |bytes| {
             table.copy_to_node(&old, 0, &self.format, bytes);
         })?;
-        self.rewrite(handle, root, Kind::Root, self.whole(), |bytes| table.grow_root(bytes, node_at))
+        self.rewrite(handle, root, Kind::Root, self.whole(), |bytes| {
+            table.grow_root(bytes, node_at)
+        })
     }
 
     /// The upper half of a node's places goes to a new node beside it.
-    async fn split_node(&self, handle: &mut Handle, caller: &Caller, mut path: IndexPath) -> Result<()> {
+    async fn split_node(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        mut path: IndexPath,
+    ) -> Result<()> {
         let (new_at, new) = self.append(handle, caller).await?;
         let IndexLevel { block: node, mut table, .. } = path.levels.pop().expect("a node");
         let old = node.bytes();
@@ -175,7 +214,8 @@ impl Directory<'_> {
             .collect();
         entries.sort_by_key(|(hash, _)| *hash);
         let split = half_by_size(&entries, old.len());
-        let (Some(upper), Some(lower)) = (entries.get(split), split.checked_sub(1).map(|last| entries[last]))
+        let (Some(upper), Some(lower)) =
+            (entries.get(split), split.checked_sub(1).map(|last| entries[last]))
         else {
             // With two names of at most 264 bytes in a block of 1024 there is room for a third.
             return Err(self.corrupt("a leaf with fewer than two names has no room"));
@@ -191,10 +231,20 @@ impl Directory<'_> {
         self.tie_in(handle, path, lowest, new_at)
     }
 
-    /// Enters a new child in the lowest table of the path, behind the place that the path goes through.
-    fn tie_in(&self, handle: &mut Handle, mut path: IndexPath, lowest: u32, child: FileBlock) -> Result<()> {
-        let IndexLevel { block, kind, mut table, index } = path.levels.pop().expect("a path has a root");
-        self.rewrite(handle, &block, kind, table.range(), |bytes| table.insert(bytes, index, lowest, child))
+    /// Enters a new child in the lowest table of the path, behind the place that the path goes
+    /// through.
+    fn tie_in(
+        &self,
+        handle: &mut Handle,
+        mut path: IndexPath,
+        lowest: u32,
+        child: FileBlock,
+    ) -> Result<()> {
+        let IndexLevel { block, kind, mut table, index } =
+            path.levels.pop().expect("a path has a root");
+        self.rewrite(handle, &block, kind, table.range(), |bytes| {
+            table.insert(bytes, index, lowest, child)
+        })
     }
 
     /// The entries in use, `.` and `..` included where the block has them.

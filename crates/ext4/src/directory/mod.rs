@@ -1,8 +1,8 @@
 //! One directory's names: looked up, put in, taken out, listed. Linear, or indexed by hash (htree).
 //!
-//! Whoever calls holds the directory's lock: for writing where a handle is asked for, else for reading. Nothing
-//! read from the disk is trusted: checksums are verified, every walk is bounded by the directory's size, and a
-//! contradiction ends in [`Error::Corrupt`].
+//! Whoever calls holds the directory's lock: for writing where a handle is asked for, else for
+//! reading. Nothing read from the disk is trusted: checksums are verified, every walk is bounded by
+//! the directory's size, and a contradiction ends in [`Error::Corrupt`].
 
 mod inline;
 mod insert;
@@ -140,7 +140,8 @@ impl<'a> Directory<'a> {
         dotdot.inode.ok_or_else(|| self.corrupt("it has no parent"))
     }
 
-    /// The block with `.` and `..`, for [`Directory::set_parent`]; `None` where the inode holds the names.
+    /// The block with `.` and `..`, for [`Directory::set_parent`]; `None` where the inode holds the
+    /// names.
     pub async fn first_block(&self) -> Result<Option<Block>> {
         if self.is_inline() {
             return Ok(None);
@@ -149,8 +150,14 @@ impl<'a> Directory<'a> {
         self.block(FileBlock(0), kind).await.map(Some)
     }
 
-    /// Makes `..` lead elsewhere. Credits: 1, the directory's first block. The caller stores the directory's inode.
-    pub fn set_parent(&self, handle: &mut Handle, first: Option<&Block>, parent: InodeNumber) -> Result<()> {
+    /// Makes `..` lead elsewhere. Credits: 1, the directory's first block. The caller stores the
+    /// directory's inode.
+    pub fn set_parent(
+        &self,
+        handle: &mut Handle,
+        first: Option<&Block>,
+        parent: InodeNumber,
+    ) -> Result<()> {
         let Some(first) = first else { return self.set_parent_inline(parent) };
         let bytes = first.bytes();
         let [_, dotdot] = self.format.dots(&bytes).map_err(|error| self.damaged(first, error))?;
@@ -172,7 +179,8 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// Makes the name stand for another inode. Credits: 1, its block. The caller stores the directory's inode.
+    /// Makes the name stand for another inode. Credits: 1, its block. The caller stores the
+    /// directory's inode.
     pub fn replace(
         &self,
         handle: &mut Handle,
@@ -190,8 +198,8 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// Offset and length of the entry, and the offset of the one before it. Others may have come into its block
-    /// since it was found; it is still there.
+    /// Offset and length of the entry, and the offset of the one before it. Others may have come
+    /// into its block since it was found; it is still there.
     fn locate(&self, block: &Block, name: &[u8]) -> Result<(usize, usize, Option<usize>)> {
         let bytes = block.bytes();
         match self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))? {
@@ -200,14 +208,22 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Makes the first block of a directory that is being made. Credits: [`Directory::append_credits`].
-    pub async fn initialize(&self, handle: &mut Handle, caller: &Caller, parent: InodeNumber) -> Result<()> {
+    /// Makes the first block of a directory that is being made. Credits:
+    /// [`Directory::append_credits`].
+    pub async fn initialize(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller,
+        parent: InodeNumber,
+    ) -> Result<()> {
         assert_eq!(self.inode.fields.borrow().size, 0);
         let (_, block) = self.append(handle, caller).await?;
         let dots = [(self.inode.number, &b"."[..]), (parent, b"..")];
         self.rewrite(handle, &block, Kind::Leaf, self.whole(), |bytes| {
-            self.format
-                .fill(bytes, dots.into_iter().map(|(inode, name)| (inode, entry_type::DIRECTORY, name)))
+            self.format.fill(
+                bytes,
+                dots.into_iter().map(|(inode, name)| (inode, entry_type::DIRECTORY, name)),
+            )
         })
     }
 
@@ -221,7 +237,8 @@ impl<'a> Directory<'a> {
         let at = FileBlock((size >> self.settings.block_size.shift()) as u32);
         let how = crate::Allocate::Directory;
         let allocated = self.volume.map_or_allocate(handle, self.inode, caller, at, 1, how).await?;
-        let home = allocated.mapping.home().ok_or_else(|| self.corrupt("a new block has no home"))?;
+        let home =
+            allocated.mapping.home().ok_or_else(|| self.corrupt("a new block has no home"))?;
         let block = handle.create(home);
         self.inode.fields.borrow_mut().size = next;
         self.volume.store(handle, self.inode).await?;

@@ -37,7 +37,10 @@ impl Directory<'_> {
     }
 
     /// The way to the first leaf that may hold names of a hash.
-    pub(super) async fn probe_by(&self, hash: impl FnOnce(&NameHasher) -> u32) -> Result<IndexPath> {
+    pub(super) async fn probe_by(
+        &self,
+        hash: impl FnOnce(&NameHasher) -> u32,
+    ) -> Result<IndexPath> {
         let root = self.block(FileBlock(0), Kind::Root).await?;
         let parsed = IndexTable::of_root(&self.format, &root.bytes());
         let (table, information) = parsed.map_err(|error| self.damaged(&root, error))?;
@@ -51,7 +54,8 @@ impl Directory<'_> {
         let mut levels = Vec::with_capacity(1 + usize::from(information.levels));
         levels.push(root);
         for level in 0..usize::from(information.levels) {
-            let next = self.node(levels[level].child(), |table, bytes| table.find(bytes, hash)).await?;
+            let next =
+                self.node(levels[level].child(), |table, bytes| table.find(bytes, hash)).await?;
             levels.push(next);
         }
         Ok(IndexPath { hasher, hash, levels })
@@ -76,13 +80,14 @@ impl Directory<'_> {
         Ok((at, self.block(at, Kind::Leaf).await?))
     }
 
-    /// Goes on to the next leaf. The answer is its lowest hash (bit 0: names of that hash are also in the leaf
-    /// before), `None` behind the last one. Each place of each table is passed once.
+    /// Goes on to the next leaf. The answer is its lowest hash (bit 0: names of that hash are also
+    /// in the leaf before), `None` behind the last one. Each place of each table is passed once.
     pub(super) async fn advance(&self, path: &mut IndexPath) -> Result<Option<u32>> {
         let more = |level: &IndexLevel| level.index + 1 < level.table.count();
         let Some(turn) = path.levels.iter().rposition(more) else { return Ok(None) };
         path.levels[turn].index += 1;
-        let lowest = path.levels[turn].table.hash(&path.levels[turn].block.bytes(), path.levels[turn].index);
+        let lowest =
+            path.levels[turn].table.hash(&path.levels[turn].block.bytes(), path.levels[turn].index);
         for below in turn + 1..path.levels.len() {
             path.levels[below] = self.node(path.levels[below - 1].child(), |_, _| 0).await?;
         }

@@ -1,9 +1,10 @@
 //! Listing a directory in chunks, while others change it.
 //!
-//! A cookie tells where a chunk ended. In a linear directory it is a byte offset: names stay where they are.
-//! In an indexed directory, and in one of a single block that may become one, names move when leaves are
-//! split. So the order there is that of their hashes, and the cookie is the hash of the last name: 31 bits
-//! major, 32 bits minor. (The legacy hash has no minor part; a checksum of the name stands in for it.)
+//! A cookie tells where a chunk ended. In a linear directory it is a byte offset: names stay where
+//! they are. In an indexed directory, and in one of a single block that may become one, names move
+//! when leaves are split. So the order there is that of their hashes, and the cookie is the hash of
+//! the last name: 31 bits major, 32 bits minor. (The legacy hash has no minor part; a checksum of
+//! the name stands in for it.)
 
 use super::Directory;
 use crate::{DirectoryEntry, FileType, Result};
@@ -13,12 +14,14 @@ use format::ext4::hash::{END_OF_DIRECTORY, HashVersion, NameHasher};
 use std::cell::Cell;
 use units::{FileBlock, InodeNumber};
 
-/// Cookies of a listing by hash: 0 the start, 1 behind `.`, 2 behind `..`, then `position + 3` behind a name.
+/// Cookies of a listing by hash: 0 the start, 1 behind `.`, 2 behind `..`, then `position + 3`
+/// behind a name.
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
 
-/// Names with one and the same position, so many that a listing must not stop between them. (Two of 2^63 are the same
-/// only in damaged directories, or by an enemy's work. Then names may be left out rather than be repeated for ever.)
+/// Names with one and the same position, so many that a listing must not stop between them. (Two of
+/// 2^63 are the same only in damaged directories, or by an enemy's work. Then names may be left out
+/// rather than be repeated for ever.)
 const TWINS_MAX: usize = 8;
 
 /// Names in the second chunk after a change; each further one may hold twice as many.
@@ -26,8 +29,9 @@ const CHUNK_AFTER_CHANGE: usize = 64;
 
 /// What a directory in memory remembers for its listings.
 ///
-/// Whoever lists a directory that others change makes them wait for one chunk at each of their changes. So while names come
-/// and go a chunk is one leaf; and nobody walks again through leaves that are known to be empty.
+/// Whoever lists a directory that others change makes them wait for one chunk at each of their
+/// changes. So while names come and go a chunk is one leaf; and nobody walks again through leaves
+/// that are known to be empty.
 #[derive(Default)]
 pub(crate) struct Listing {
     /// Chunks since a name last came or went.
@@ -139,25 +143,33 @@ impl Directory<'_> {
         Ok(listed)
     }
 
-    async fn read_index(&self, from: u64, count: usize, listed: &mut Vec<DirectoryEntry>) -> Result<()> {
+    async fn read_index(
+        &self,
+        from: u64,
+        count: usize,
+        listed: &mut Vec<DirectoryEntry>,
+    ) -> Result<()> {
         let mut path = self.probe_by(|_| (from >> 32 << 1) as u32).await?;
         let listing = &self.inode.listing;
         let (enough, begin) = (listing.enough(count.saturating_sub(listed.len())), listed.len());
         // Where names are known to begin nowhere earlier.
-        let mut first = (from <= listing.empty_before.get()).then_some(u64::from(END_OF_DIRECTORY) << 31);
+        let mut first =
+            (from <= listing.empty_before.get()).then_some(u64::from(END_OF_DIRECTORY) << 31);
         let mut found: Vec<(u64, DirectoryEntry)> = Vec::new();
         loop {
             let (leaf, _) = self.leaf(&path).await?;
             self.collect(leaf, &path.hasher, from, &mut found).await?;
             let next = self.advance(&mut path).await?;
             if next.is_some_and(|lowest| lowest & 1 != 0) {
-                // Names of the last hash go on in the next leaf, and their order is not known before.
-                // What exceeds the chunk is read again for the next one.
+                // Names of the last hash go on in the next leaf, and their order is not known
+                // before. What exceeds the chunk is read again for the next one.
                 found.sort_by_key(|(position, _)| *position);
                 found.truncate(count + TWINS_MAX);
                 continue;
             }
-            if let (Some(end), Some(earliest)) = (first, found.iter().map(|(position, _)| *position).min()) {
+            if let (Some(end), Some(earliest)) =
+                (first, found.iter().map(|(position, _)| *position).min())
+            {
                 first = Some(end.min(earliest));
             }
             deliver(&mut found, listed);
@@ -197,8 +209,8 @@ impl Directory<'_> {
     }
 }
 
-/// Moves what was found to the list, in order. Of several names in one position all but the last carry a cookie
-/// that comes back to the first.
+/// Moves what was found to the list, in order. Of several names in one position all but the last
+/// carry a cookie that comes back to the first.
 fn deliver(found: &mut Vec<(u64, DirectoryEntry)>, listed: &mut Vec<DirectoryEntry>) {
     found.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
     let mut twins = 0;

@@ -1,8 +1,10 @@
-//! Where a file's blocks lie, for others who use them past us: FIBMAP, and with it swapon(8) and boot loaders.
+//! Where a file's blocks lie, for others who use them past us: FIBMAP, and with it swapon(8) and
+//! boot loaders.
 //!
-//! The newest content of a block may be in the journal alone, and go home later, over what somebody has put there
-//! meanwhile. So before the first address is told all data of the file goes home. Until the last descriptor is
-//! closed (a swap file stays open) each write is home before its answer.
+//! The newest content of a block may be in the journal alone, and go home later, over what somebody
+//! has put there meanwhile. So before the first address is told all data of the file goes home.
+//! Until the last descriptor is closed (a swap file stays open) each write is home before its
+//! answer.
 
 use crate::{Inode, MappingState, Result, Volume};
 use std::rc::Rc;

@@ -16,8 +16,9 @@ struct Range {
 }
 
 impl Volume {
-    /// As fallocate(2); takes capabilities away, and an ordinary user's set-id bits, too. Files with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After
-    /// `ENOSPC` a part may be done.
+    /// As fallocate(2); takes capabilities away, and an ordinary user's set-id bits, too. Files
+    /// with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After `ENOSPC` a
+    /// part may be done.
     pub async fn fallocate(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -42,7 +43,8 @@ impl Volume {
         if self.may_have_privileges(inode) {
             let attributes = self.xattr_change(inode).await?;
             let mut handle = self.engine().start(self.credits_inode() + attributes.credits).await?;
-            // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
+            // The kernel does not say, as it does for writes, whether the caller may keep them
+            // (CAP_FSETID).
             if caller.uid != 0 {
                 clear_set_id_bits(inode);
             }
@@ -71,7 +73,8 @@ impl Volume {
             }
             RangeMode::Allocate => {
                 let end = to.div_ceil(self.block_size().bytes() as u64);
-                self.fill(inode, caller, u64::from(self.block_of(offset).get()), end, false).await?;
+                self.fill(inode, caller, u64::from(self.block_of(offset).get()), end, false)
+                    .await?;
                 self.end_change(inode, to, keep_size).await
             }
         }
@@ -79,12 +82,15 @@ impl Volume {
 
     async fn punch(&self, inode: &Inode, from: u64, to: u64) -> Result<TransactionId> {
         let size = inode.fields.borrow().size;
-        // Space behind the end of the file stays; the block that has the end goes if the range reaches the end.
-        let to = if to < size { to } else { size.next_multiple_of(self.block_size().bytes() as u64) };
+        // Space behind the end of the file stays; the block that has the end goes if the range
+        // reaches the end.
+        let to =
+            if to < size { to } else { size.next_multiple_of(self.block_size().bytes() as u64) };
         if from < to {
             let range = self.range(from, to);
             let _edges = self.hold_edges(inode, &range).await?;
-            // First what may find no room, for a split of the only extent: refused, it leaves the file as it was.
+            // First what may find no room, for a split of the only extent: refused, it leaves the
+            // file as it was.
             if range.first < range.end {
                 let (first, end) = (FileBlock(range.first as u32), FileBlock(range.end as u32));
                 self.free_range(inode, first, Some(end)).await?;
@@ -98,7 +104,9 @@ impl Volume {
     async fn hold_edges(&self, inode: &Inode, range: &Range) -> Result<Vec<Block>> {
         let mut held = Vec::new();
         for edge in [range.from, range.to].into_iter().filter(|edge| self.place_of(*edge) != 0) {
-            if let MappingState::Written(home) = self.map(inode, self.block_of(edge), 1).await?.state {
+            if let MappingState::Written(home) =
+                self.map(inode, self.block_of(edge), 1).await?.state
+            {
                 held.push(self.engine().metadata(home).await?);
             }
         }
@@ -132,8 +140,16 @@ impl Volume {
         self.fill(inode, caller, range.end.max(first), end, false).await
     }
 
-    /// Fills holes among the blocks `from .. to` with unwritten ones; `zero` makes written ones unwritten, too.
-    async fn fill(&self, inode: &Inode, caller: &Caller, from: u64, to: u64, zero: bool) -> Result<()> {
+    /// Fills holes among the blocks `from .. to` with unwritten ones; `zero` makes written ones
+    /// unwritten, too.
+    async fn fill(
+        &self,
+        inode: &Inode,
+        caller: &Caller,
+        from: u64,
+        to: u64,
+        zero: bool,
+    ) -> Result<()> {
         let (mut at, mut attempt) = (from, 0);
         while at < to {
             let mut handle = self.engine().start(self.credits_map(inode)).await?;

@@ -7,7 +7,8 @@ use format::ext4::inode::flags;
 use std::rc::Rc;
 
 impl Volume {
-    /// Changes what is given, by the rules of POSIX for set-id bits. Durable with [`Volume::sync_file`].
+    /// Changes what is given, by the rules of POSIX for set-id bits. Durable with
+    /// [`Volume::sync_file`].
     pub async fn setattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -16,7 +17,8 @@ impl Volume {
     ) -> Result<Attributes> {
         let _guard = inode.lock.write().await;
         if change != SetAttributes::default()
-            && (inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) && !is_touch(&change))
+            && (inode.has_flag(flags::IMMUTABLE)
+                || inode.has_flag(flags::APPEND) && !is_touch(&change))
         {
             return Err(Error::Refused(errno::EPERM));
         }
@@ -87,6 +89,10 @@ impl Volume {
 /// Whether nothing but times change, and to now: whoever appends does that, too.
 fn is_touch(change: &SetAttributes) -> bool {
     let is_now = |time| matches!(time, None | Some(SetTime::Now));
-    let times = SetAttributes { accessed: change.accessed, modified: change.modified, ..Default::default() };
+    let times = SetAttributes {
+        accessed: change.accessed,
+        modified: change.modified,
+        ..Default::default()
+    };
     is_now(change.accessed) && is_now(change.modified) && *change == times
 }

@@ -1,5 +1,5 @@
-//! Content within the inode. It is read where it is. Before it changes it goes to a block, as if it had outgrown the
-//! inode: nothing is ever put into inodes here.
+//! Content within the inode. It is read where it is. Before it changes it goes to a block, as if it
+//! had outgrown the inode: nothing is ever put into inodes here.
 
 use super::{Content, Piece};
 use crate::{Allocate, Caller, Error, Inode, Result, Volume};
@@ -19,10 +19,13 @@ impl Volume {
     /// All that there is room for.
     pub(crate) fn inline_content(&self, inode: &Inode) -> Result<Vec<u8>> {
         let content = inline::content(&inode.fields.borrow());
-        content.map_err(|error| self.note_damage(Error::corrupt_inode(inode.number, error.to_string())))
+        content.map_err(|error| {
+            self.note_damage(Error::corrupt_inode(inode.number, error.to_string()))
+        })
     }
 
-    /// The bytes `from .. to`, which lie before the end of the file. Behind the inode's room there are zeros.
+    /// The bytes `from .. to`, which lie before the end of the file. Behind the inode's room there
+    /// are zeros.
     pub(super) fn read_inline(&self, inode: &Inode, from: u64, to: u64) -> Result<Content> {
         let mut content = Content::default();
         if from >= to {
@@ -50,16 +53,24 @@ impl Volume {
         let _table = self.hold(&[inode]).await?;
         // The mapping with the inode. (Before it has one, it counts as deep.)
         let credits = || self.credits_map(inode);
-        let leave = async |handle: &mut Handle| self.leave_inline_within(handle, inode, caller).await;
+        let leave =
+            async |handle: &mut Handle| self.leave_inline_within(handle, inode, caller).await;
         self.with_room(credits, leave).await?;
         Ok(())
     }
 
-    async fn leave_inline_within(&self, handle: &mut Handle, inode: &Inode, caller: &Caller) -> Result<()> {
+    async fn leave_inline_within(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        caller: &Caller,
+    ) -> Result<()> {
         let mut content = self.inline_content(inode)?;
         content.truncate(usize::try_from(inode.fields.borrow().size).unwrap_or(usize::MAX));
         if content.len() > self.block_size().bytes() {
-            return Err(self.note_damage(Error::corrupt_inode(inode.number, "it holds more than a block")));
+            return Err(
+                self.note_damage(Error::corrupt_inode(inode.number, "it holds more than a block"))
+            );
         }
         if content.is_empty() {
             self.drop_inline(inode)?;
@@ -78,20 +89,24 @@ impl Volume {
             durable_only: self.is_durable_only(inode),
         };
         handle.file_data(update).await?;
-        // The inode held it durably; so no mode may commit that it has gone before the data is home or logged.
+        // The inode held it durably; so no mode may commit that it has gone before the data is home
+        // or logged.
         handle.order_data(inode.number.into(), home);
         inode.last_data_change.set(handle.transaction());
         self.store(handle, inode).await
     }
 
-    /// Empties the inode's room: a file that is cut to nothing needs no block. The caller stores the inode.
+    /// Empties the inode's room: a file that is cut to nothing needs no block. The caller stores
+    /// the inode.
     pub(super) fn drop_inline(&self, inode: &Inode) -> Result<()> {
         let left = inline::leave(&mut inode.fields.borrow_mut(), self.has(feature::EXTENTS));
-        left.map_err(|error| self.note_damage(Error::corrupt_inode(inode.number, error.to_string())))
+        left.map_err(|error| {
+            self.note_damage(Error::corrupt_inode(inode.number, error.to_string()))
+        })
     }
 
-    /// Turns the inode into one that maps blocks, and gives it the first one, which the caller fills in this very
-    /// handle. An error leaves it as it was. Credits: [`Volume::credits_map`].
+    /// Turns the inode into one that maps blocks, and gives it the first one, which the caller
+    /// fills in this very handle. An error leaves it as it was. Credits: [`Volume::credits_map`].
     pub(crate) async fn give_first_block(
         &self,
         handle: &mut Handle,

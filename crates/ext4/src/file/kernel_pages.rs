@@ -1,16 +1,16 @@
 //! What the kernel's page cache may hold of a file, as far as its requests tell.
 //!
-//! A page that is changed through a shared mapping comes back whole, whenever the kernel likes. It tells
-//! neither which of its bytes were changed nor when. Three things follow:
+//! A page that is changed through a shared mapping comes back whole, whenever the kernel likes. It
+//! tells neither which of its bytes were changed nor when. Three things follow:
 //!
-//! 1. A write past the cache may meet a page that the kernel read before it and changed since. When that page is
-//!    written back, it has the old bytes where the write has new ones. The kernel drops such pages before the write(2)
-//!    returns, so whoever stored to these very bytes through the mapping did so beside the write. The write may count
-//!    as the later one. So bytes written past the cache win over pages written back, until the kernel has read them
-//!    again.
-//! 2. A hole that the kernel has read may have been filled in its memory, while a descriptor is open that can
-//!    be mapped for writing. The kernel writes a mapping's pages back when it goes. Such a hole is reported
-//!    as data.
+//! 1. A write past the cache may meet a page that the kernel read before it and changed since. When
+//!    that page is written back, it has the old bytes where the write has new ones. The kernel
+//!    drops such pages before the write(2) returns, so whoever stored to these very bytes through
+//!    the mapping did so beside the write. The write may count as the later one. So bytes written
+//!    past the cache win over pages written back, until the kernel has read them again.
+//! 2. A hole that the kernel has read may have been filled in its memory, while a descriptor is
+//!    open that can be mapped for writing. The kernel writes a mapping's pages back when it goes.
+//!    Such a hole is reported as data.
 //! 3. A time that was set while pages are changed stays: they may have been changed before.
 
 use std::cell::{Cell, RefCell};
@@ -19,8 +19,8 @@ use std::ops::Range;
 use std::time::Duration;
 use units::Instant;
 
-/// Writes past the cache that are remembered of one file. Each matters only until the kernel has dropped its
-/// pages, at the end of the same system call.
+/// Writes past the cache that are remembered of one file. Each matters only until the kernel has
+/// dropped its pages, at the end of the same system call.
 const NEWER_MAX: usize = 1024;
 /// Runs of holes that are remembered of one file; more become one.
 const ZEROS_MAX: usize = 256;
@@ -107,9 +107,9 @@ impl KernelPages {
     /// What of a page written back is not older than the file.
     pub(crate) fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let newer = self.newer.borrow();
-        newer
-            .iter()
-            .fold(vec![range], |pieces, own| pieces.iter().flat_map(|piece| without(piece, own)).collect())
+        newer.iter().fold(vec![range], |pieces, own| {
+            pieces.iter().flat_map(|piece| without(piece, own)).collect()
+        })
     }
 
     /// The kernel was given zeros for a hole.
@@ -117,8 +117,9 @@ impl KernelPages {
         let mut zeros = self.zeros.borrow_mut();
         let from = zeros.partition_point(|own| own.end < range.start);
         let to = from + zeros[from..].partition_point(|own| own.start <= range.end);
-        let merged =
-            zeros[from..to].iter().fold(range, |sum, own| sum.start.min(own.start)..sum.end.max(own.end));
+        let merged = zeros[from..to]
+            .iter()
+            .fold(range, |sum, own| sum.start.min(own.start)..sum.end.max(own.end));
         zeros.splice(from..to, [merged]);
         if zeros.len() > ZEROS_MAX {
             let (start, end) = (zeros[0].start, zeros[zeros.len() - 1].end);
@@ -143,7 +144,8 @@ impl KernelPages {
             own.start < own.end
         });
     }
-    /// The first part of `range` that is zeros in the kernel's memory and may have been changed there.
+    /// The first part of `range` that is zeros in the kernel's memory and may have been changed
+    /// there.
     pub(crate) fn changed_zeros(&self, range: Range<u64>) -> Option<Range<u64>> {
         if !self.may_be_dirty() {
             return None;
@@ -211,7 +213,9 @@ mod tests {
         }
         assert_eq!(pages.newer.borrow().len(), NEWER_MAX);
         assert!(pages.zeros.borrow().len() <= ZEROS_MAX);
-        assert!((0..10_000).all(|number| pages.changed_zeros(number * 10..number * 10 + 1).is_some()));
+        assert!(
+            (0..10_000).all(|number| pages.changed_zeros(number * 10..number * 10 + 1).is_some())
+        );
     }
 
     #[test]

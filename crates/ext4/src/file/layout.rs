@@ -6,9 +6,15 @@ use std::rc::Rc;
 use units::FileBlock;
 
 impl Volume {
-    /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO` when there is
-    /// none. Unwritten blocks count as holes, but for what may have been changed in the kernel's memory.
-    pub async fn seek(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, what: SeekWhat) -> Result<u64> {
+    /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO`
+    /// when there is none. Unwritten blocks count as holes, but for what may have been changed in
+    /// the kernel's memory.
+    pub async fn seek(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        what: SeekWhat,
+    ) -> Result<u64> {
         let _guard = inode.lock.read().await;
         let size = inode.fields.borrow().size.min(self.file_size_max(inode));
         let mut at = offset;
@@ -17,7 +23,8 @@ impl Volume {
         }
         while at < size && !self.is_inline(inode) {
             let mapping = self.map(inode, self.block_of(at), u32::MAX).await?;
-            let end = (u64::from(mapping.at.get()) + u64::from(mapping.count)) << self.block_size().shift();
+            let end = (u64::from(mapping.at.get()) + u64::from(mapping.count))
+                << self.block_size().shift();
             let (is_data, end) = match mapping.state {
                 MappingState::Written(_) => (true, end),
                 _ => match inode.pages.changed_zeros(at..end.min(size)) {
@@ -37,7 +44,8 @@ impl Volume {
         }
     }
 
-    /// The mapped runs that begin before `to` and end behind `from`, `max` at most, as FIEMAP tells them.
+    /// The mapped runs that begin before `to` and end behind `from`, `max` at most, as FIEMAP tells
+    /// them.
     pub async fn extents(
         self: &Rc<Self>,
         inode: &Rc<Inode>,

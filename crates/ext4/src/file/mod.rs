@@ -1,5 +1,5 @@
-//! The content and the attributes of files: what doors call. Every function takes the inode's lock itself,
-//! except those called `..._locked`.
+//! The content and the attributes of files: what doors call. Every function takes the inode's lock
+//! itself, except those called `..._locked`.
 
 mod address;
 mod allocate;
@@ -74,7 +74,8 @@ pub struct WriteFlags {
     pub append: bool,
     /// Clear set-id bits (FUSE: `FUSE_WRITE_KILL_SUIDGID`).
     pub kill_privileges: bool,
-    /// File capabilities go, whoever writes, but not where nobody knows who changed the bytes (write-back of a mapping).
+    /// File capabilities go, whoever writes, but not where nobody knows who changed the bytes
+    /// (write-back of a mapping).
     pub origin: WriteOrigin,
 }
 
@@ -86,7 +87,8 @@ pub enum WriteOrigin {
     ThroughCache,
     /// A write(2) that the cache knows nothing of.
     PastCache,
-    /// Pages of the cache that were changed through a mapping. Allowed when the mapping was made, so allowed now.
+    /// Pages of the cache that were changed through a mapping. Allowed when the mapping was made,
+    /// so allowed now.
     WriteBack,
 }
 
@@ -131,7 +133,8 @@ pub struct SetAttributes {
     pub changed: Option<SetTime>,
     /// Clear set-id bits (and capabilities) as a write does (FUSE: `FATTR_KILL_SUIDGID`).
     pub kill_privileges: bool,
-    /// Clear the set-group-id bit of a new mode: the caller is neither privileged nor in the file's group.
+    /// Clear the set-group-id bit of a new mode: the caller is neither privileged nor in the file's
+    /// group.
     pub clear_set_group: bool,
 }
 
@@ -186,8 +189,8 @@ impl Volume {
     /// First byte that a file of this kind cannot have.
     pub(crate) fn file_size_max(&self, inode: &Inode) -> u64 {
         let mapped = self.file_blocks_max(inode) << self.block_size().shift();
-        // Without huge_file an inode counts its space in 32 bits of 512-byte sectors, its own blocks included;
-        // an eighth of that covers any tree.
+        // Without huge_file an inode counts its space in 32 bits of 512-byte sectors, its own
+        // blocks included; an eighth of that covers any tree.
         let counted = if self.has(feature::HUGE_FILE) { u64::MAX } else { (1 << 32) * 512 / 8 * 7 };
         let sized = if self.has(feature::LARGE_FILE) { i64::MAX as u64 } else { (1 << 31) - 1 };
         mapped.min(counted).min(sized)
@@ -202,7 +205,13 @@ impl Volume {
     }
 
     /// Zeros the bytes `from .. to`, which lie in one block, if that block is written.
-    async fn zero_part(&self, handle: &mut Handle, inode: &Inode, from: u64, to: u64) -> Result<()> {
+    async fn zero_part(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        from: u64,
+        to: u64,
+    ) -> Result<()> {
         let mapping = self.map(inode, self.block_of(from), 1).await?;
         let MappingState::Written(home) = mapping.state else { return Ok(()) };
         let start = self.place_of(from);
@@ -225,8 +234,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Zeros what lies behind the end of the file in its last block, `to` at most. Whatever moves the end of
-    /// the file further than it writes calls this, so that no stale byte ever shows.
+    /// Zeros what lies behind the end of the file in its last block, `to` at most. Whatever moves
+    /// the end of the file further than it writes calls this, so that no stale byte ever shows.
     async fn zero_behind_end(&self, handle: &mut Handle, inode: &Inode, to: u64) -> Result<()> {
         let size = inode.fields.borrow().size;
         if self.place_of(size) == 0 || size >= to {
@@ -266,13 +275,15 @@ fn may_have_capabilities(inode: &Inode) -> bool {
         return false;
     }
     let fields = inode.fields.borrow();
-    let has_attributes = fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
+    let has_attributes =
+        fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
     // Until somebody stores some.
     inode.has_no_capabilities.set(!has_attributes);
     has_attributes
 }
 
-/// Set-user-id goes always; set-group-id only where the group may execute (otherwise it means something else).
+/// Set-user-id goes always; set-group-id only where the group may execute (otherwise it means
+/// something else).
 fn clear_set_id_bits(inode: &Inode) {
     let mut fields = inode.fields.borrow_mut();
     if fields.mode & 0xf000 != S_IFDIR {
@@ -280,14 +291,15 @@ fn clear_set_id_bits(inode: &Inode) {
     }
 }
 
-/// The device number: old inodes keep 16 bits in the first word, others 32 bits in the second. Both read the
-/// same in the kernel's new encoding.
+/// The device number: old inodes keep 16 bits in the first word, others 32 bits in the second. Both
+/// read the same in the kernel's new encoding.
 fn device_of(fields: &format::ext4::RawInode) -> u32 {
     if !matches!(fields.mode & 0xf000, S_IFCHR | S_IFBLK) {
         return 0;
     }
-    let word =
-        |at: usize| fields.block.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let word = |at: usize| {
+        fields.block.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    };
     match word(0) {
         0 => word(4),
         old => old & 0xffff,

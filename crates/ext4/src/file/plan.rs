@@ -1,5 +1,6 @@
-//! What a write will touch. It is known before the write's handle starts, so that the handle reserves all it needs at
-//! once. Nothing ends it half-way, and after a crash the write is there whole or not at all.
+//! What a write will touch. It is known before the write's handle starts, so that the handle
+//! reserves all it needs at once. Nothing ends it half-way, and after a crash the write is there
+//! whole or not at all.
 
 use crate::{Inode, Mapping, MappingState, Result, Volume};
 use engine::Credits;
@@ -7,7 +8,8 @@ use format::ext4::{extent, inode::flags};
 use smallvec::SmallVec;
 use units::FileBlock;
 
-/// The longest write of one handle, in bytes, where the log allows it. The door's requests are no longer.
+/// The longest write of one handle, in bytes, where the log allows it. The door's requests are no
+/// longer.
 const WRITE_PER_HANDLE: usize = 1 << 20;
 
 /// Bytes of the header of an extent node and of the checksum behind it, and of an entry.
@@ -55,8 +57,8 @@ impl Touched {
 }
 
 impl Volume {
-    /// As many of the `wanted` blocks from `first` on as one handle can write, at least one; `besides` is what else it
-    /// changes. An error if the first one cannot be looked up.
+    /// As many of the `wanted` blocks from `first` on as one handle can write, at least one;
+    /// `besides` is what else it changes. An error if the first one cannot be looked up.
     pub(super) async fn plan_write(
         &self,
         inode: &Inode,
@@ -68,7 +70,8 @@ impl Volume {
         let wanted = wanted.min((WRITE_PER_HANDLE >> self.block_size().shift()) as u32 + 1);
         let credits = |touched: &Touched| self.credits_write(inode, touched) + besides;
         // And one for the zeros behind the old end.
-        let fits = |touched: &Touched| self.engine().fits_handle(credits(touched), touched.blocks + 1);
+        let fits =
+            |touched: &Touched| self.engine().fits_handle(credits(touched), touched.blocks + 1);
         let (mut mappings, mut touched, mut ends) =
             (SmallVec::<[Mapping; 1]>::new(), Touched::default(), false);
         while touched.blocks < wanted {
@@ -100,9 +103,9 @@ impl Volume {
         Ok(WritePlan { mappings, touched, credits: credits(&touched), ends })
     }
 
-    /// The metadata blocks of a write are the inode and the blocks of the mapping's tree. Every run that is
-    /// allocated adds a bitmap and a descriptor block. Bitmaps and descriptor blocks count once, however many runs
-    /// lie in them.
+    /// The metadata blocks of a write are the inode and the blocks of the mapping's tree. Every run
+    /// that is allocated adds a bitmap and a descriptor block. Bitmaps and descriptor blocks count
+    /// once, however many runs lie in them.
     fn credits_write(&self, inode: &Inode, touched: &Touched) -> Credits {
         if touched.places == 0 {
             return self.credits_inode();
@@ -123,7 +126,8 @@ impl Volume {
         let room = (self.block_size().bytes() as u32 - NODE_OVERHEAD) / NODE_ENTRY / 2 - 1;
         let (mut changed, mut made, mut entries) = (0, 0, touched.entries);
         for level in 0..=u32::from(extent::DEPTH_MAX) {
-            // Each place has a node of its own, and each such node may be full. The root, in the inode, makes one.
+            // Each place has a node of its own, and each such node may be full. The root, in the
+            // inode, makes one.
             let nodes = if level < depth { touched.places } else { 1 };
             if level > depth && entries < room {
                 break;

@@ -15,7 +15,8 @@ const READS_AT_ONCE: usize = 8;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeptBy {
     BlockCache,
-    /// The kernel's page cache. A second copy of long runs in the block cache would cost memory and time, and gain nothing.
+    /// The kernel's page cache. A second copy of long runs in the block cache would cost memory and
+    /// time, and gain nothing.
     Kernel,
 }
 
@@ -40,12 +41,18 @@ impl ReadRun {
 
 impl Volume {
     /// Up to `length` bytes from `offset` on. Holes and unwritten blocks read as zeros.
-    pub async fn read(self: &Rc<Self>, inode: &Rc<Inode>, offset: u64, length: usize) -> Result<Content> {
+    pub async fn read(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        length: usize,
+    ) -> Result<Content> {
         let _guard = inode.lock.read().await;
         self.read_and_note(inode, offset, length, KeptBy::BlockCache).await
     }
 
-    /// The same for the kernel's page cache, which asks for whole pages, and may be asked to change them.
+    /// The same for the kernel's page cache, which asks for whole pages, and may be asked to change
+    /// them.
     pub async fn read_for_cache(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -88,11 +95,22 @@ impl Volume {
         Ok(content)
     }
 
-    pub(crate) async fn read_locked(&self, inode: &Inode, offset: u64, length: usize) -> Result<Content> {
+    pub(crate) async fn read_locked(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        length: usize,
+    ) -> Result<Content> {
         self.read_kept(inode, offset, length, KeptBy::BlockCache).await
     }
 
-    async fn read_kept(&self, inode: &Inode, offset: u64, length: usize, kept_by: KeptBy) -> Result<Content> {
+    async fn read_kept(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        length: usize,
+        kept_by: KeptBy,
+    ) -> Result<Content> {
         // A damaged size may go beyond what blocks can be counted.
         let size = inode.fields.borrow().size.min(self.file_size_max(inode));
         let end = size.min(offset.saturating_add(length as u64));
@@ -103,8 +121,8 @@ impl Volume {
         while at < end {
             let blocks = self.block_of(end - 1).get() - self.block_of(at).get() + 1;
             let mapping = self.map(inode, self.block_of(at), blocks).await?;
-            let mapped =
-                (u64::from(mapping.count) << self.block_size().shift()) - u64::from(self.place_of(at));
+            let mapped = (u64::from(mapping.count) << self.block_size().shift())
+                - u64::from(self.place_of(at));
             let length = mapped.min(end - at);
             runs.push(ReadRun { state: mapping.state, blocks: mapping.count, length });
             at += length;
@@ -126,21 +144,28 @@ impl Volume {
         Ok(content)
     }
 
-    /// What home and the cache hold of the runs that are written, in order. Of several the disk is asked at once.
+    /// What home and the cache hold of the runs that are written, in order. Of several the disk is
+    /// asked at once.
     async fn read_runs(&self, runs: &[ReadRun], kept_by: KeptBy) -> Result<Vec<Vec<Rc<Buffer>>>> {
         let written: Vec<_> = runs.iter().filter_map(|run| run.written()).collect();
         if let [(home, blocks)] = written[..] {
             return Ok(vec![self.read_run(home, blocks, kept_by).await?]);
         }
-        let reads = written.into_iter().enumerate().map(|(index, (home, blocks))| -> LocalRead<'_> {
-            Box::pin(async move { Ok((index, self.read_run(home, blocks, kept_by).await?)) })
-        });
+        let reads =
+            written.into_iter().enumerate().map(|(index, (home, blocks))| -> LocalRead<'_> {
+                Box::pin(async move { Ok((index, self.read_run(home, blocks, kept_by).await?)) })
+            });
         let mut found = join_window(reads, READS_AT_ONCE).await?;
         found.sort_unstable_by_key(|(index, _)| *index);
         Ok(found.into_iter().map(|(_, buffers)| buffers).collect())
     }
 
-    async fn read_run(&self, home: HomeBlock, blocks: u32, kept_by: KeptBy) -> Result<Vec<Rc<Buffer>>> {
+    async fn read_run(
+        &self,
+        home: HomeBlock,
+        blocks: u32,
+        kept_by: KeptBy,
+    ) -> Result<Vec<Rc<Buffer>>> {
         Ok(match kept_by {
             KeptBy::BlockCache => self.engine().read_data(home, blocks).await?,
             KeptBy::Kernel => self.engine().read_data_past_cache(home, blocks).await?,

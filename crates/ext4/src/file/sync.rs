@@ -25,7 +25,8 @@ impl Volume {
         }
     }
 
-    /// Waits for what has been written to be durable, if the writer has `asked` (`O_SYNC`, `O_DSYNC`) or the file promises it.
+    /// Waits for what has been written to be durable, if the writer has `asked` (`O_SYNC`,
+    /// `O_DSYNC`) or the file promises it.
     pub async fn settle_write(
         &self,
         inode: &Inode,
@@ -62,7 +63,8 @@ impl Volume {
         Ok(self.engine().sync_owner(inode.number.into(), transaction).await?)
     }
 
-    /// Waits for a change of a directory to be durable, if the mount `asked` for it (`dirsync`) or the directory promises it.
+    /// Waits for a change of a directory to be durable, if the mount `asked` for it (`dirsync`) or
+    /// the directory promises it.
     pub async fn settle_directory(
         &self,
         directory: &Inode,

@@ -1,7 +1,8 @@
 //! Making files shorter or longer, and freeing the content of inodes without links.
 //!
-//! A large file does not fit into one transaction. Its new size is stored first, with the inode among the
-//! orphans; then blocks behind the end are freed in steps. After a crash the orphan list says where to go on.
+//! A large file does not fit into one transaction. Its new size is stored first, with the inode
+//! among the orphans; then blocks behind the end are freed in steps. After a crash the orphan list
+//! says where to go on.
 
 use super::{check_changeable, clear_set_id_bits, may_have_capabilities};
 use crate::mapping::has_extents;
@@ -47,8 +48,8 @@ impl Volume {
         }
     }
 
-    /// Frees all blocks of an inode without links, which is an orphan. The caller holds the lock, or is the last
-    /// that knows the inode; attributes and the inode itself are his to free.
+    /// Frees all blocks of an inode without links, which is an orphan. The caller holds the lock,
+    /// or is the last that knows the inode; attributes and the inode itself are his to free.
     pub async fn truncate_all_locked(&self, inode: &Inode) -> Result<()> {
         if !self.has_content_blocks(inode) {
             return Ok(());
@@ -60,8 +61,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Goes on with a truncate that a crash interrupted. It frees what lies behind the end of an orphan with
-    /// links, and takes it off the list.
+    /// Goes on with a truncate that a crash interrupted. It frees what lies behind the end of an
+    /// orphan with links, and takes it off the list.
     pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
         if self.has_content_blocks(inode) {
             has_extents(inode)?;
@@ -73,7 +74,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The new size and what of the freeing fits into this handle. `More`: the inode is an orphan now.
+    /// The new size and what of the freeing fits into this handle. `More`: the inode is an orphan
+    /// now.
     async fn resize(
         &self,
         handle: &mut Handle,
@@ -106,7 +108,8 @@ impl Volume {
         if size > old {
             return Ok(RemovalProgress::Done);
         }
-        let progress = self.remove_blocks(handle, inode, self.first_block_behind_end(inode), None).await;
+        let progress =
+            self.remove_blocks(handle, inode, self.first_block_behind_end(inode), None).await;
         if !matches!(progress, Ok(RemovalProgress::Done)) {
             // Also after an error: the next mount, or e2fsck, ends what could not be done now.
             self.orphan_add(handle, inode).await?;
@@ -141,7 +144,9 @@ impl Volume {
                 Ok(RemovalProgress::Done) => return Ok(()),
                 Ok(RemovalProgress::More) => {}
                 // A hole in an extent may take a block of the tree.
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => attempt += 1,
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {
+                    attempt += 1
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -153,11 +158,13 @@ impl Volume {
         FileBlock(u32::try_from(blocks).unwrap_or(u32::MAX))
     }
 
-    /// Whether the inode's 60 bytes map blocks. Short symbolic links keep their target there, devices their number.
+    /// Whether the inode's 60 bytes map blocks. Short symbolic links keep their target there,
+    /// devices their number.
     fn has_content_blocks(&self, inode: &Inode) -> bool {
         let fields = inode.fields.borrow();
         let short_link = inode.is_symlink() && fields.size < fields.block.len() as u64;
-        let is_mapped = inode.is_regular() || inode.is_directory() || (inode.is_symlink() && !short_link);
+        let is_mapped =
+            inode.is_regular() || inode.is_directory() || (inode.is_symlink() && !short_link);
         is_mapped && !self.is_inline(inode)
     }
 }

@@ -7,11 +7,12 @@ use std::rc::Rc;
 
 /// What lsattr(1) shows (kernel: `EXT4_FL_USER_VISIBLE`).
 const VISIBLE: u32 = 0x725b_dfff;
-/// What chattr(1) may change here: secrm, unrm, compr, sync, immutable, append, nodump, noatime, notail, dirsync,
-/// topdir.
+/// What chattr(1) may change here: secrm, unrm, compr, sync, immutable, append, nodump, noatime,
+/// notail, dirsync, topdir.
 const CHANGEABLE: u32 = 0x3_80ff;
-/// ext4 changes these as well. Here the mode of the mount decides what is journaled. Block maps and extent
-/// trees are not converted into each other. The rest belongs to features that are not supported.
+/// ext4 changes these as well. Here the mode of the mount decides what is journaled. Block maps and
+/// extent trees are not converted into each other. The rest belongs to features that are not
+/// supported.
 const FIXED: u32 = JOURNAL_DATA | EXTENTS | DAX | CASE_FOLD;
 const DAX: u32 = 0x0200_0000;
 const CASE_FOLD: u32 = 0x4000_0000;
@@ -26,9 +27,10 @@ impl Volume {
         inode.fields.borrow().flags & VISIBLE
     }
 
-    /// Makes the inode's flags those of `wanted`, as far as users may change them. The kernel has checked that the
-    /// caller owns the file and may set what only root may. EOPNOTSUPP for what cannot be changed here; EPERM for the flush zone
-    /// and the scattered logs, which stay immutable.
+    /// Makes the inode's flags those of `wanted`, as far as users may change them. The kernel has
+    /// checked that the caller owns the file and may set what only root may. EOPNOTSUPP for what
+    /// cannot be changed here; EPERM for the flush zone and the scattered logs, which stay
+    /// immutable.
     pub async fn set_flags(self: &Rc<Self>, inode: &Rc<Inode>, wanted: u32) -> Result<()> {
         self.set_flags_and_project(inode, wanted, None).await
     }
@@ -64,10 +66,13 @@ impl Volume {
         }
         let _guard = inode.lock.write().await;
         let before = inode.fields.borrow().flags;
-        let changeable = if self.has(feature::PROJECT) { CHANGEABLE | PROJECT_INHERIT } else { CHANGEABLE };
+        let changeable =
+            if self.has(feature::PROJECT) { CHANGEABLE | PROJECT_INHERIT } else { CHANGEABLE };
         let after = flags_after(inode, before, wanted, changeable)?;
         let project = project.filter(|project| *project != self.project(inode));
-        if project.is_some() && !(self.has(feature::PROJECT) && inode.fields.borrow().holds_project()) {
+        if project.is_some()
+            && !(self.has(feature::PROJECT) && inode.fields.borrow().holds_project())
+        {
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
         if after == before && project.is_none() {
@@ -94,7 +99,8 @@ fn flags_after(inode: &Inode, before: u32, wanted: u32, changeable: u32) -> Resu
     };
     // Whoever changes one flag gives all that he saw: those of no concern to him must not stop him.
     let fixed = FIXED | PROJECT_INHERIT & !changeable;
-    let impossible = wanted & !VISIBLE | wanted & changeable & !possible | (wanted ^ before) & fixed;
+    let impossible =
+        wanted & !VISIBLE | wanted & changeable & !possible | (wanted ^ before) & fixed;
     if impossible != 0 {
         return Err(Error::Refused(errno::EOPNOTSUPP));
     }

@@ -1,12 +1,14 @@
 //! Writing a file's content.
 //!
-//! A write is cut into updates of single blocks. One handle takes as many as it may: those of a mebibyte if
-//! the journal is large enough. The allocation they need, and the new size and times, go into the same
-//! handle. So after a crash all of them are there or none (as far as the mode journals data). What the handle
-//! will need is known before it starts ([`WritePlan`]). An overwrite or append within blocks already mapped
-//! changes nothing but the inode, and waits for nothing once the caches are warm.
+//! A write is cut into updates of single blocks. One handle takes as many as it may: those of a
+//! mebibyte if the journal is large enough. The allocation they need, and the new size and times,
+//! go into the same handle. So after a crash all of them are there or none (as far as the mode
+//! journals data). What the handle will need is known before it starts ([`WritePlan`]). An
+//! overwrite or append within blocks already mapped changes nothing but the inode, and waits for
+//! nothing once the caches are warm.
 //!
-//! What happens rarely in a write is boxed: every write that is under way takes as much memory as its longest branch.
+//! What happens rarely in a write is boxed: every write that is under way takes as much memory as
+//! its longest branch.
 
 use super::plan::WritePlan;
 use super::{
@@ -20,7 +22,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
-/// The part of a row's bytes that a run must have to go past the cache: a short request costs the disk as much.
+/// The part of a row's bytes that a run must have to go past the cache: a short request costs the
+/// disk as much.
 const PAST_CACHE_PART: u64 = 16;
 
 /// What is to be written.
@@ -47,7 +50,8 @@ struct WriteRequest<'a> {
 struct Part {
     count: usize,
     transaction: TransactionId,
-    /// An error ended it. What came behind it would be in another transaction, so the write ends, too.
+    /// An error ended it. What came behind it would be in another transaction, so the write ends,
+    /// too.
     ends: bool,
 }
 
@@ -60,8 +64,9 @@ struct PartOfBlock<'a> {
 }
 
 impl Volume {
-    /// An error only if nothing could be written: what a failure leaves of a write is told as a shorter one.
-    /// Pages written back are written whole, or there is an error: nobody asks how many bytes of them were.
+    /// An error only if nothing could be written: what a failure leaves of a write is told as a
+    /// shorter one. Pages written back are written whole, or there is an error: nobody asks how
+    /// many bytes of them were.
     pub async fn write(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -86,7 +91,8 @@ impl Volume {
         let size = inode.fields.borrow().size;
         let offset = if flags.append { size } else { offset };
         if flags.origin == WriteOrigin::WriteBack {
-            return Box::pin(self.write_back_locked(inode, caller, offset, data.bytes, flags)).await;
+            return Box::pin(self.write_back_locked(inode, caller, offset, data.bytes, flags))
+                .await;
         }
         check_changeable(inode, offset >= size)?;
         let written = self.write_locked(inode, caller, offset, data, flags).await?;
@@ -99,7 +105,8 @@ impl Volume {
         Ok(written)
     }
 
-    /// What of the pages is not older than the file. Flags that forbid changes came after the mapping.
+    /// What of the pages is not older than the file. Flags that forbid changes came after the
+    /// mapping.
     async fn write_back_locked(
         &self,
         inode: &Inode,
@@ -184,8 +191,8 @@ impl Volume {
         Ok(written)
     }
 
-    /// Brings what is needed of the blocks that the write changes in part into memory, so that its handle waits for no
-    /// read. What cannot be read the write will meet where it comes to it.
+    /// Brings what is needed of the blocks that the write changes in part into memory, so that its
+    /// handle waits for no read. What cannot be read the write will meet where it comes to it.
     async fn prepare_ends(&self, inode: &Inode, at: u64, length: u64) {
         let size = self.block_size().bytes() as u64;
         let (end, exists) = (at + length, inode.fields.borrow().size);
@@ -208,10 +215,17 @@ impl Volume {
         }
     }
 
-    /// As much of the write as fits into one handle, or comes before an error. The error if nothing.
-    async fn write_handle(&self, request: &WriteRequest<'_>, at: u64, bytes: &[u8]) -> Result<Part> {
+    /// As much of the write as fits into one handle, or comes before an error. The error if
+    /// nothing.
+    async fn write_handle(
+        &self,
+        request: &WriteRequest<'_>,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<Part> {
         let inode = request.inode;
-        let (first, block_size) = (at >> self.block_size().shift(), self.block_size().bytes() as u64);
+        let (first, block_size) =
+            (at >> self.block_size().shift(), self.block_size().bytes() as u64);
         let wanted = (at + bytes.len() as u64 - 1) / block_size - first + 1;
         // Clearing capabilities may change attributes.
         let attributes = match request.clear_capabilities {
@@ -285,15 +299,28 @@ impl Volume {
                 if let Some(from) = past_cache_from {
                     let (at, bytes) = (at + *count as u64, &bytes[*count..]);
                     let shortest = from / PAST_CACHE_PART;
-                    index = self.write_past_cache(handle, request, (home, run, base), at, bytes, shortest)?;
+                    index = self.write_past_cache(
+                        handle,
+                        request,
+                        (home, run, base),
+                        at,
+                        bytes,
+                        shortest,
+                    )?;
                     *count += (index as usize) << self.block_size().shift();
                 }
                 for index in index..run {
                     let (home, rest) = (home.plus(index.into()), &bytes[*count..]);
-                    let part =
-                        self.part_of_block(request, sequential, (home, base), at + *count as u64, rest);
+                    let part = self.part_of_block(
+                        request,
+                        sequential,
+                        (home, base),
+                        at + *count as u64,
+                        rest,
+                    );
                     if let Some(update) = part.update {
-                        // Nearly always. A future for each block would cost more than the block does.
+                        // Nearly always. A future for each block would cost more than the block
+                        // does.
                         let is_logged = match handle.file_data_now(&update)? {
                             Some(is_logged) => is_logged,
                             None => handle.file_data(update).await?,
@@ -313,8 +340,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Sends as many blocks of a run home past the cache as `bytes`, from byte `at` on, cover whole. How many those are; 0 if
-    /// the cache is to take them. `shortest`: in bytes.
+    /// Sends as many blocks of a run home past the cache as `bytes`, from byte `at` on, cover
+    /// whole. How many those are; 0 if the cache is to take them. `shortest`: in bytes.
     fn write_past_cache(
         &self,
         handle: &mut Handle,
@@ -367,19 +394,22 @@ impl Volume {
             base,
             request: request.length,
             sequential,
-            in_place: base == Base::Home && at + length as u64 <= request.inode.fields.borrow().size,
+            in_place: base == Base::Home
+                && at + length as u64 <= request.inode.fields.borrow().size,
             durable_only: self.is_durable_only(request.inode),
         });
         PartOfBlock { length, update }
     }
 
-    /// What of `bytes`, at `start` in the block, it does not hold yet. A page comes back whole, whatever was changed in it.
+    /// What of `bytes`, at `start` in the block, it does not hold yet. A page comes back whole,
+    /// whatever was changed in it.
     fn changed_part(&self, home: HomeBlock, start: usize, bytes: &[u8]) -> Range<usize> {
         let Some(block) = self.engine().cached_data(home) else { return 0..bytes.len() };
         differing(&block[start..start + bytes.len()], bytes)
     }
 
-    /// Blocks at the start of `planned` that may be written now: as they are, turned from unwritten, or allocated.
+    /// Blocks at the start of `planned` that may be written now: as they are, turned from
+    /// unwritten, or allocated.
     async fn make_writable(
         &self,
         handle: &mut Handle,
@@ -394,14 +424,21 @@ impl Volume {
                 (run > 0).then_some((home, run))
             }
             MappingState::Hole => {
-                let allocated =
-                    self.map_or_allocate(handle, inode, request.caller, at, count, Allocate::Written);
+                let allocated = self.map_or_allocate(
+                    handle,
+                    inode,
+                    request.caller,
+                    at,
+                    count,
+                    Allocate::Written,
+                );
                 let found = Box::pin(allocated).await?;
                 found.mapping.home().filter(|_| found.fresh).map(|home| (home, found.mapping.count))
             }
         };
         let Some((home, run)) = run else {
-            // The lock on the inode keeps its mapping still; only a block that two trees share can change meanwhile.
+            // The lock on the inode keeps its mapping still; only a block that two trees share can
+            // change meanwhile.
             let why = "a block of its mapping belongs to another file as well";
             return Err(self.note_damage(Error::corrupt_inode(inode.number, why)));
         };
@@ -409,7 +446,8 @@ impl Volume {
     }
 }
 
-/// Where `new` is not `old`, which is as long, from the first difference to the last; a little more.
+/// Where `new` is not `old`, which is as long, from the first difference to the last; a little
+/// more.
 fn differing(old: &[u8], new: &[u8]) -> Range<usize> {
     // Slices are compared faster than bytes.
     const TOGETHER: usize = 64;

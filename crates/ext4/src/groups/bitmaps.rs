@@ -98,11 +98,21 @@ impl Volume {
     }
 
     /// The bitmap's block, to be changed at once. An uninitialised one is made here. Credits: 1.
-    pub(crate) fn take_block_bitmap(&self, handle: &mut Handle, group: GroupNumber, bits: Bits) -> Block {
+    pub(crate) fn take_block_bitmap(
+        &self,
+        handle: &mut Handle,
+        group: GroupNumber,
+        bits: Bits,
+    ) -> Block {
         let at = self.groups.descriptor(group).block_bitmap;
         take(handle, at, bits)
     }
-    pub(crate) fn take_inode_bitmap(&self, handle: &mut Handle, group: GroupNumber, bits: Bits) -> Block {
+    pub(crate) fn take_inode_bitmap(
+        &self,
+        handle: &mut Handle,
+        group: GroupNumber,
+        bits: Bits,
+    ) -> Block {
         let at = self.groups.descriptor(group).inode_bitmap;
         take(handle, at, bits)
     }
@@ -159,11 +169,18 @@ impl Volume {
     fn initial_inode_bitmap(&self) -> Vec<u8> {
         let superblock = self.superblock.borrow();
         let mut bits = vec![0; superblock.block_size.bytes()];
-        bitmap::set(&mut bits, superblock.inodes_per_group..8 * superblock.block_size.bytes() as u32);
+        bitmap::set(
+            &mut bits,
+            superblock.inodes_per_group..8 * superblock.block_size.bytes() as u32,
+        );
         bits
     }
 
-    fn check_block_bitmap(&self, group: GroupNumber, bits: &[u8]) -> std::result::Result<(), &'static str> {
+    fn check_block_bitmap(
+        &self,
+        group: GroupNumber,
+        bits: &[u8],
+    ) -> std::result::Result<(), &'static str> {
         let superblock = self.superblock.borrow();
         let descriptor = self.groups.descriptor(group);
         if !descriptor.block_bitmap_matches(bits, &superblock) {
@@ -181,14 +198,25 @@ impl Volume {
         Ok(())
     }
 
-    fn own_blocks_are_set(&self, group: GroupNumber, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
+    fn own_blocks_are_set(
+        &self,
+        group: GroupNumber,
+        bits: &[u8],
+        superblock: &VolumeSuperblock,
+    ) -> bool {
         let start = superblock.group_start(group).get();
         let count = superblock.blocks_in_group(group);
         let mut own = self.zone.within(start..start + u64::from(count));
-        own.all(|zone| bitmap::all_set(bits, (zone.start - start) as u32..(zone.end - start) as u32))
+        own.all(|zone| {
+            bitmap::all_set(bits, (zone.start - start) as u32..(zone.end - start) as u32)
+        })
     }
 
-    fn check_inode_bitmap(&self, group: GroupNumber, bits: &[u8]) -> std::result::Result<(), &'static str> {
+    fn check_inode_bitmap(
+        &self,
+        group: GroupNumber,
+        bits: &[u8],
+    ) -> std::result::Result<(), &'static str> {
         let superblock = self.superblock.borrow();
         let descriptor = self.groups.descriptor(group);
         if !descriptor.inode_bitmap_matches(bits, &superblock) {

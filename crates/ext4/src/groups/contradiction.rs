@@ -1,7 +1,9 @@
-//! Bitmaps that lie. One whose checksum and counts agree may still call free what is in use; what is in memory knows
-//! better. From then on the volume is marked, and nothing is allocated in that group: the lie is withheld until e2fsck.
+//! Bitmaps that lie. One whose checksum and counts agree may still call free what is in use; what
+//! is in memory knows better. From then on the volume is marked, and nothing is allocated in that
+//! group: the lie is withheld until e2fsck.
 //!
-//! Asked at three moments: before something free is taken, when a bitmap is read, and when an owner becomes known.
+//! Asked at three moments: before something free is taken, when a bitmap is read, and when an owner
+//! becomes known.
 
 use crate::error::errno;
 use crate::{Error, Result, Volume};
@@ -11,14 +13,20 @@ use units::{GroupNumber, HomeBlock, InodeNumber};
 
 impl Volume {
     /// Right before free blocks are taken: an error if one is in memory, as only blocks in use are.
-    pub(crate) fn check_free_blocks(&self, group: GroupNumber, start: HomeBlock, count: u32) -> Result<()> {
+    pub(crate) fn check_free_blocks(
+        &self,
+        group: GroupNumber,
+        start: HomeBlock,
+        count: u32,
+    ) -> Result<()> {
         match self.engine.first_in_memory(start, count.into()) {
             None => Ok(()),
             Some(at) => Err(self.contradiction(group, format!("{at} is marked free, but in use"))),
         }
     }
 
-    /// Right before a free inode is taken: an error if it is in memory, or `slot`, its place in the table, holds one in use.
+    /// Right before a free inode is taken: an error if it is in memory, or `slot`, its place in the
+    /// table, holds one in use.
     pub(crate) fn check_free_inode(
         &self,
         group: GroupNumber,
@@ -32,8 +40,8 @@ impl Volume {
         Ok(())
     }
 
-    /// A file owns these blocks. If bitmaps in memory call some of them free, nothing is allocated there any more; the file
-    /// itself is as good as before.
+    /// A file owns these blocks. If bitmaps in memory call some of them free, nothing is allocated
+    /// there any more; the file itself is as good as before.
     pub(crate) fn note_owned_blocks(&self, start: HomeBlock, count: u64) {
         let (mut at, end) = (start, start.plus(count));
         while at < end {
@@ -43,7 +51,12 @@ impl Volume {
             let state = self.groups.state(group);
             let is_free = |bits: &[u8]| !bitmap::all_set(bits, first..first + here);
             if !state.damaged
-                && self.contradicts(group, group_flags::BLOCK_UNINIT, state.descriptor.block_bitmap, is_free)
+                && self.contradicts(
+                    group,
+                    group_flags::BLOCK_UNINIT,
+                    state.descriptor.block_bitmap,
+                    is_free,
+                )
             {
                 self.contradiction(
                     group,
@@ -60,13 +73,19 @@ impl Volume {
         let state = self.groups.state(group);
         let is_free = |bits: &[u8]| !bitmap::is_set(bits, index);
         if !state.damaged
-            && self.contradicts(group, group_flags::INODE_UNINIT, state.descriptor.inode_bitmap, is_free)
+            && self.contradicts(
+                group,
+                group_flags::INODE_UNINIT,
+                state.descriptor.inode_bitmap,
+                is_free,
+            )
         {
             self.contradiction(group, format!("{number} is marked free, but in use"));
         }
     }
 
-    /// Why a block bitmap just read cannot be right: it calls blocks free that files in memory are known to own.
+    /// Why a block bitmap just read cannot be right: it calls blocks free that files in memory are
+    /// known to own.
     pub(super) fn free_but_owned(&self, group: GroupNumber, bits: &[u8]) -> bool {
         let (start, count) = {
             let superblock = self.superblock.borrow();
@@ -87,7 +106,10 @@ impl Volume {
         let per_group = self.superblock.borrow().inodes_per_group;
         let first = group.get() * per_group + 1;
         let numbers = InodeNumber(first)..InodeNumber(first.saturating_add(per_group));
-        self.inodes.borrow().numbers(numbers).any(|number| !bitmap::is_set(bits, number.get() - first))
+        self.inodes
+            .borrow()
+            .numbers(numbers)
+            .any(|number| !bitmap::is_set(bits, number.get() - first))
     }
 
     /// What a search that found nothing says: not that the volume is full where damage may be why.
@@ -115,7 +137,9 @@ impl Volume {
             return true;
         }
         // One that is not in memory is compared when it is read.
-        self.engine.metadata_in_memory(at).is_some_and(|block| block.is_verified() && is_free(&block.bytes()))
+        self.engine
+            .metadata_in_memory(at)
+            .is_some_and(|block| block.is_verified() && is_free(&block.bytes()))
     }
 
     fn contradiction(&self, group: GroupNumber, why: String) -> Error {

@@ -1,7 +1,7 @@
 //! Block groups: descriptors, bitmaps, and the places that belong to the file system itself.
 //!
-//! Descriptor blocks stay pinned in the cache. So a bitmap, its descriptor (with both checksums) and the
-//! counts in memory change in one stretch without await.
+//! Descriptor blocks stay pinned in the cache. So a bitmap, its descriptor (with both checksums)
+//! and the counts in memory change in one stretch without await.
 
 mod bitmaps;
 mod contradiction;
@@ -23,8 +23,8 @@ const RUN_BYTES: u32 = 1 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupState {
     pub descriptor: GroupDescriptor,
-    /// Blocks that are free on the disk but not to be had now. They are preallocated for some file, or freed
-    /// by a transaction that is not committed yet.
+    /// Blocks that are free on the disk but not to be had now. They are preallocated for some file,
+    /// or freed by a transaction that is not committed yet.
     pub withheld: u32,
     /// A bitmap is damaged: nothing is allocated here any more.
     pub damaged: bool,
@@ -36,9 +36,13 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Reads all descriptors. `Trust::Places` checks only where bitmaps and tables are: before recovery, counts
-    /// and checksums may be torn.
-    pub async fn load(engine: &Engine, superblock: &VolumeSuperblock, trust: Trust) -> Result<Groups> {
+    /// Reads all descriptors. `Trust::Places` checks only where bitmaps and tables are: before
+    /// recovery, counts and checksums may be torn.
+    pub async fn load(
+        engine: &Engine,
+        superblock: &VolumeSuperblock,
+        trust: Trust,
+    ) -> Result<Groups> {
         let descriptor_blocks = read_descriptor_blocks(engine, superblock).await?;
         let mut states = Vec::with_capacity(superblock.groups() as usize);
         for block in &descriptor_blocks {
@@ -87,17 +91,25 @@ impl Groups {
 }
 
 /// All blocks of the descriptor table, those that lie side by side with one request.
-async fn read_descriptor_blocks(engine: &Engine, superblock: &VolumeSuperblock) -> Result<Vec<Block>> {
+async fn read_descriptor_blocks(
+    engine: &Engine,
+    superblock: &VolumeSuperblock,
+) -> Result<Vec<Block>> {
     let count = superblock.descriptor_blocks();
     let most = RUN_BYTES >> superblock.block_size.shift();
     let mut blocks = Vec::new();
     let mut index = 0;
     while index < count {
         let at = superblock.descriptor_block(index);
-        let is_next = |step: &u32| superblock.descriptor_block(index + step) == at.plus(u64::from(*step));
+        let is_next =
+            |step: &u32| superblock.descriptor_block(index + step) == at.plus(u64::from(*step));
         let together = 1 + (1..most.min(count - index)).take_while(is_next).count() as u32;
         if at.get() + u64::from(together) > superblock.blocks {
-            return Err(Error::corrupt_block("the group descriptor table", at, "beyond the volume's end"));
+            return Err(Error::corrupt_block(
+                "the group descriptor table",
+                at,
+                "beyond the volume's end",
+            ));
         }
         blocks.extend(engine.metadata_run(at, together).await?);
         index += together;
@@ -126,8 +138,8 @@ impl Volume {
         let superblock = self.superblock.borrow();
         let size = u32::from(superblock.descriptor_size());
         let start = group.get() % superblock.descriptors_per_block() * size;
-        let block =
-            &self.groups.descriptor_blocks[(group.get() / superblock.descriptors_per_block()) as usize];
+        let block = &self.groups.descriptor_blocks
+            [(group.get() / superblock.descriptors_per_block()) as usize];
         let range = BlockRange::new(start, start + size);
         handle.change_within(block, range, |bytes| {
             descriptor.serialize(&mut bytes[range.as_usize()], group, &superblock);

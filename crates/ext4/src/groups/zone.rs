@@ -1,5 +1,6 @@
-//! Which blocks belong to the file system itself: superblocks, descriptors, bitmaps, inode tables, journal.
-//! No file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
+//! Which blocks belong to the file system itself: superblocks, descriptors, bitmaps, inode tables,
+//! journal. No file may own them; an extent that points here is corruption (kernel:
+//! `block_validity.c`).
 
 use super::Groups;
 use format::ext4::{VolumeSuperblock, feature};
@@ -14,7 +15,11 @@ pub(crate) struct SystemZone {
 
 impl SystemZone {
     /// `journal`: start and length of each run of the hidden journal inode.
-    pub fn new(superblock: &VolumeSuperblock, groups: &Groups, journal: &[(HomeBlock, u64)]) -> SystemZone {
+    pub fn new(
+        superblock: &VolumeSuperblock,
+        groups: &Groups,
+        journal: &[(HomeBlock, u64)],
+    ) -> SystemZone {
         let table = u64::from(superblock.inode_table_blocks());
         let mut ranges: Vec<Range<u64>> = Vec::new();
         ranges.push(0..u64::from(superblock.first_data_block) + 1);
@@ -23,8 +28,11 @@ impl SystemZone {
             let start = superblock.group_start(group).get();
             ranges.push(start..start + u64::from(superblock.superblock_and_descriptors(group)));
             let descriptor = groups.descriptor(group);
-            let places =
-                [(descriptor.block_bitmap, 1), (descriptor.inode_bitmap, 1), (descriptor.inode_table, table)];
+            let places = [
+                (descriptor.block_bitmap, 1),
+                (descriptor.inode_bitmap, 1),
+                (descriptor.inode_table, table),
+            ];
             ranges.extend(places.iter().map(|(start, count)| start.get()..start.get() + count));
         }
         if superblock.features.has(feature::MMP) {
@@ -70,8 +78,8 @@ mod tests {
         assert_eq!(zone.ranges, [0..4, 8..12, 20..21]);
         for start in 0..25u64 {
             for end in start + 1..25 {
-                let inside =
-                    (start..end).any(|at| [0..4, 8..12, 20..21].iter().any(|zone| zone.contains(&at)));
+                let inside = (start..end)
+                    .any(|at| [0..4, 8..12, 20..21].iter().any(|zone| zone.contains(&at)));
                 assert_eq!(zone.overlaps(start..end), inside, "{start}..{end}");
             }
         }

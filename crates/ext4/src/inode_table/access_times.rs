@@ -1,4 +1,5 @@
-//! Access times on their way to the table: inodes that are in memory only for them are bounded in number and age.
+//! Access times on their way to the table: inodes that are in memory only for them are bounded in
+//! number and age.
 
 use crate::Volume;
 use runtime::race;
@@ -64,7 +65,8 @@ enum Next {
 }
 
 impl Volume {
-    /// Stores access times that have become old, or are too many, until the volume is closed or its journal fails.
+    /// Stores access times that have become old, or are too many, until the volume is closed or its
+    /// journal fails.
     pub(crate) async fn store_old_access_times(self: Rc<Self>) {
         let times = &self.access_times;
         loop {
@@ -72,12 +74,15 @@ impl Volume {
             match times.next(world.now()) {
                 _ if times.over.get() => return,
                 Next::Nothing => {
-                    let more = || (times.over.get() || !times.waiting.borrow().is_empty()).then_some(());
+                    let more =
+                        || (times.over.get() || !times.waiting.borrow().is_empty()).then_some(());
                     times.changed.until(more).await;
                 }
                 Next::At(due) => {
-                    let many =
-                        || (times.over.get() || times.waiting.borrow().len() > WAITING_MAX).then_some(());
+                    let many = || {
+                        (times.over.get() || times.waiting.borrow().len() > WAITING_MAX)
+                            .then_some(())
+                    };
                     race(times.changed.until(many), world.sleep_until(due)).await;
                 }
                 Next::Due(number) => {

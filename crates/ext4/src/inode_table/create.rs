@@ -13,8 +13,8 @@ use units::{GroupNumber, InodeNumber};
 const DIRECTORY: u16 = 0x4000;
 const REGULAR: u16 = 0x8000;
 const SET_GROUP_ID: u16 = 0o2000;
-/// Inode flags that new inodes take over (kernel: `EXT4_FL_INHERITED`): secrm, unrm, compr, sync, nodump,
-/// noatime, nocompr, journal-data, notail, and what only directories take over.
+/// Inode flags that new inodes take over (kernel: `EXT4_FL_INHERITED`): secrm, unrm, compr, sync,
+/// nodump, noatime, nocompr, journal-data, notail, and what only directories take over.
 const INHERITED: u32 =
     0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | INHERITED_BY_DIRECTORIES;
 const INHERITED_BY_DIRECTORIES: u32 = flags::DIRECTORY_SYNC | flags::PROJECT_INHERIT;
@@ -27,16 +27,18 @@ pub struct NewInode<'a> {
     /// Type and permissions, as `st_mode`.
     pub mode: u16,
     pub uid: u32,
-    /// The parent's group is taken instead when the parent is set-group-id (directories inherit that bit too).
+    /// The parent's group is taken instead when the parent is set-group-id (directories inherit
+    /// that bit too).
     pub gid: u32,
     /// As in `st_rdev` of Linux (new encoding, 32 bits); 0 unless a device.
     pub rdev: u32,
 }
 
 impl Volume {
-    /// A new inode, stored: times now, one link, generation by chance, flags inherited from the parent. Regular
-    /// files and directories have an empty extent root when the volume has extents; symbolic links have none
-    /// (`fields.make_extent_root()` gives one to a long link). Credits: [`Volume::credits_create_inode`].
+    /// A new inode, stored: times now, one link, generation by chance, flags inherited from the
+    /// parent. Regular files and directories have an empty extent root when the volume has extents;
+    /// symbolic links have none (`fields.make_extent_root()` gives one to a long link). Credits:
+    /// [`Volume::credits_create_inode`].
     pub async fn create_inode(&self, handle: &mut Handle, new: NewInode<'_>) -> Result<Rc<Inode>> {
         let directory = new.mode & 0xf000 == DIRECTORY;
         for group in self.groups_for_inode(new.parent, directory) {
@@ -48,7 +50,9 @@ impl Volume {
             if matches!(self.inode_bitmap(group).await, Err(Error::Corrupt { .. })) {
                 continue;
             }
-            let Some((number, block)) = self.take_inode(handle, group, directory).await? else { continue };
+            let Some((number, block)) = self.take_inode(handle, group, directory).await? else {
+                continue;
+            };
             let inode = Rc::new(Inode::new(number, self.new_fields(&new), handle.transaction()));
             let (_, range) = self.inode_place(number);
             handle.change_within(&block, range, |bytes| {
@@ -71,9 +75,10 @@ impl Volume {
         let is_used = matches!(&bits, Bits::Stored(block) if bitmap::is_set(&block.bytes(), index));
         if !is_used {
             self.groups.mark_damaged(group);
-            return Err(
-                self.note_damage(Error::corrupt_inode(number, "it is to be freed but is free already"))
-            );
+            return Err(self.note_damage(Error::corrupt_inode(
+                number,
+                "it is to be freed but is free already",
+            )));
         }
         let now = self.now();
         let directory = inode.is_directory();
@@ -85,8 +90,9 @@ impl Volume {
             fields.deletion_time = (now.seconds as u32).max(1);
         }
         let block = self.take_inode_bitmap(handle, group, bits);
-        handle
-            .change(&block, bitmap_bytes(&(index..index + 1)), |bits| bitmap::clear(bits, index..index + 1));
+        handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| {
+            bitmap::clear(bits, index..index + 1)
+        });
         self.inode_bitmap_changed(handle, group, &block, |descriptor| {
             descriptor.free_inodes += 1;
             descriptor.directories = descriptor.directories.saturating_sub(directory.into());
@@ -100,7 +106,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes the group's first free inode: its number, and its table block, held. `None` when others were faster.
+    /// Takes the group's first free inode: its number, and its table block, held. `None` when
+    /// others were faster.
     async fn take_inode(
         &self,
         handle: &mut Handle,
@@ -111,7 +118,8 @@ impl Volume {
         loop {
             let bits = self.inode_bitmap(group).await?;
             let Some(index) = self.first_free_inode(group, &bits) else { return Ok(None) };
-            let number = InodeNumber(group.get() * self.superblock.borrow().inodes_per_group + index + 1);
+            let number =
+                InodeNumber(group.get() * self.superblock.borrow().inodes_per_group + index + 1);
             let (at, range) = self.inode_place(number);
             if self.is_table_block_unused(group, index) {
                 self.check_free_inode(group, number, None)?;
@@ -139,14 +147,17 @@ impl Volume {
         let count = superblock.inodes_per_group;
         // Reserved inodes are never given out, whatever the bitmap says.
         let first = if group.get() == 0 { superblock.first_inode - 1 } else { 0 };
-        let find = |bits: &[u8]| Some(bitmap::next(bits, first..count, false)).filter(|&index| index < count);
+        let find = |bits: &[u8]| {
+            Some(bitmap::next(bits, first..count, false)).filter(|&index| index < count)
+        };
         match bits {
             Bits::Stored(block) => find(&block.bytes()),
             Bits::Initial(bits) => find(bits),
         }
     }
 
-    /// Whether all inodes of the table block were never used: then it holds anything, and is made anew.
+    /// Whether all inodes of the table block were never used: then it holds anything, and is made
+    /// anew.
     fn is_table_block_unused(&self, group: GroupNumber, index: u32) -> bool {
         let superblock = self.superblock.borrow();
         let used = superblock.inodes_per_group - self.groups.descriptor(group).unused_inodes;
@@ -154,10 +165,19 @@ impl Volume {
             && index / superblock.inodes_per_block() * superblock.inodes_per_block() >= used
     }
 
-    fn mark_inode(&self, handle: &mut Handle, group: GroupNumber, index: u32, bits: Bits, directory: bool) {
+    fn mark_inode(
+        &self,
+        handle: &mut Handle,
+        group: GroupNumber,
+        index: u32,
+        bits: Bits,
+        directory: bool,
+    ) {
         let per_group = self.superblock.borrow().inodes_per_group;
         let block = self.take_inode_bitmap(handle, group, bits);
-        handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| bitmap::set(bits, index..index + 1));
+        handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| {
+            bitmap::set(bits, index..index + 1)
+        });
         let checksums = self.has_group_checksums();
         self.inode_bitmap_changed(handle, group, &block, |descriptor| {
             descriptor.free_inodes -= 1;
@@ -186,8 +206,10 @@ impl Volume {
             _ => INHERITED_BY_OTHERS,
         };
         let room = superblock.inode_size - 128;
-        let wanted = superblock.extra_inode_size_wanted.max(superblock.extra_inode_size_min).max(32);
-        let extra_size = if wanted <= room && wanted.is_multiple_of(4) { wanted } else { room.min(32) };
+        let wanted =
+            superblock.extra_inode_size_wanted.max(superblock.extra_inode_size_min).max(32);
+        let extra_size =
+            if wanted <= room && wanted.is_multiple_of(4) { wanted } else { room.min(32) };
         let now = self.now();
         let mut fields = format::ext4::RawInode {
             mode,
@@ -213,10 +235,15 @@ impl Volume {
         fields
     }
 
-    /// All groups, the best first. Files go to their directory's group, else to others spread by the parent's
-    /// number. Directories below the root, or below a directory marked as top, are spread over the groups
-    /// with room. Others stay near their parent unless it is crowded (kernel: `ialloc.c`, after Orlov).
-    fn groups_for_inode(&self, parent: &Inode, directory: bool) -> impl Iterator<Item = GroupNumber> + use<> {
+    /// All groups, the best first. Files go to their directory's group, else to others spread by
+    /// the parent's number. Directories below the root, or below a directory marked as top, are
+    /// spread over the groups with room. Others stay near their parent unless it is crowded
+    /// (kernel: `ialloc.c`, after Orlov).
+    fn groups_for_inode(
+        &self,
+        parent: &Inode,
+        directory: bool,
+    ) -> impl Iterator<Item = GroupNumber> + use<> {
         let groups = self.groups.count();
         let home = self.superblock.borrow().group_of_inode(parent.number).0.get();
         let is_top = parent.number == ROOT || parent.has_flag(flags::TOP_DIRECTORY);
@@ -227,24 +254,27 @@ impl Volume {
             true => self.first_roomy_group(home),
             false => home,
         };
-        // Powers of two first, so that the files of crowded directories do not all crowd the next group.
+        // Powers of two first, so that the files of crowded directories do not all crowd the next
+        // group.
         let hash = (home + parent.number.get()) % groups;
-        let jumps =
-            (0..u32::BITS).map(move |bit| 1u64 << bit).take_while(move |step| *step < u64::from(groups));
+        let jumps = (0..u32::BITS)
+            .map(move |bit| 1u64 << bit)
+            .take_while(move |step| *step < u64::from(groups));
         let jumped = jumps.map(move |step| ((u64::from(hash) + step) % u64::from(groups)) as u32);
-        let rest =
-            (0..groups).map(move |step| ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32);
+        let rest = (0..groups)
+            .map(move |step| ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32);
         let jumped = jumped.filter(move |_| !directory);
         std::iter::once(first).chain(jumped).chain(rest).map(GroupNumber)
     }
 
-    /// The group with the fewest directories among those with at least average free inodes and blocks; `from`
-    /// decides between equals.
+    /// The group with the fewest directories among those with at least average free inodes and
+    /// blocks; `from` decides between equals.
     fn least_crowded_group(&self, from: u32) -> u32 {
         let (free_inodes, free_blocks) = self.average_free();
         let states = self.groups.states.borrow();
         let count = states.len() as u32;
-        let order = (0..count).map(|step| ((u64::from(from) + u64::from(step)) % u64::from(count)) as u32);
+        let order =
+            (0..count).map(|step| ((u64::from(from) + u64::from(step)) % u64::from(count)) as u32);
         let roomy = order.filter(|&group| {
             let descriptor = states[group as usize].descriptor;
             descriptor.free_inodes > 0
@@ -254,7 +284,8 @@ impl Volume {
         roomy.min_by_key(|&group| states[group as usize].descriptor.directories).unwrap_or(from)
     }
 
-    /// From `home` on the first group with at least a quarter of the average free inodes and blocks.
+    /// From `home` on the first group with at least a quarter of the average free inodes and
+    /// blocks.
     fn first_roomy_group(&self, home: u32) -> u32 {
         let (free_inodes, free_blocks) = self.average_free();
         let states = self.groups.states.borrow();
@@ -275,7 +306,8 @@ impl Volume {
     }
 }
 
-/// A device number as the 60 bytes of an inode hold it: 16 bits in the first word, or 32 in the second.
+/// A device number as the 60 bytes of an inode hold it: 16 bits in the first word, or 32 in the
+/// second.
 fn device_bytes(rdev: u32) -> Vec<u8> {
     let mut bytes = vec![0; 60];
     let major = (rdev & 0xfff00) >> 8;

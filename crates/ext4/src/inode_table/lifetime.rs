@@ -13,7 +13,8 @@ const SWEEP_STEP: usize = 4096;
 #[derive(Default)]
 pub(crate) struct InodeCache {
     inodes: BTreeMap<InodeNumber, Rc<Inode>>,
-    /// References of the kernel to inodes that were swept out: it keeps millions for long without using them.
+    /// References of the kernel to inodes that were swept out: it keeps millions for long without
+    /// using them.
     lookups: BTreeMap<InodeNumber, u64>,
     /// Sweep when there are more than this.
     limit: usize,
@@ -64,8 +65,8 @@ impl InodeCache {
         self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()
     }
 
-    /// Drops what can be read again: it is not open, has links, and its last change is committed. An fsync of
-    /// an inode read anew would not know which transaction to wait for.
+    /// Drops what can be read again: it is not open, has links, and its last change is committed.
+    /// An fsync of an inode read anew would not know which transaction to wait for.
     fn sweep(&mut self, committed: TransactionId) {
         self.inodes.retain(|number, inode| {
             let stays = Rc::strong_count(inode) > 1
@@ -94,8 +95,8 @@ impl Inode {
 }
 
 impl Volume {
-    /// The kernel got a reference (each LOOKUP, CREATE... answered). Call it under the directory's lock, so that
-    /// no unlink comes between.
+    /// The kernel got a reference (each LOOKUP, CREATE... answered). Call it under the directory's
+    /// lock, so that no unlink comes between.
     pub fn remember(&self, inode: &Inode) {
         inode.lookups.set(inode.lookups.get() + 1);
     }
@@ -115,7 +116,8 @@ impl Volume {
     pub fn opened(&self, inode: &Inode) {
         inode.opens.set(inode.opens.get() + 1);
     }
-    /// A door closed a descriptor. The last one gives back preallocated blocks, and frees an inode without links.
+    /// A door closed a descriptor. The last one gives back preallocated blocks, and frees an inode
+    /// without links.
     pub async fn closed(self: &Rc<Self>, number: InodeNumber) -> Result<()> {
         let Some(inode) = self.inodes.borrow().get(number) else { return Ok(()) };
         inode.opens.set(inode.opens.get().saturating_sub(1));
@@ -128,14 +130,16 @@ impl Volume {
         self.free_if_unused(&inode).await
     }
 
-    /// Frees the inode if no link, descriptor or kernel reference is left. Whoever takes the last link away
-    /// calls it when its handle is stopped and its locks are released. The inode is among the orphans.
+    /// Frees the inode if no link, descriptor or kernel reference is left. Whoever takes the last
+    /// link away calls it when its handle is stopped and its locks are released. The inode is among
+    /// the orphans.
     pub async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.free_without_values(inode).await?;
         self.free_values().await
     }
 
-    /// As above; the values that nobody refers to any more are left to [`Volume::free_values`], however long the chain.
+    /// As above; the values that nobody refers to any more are left to [`Volume::free_values`],
+    /// however long the chain.
     pub(crate) async fn free_without_values(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         if !inode.is_to_be_freed() || self.is_read_only() {
             return Ok(());
@@ -148,15 +152,16 @@ impl Volume {
         self.free_locked(inode).await
     }
 
-    /// Frees content, attributes and the inode itself, which is among the orphans. What its attributes alone referred to
-    /// is left to [`Volume::free_values`].
+    /// Frees content, attributes and the inode itself, which is among the orphans. What its
+    /// attributes alone referred to is left to [`Volume::free_values`].
     pub(crate) async fn free_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.truncate_all_locked(inode).await?;
         self.drop_values(inode).await?;
         let _table = self.hold(&[inode]).await?;
         let group = self.superblock.borrow().group_of_inode(inode.number).0;
         let _bits = self.inode_bitmap(group).await?;
-        let credits = self.credits_drop_xattrs() + self.credits_orphan() + self.credits_free_inode();
+        let credits =
+            self.credits_drop_xattrs() + self.credits_orphan() + self.credits_free_inode();
         let mut handle = self.engine.start(credits).await?;
         self.drop_xattrs(&mut handle, inode).await?;
         self.orphan_remove(&mut handle, inode).await?;

@@ -20,8 +20,8 @@ use units::{BlockRange, HomeBlock, InodeNumber};
 pub(crate) const ROOT: InodeNumber = InodeNumber(2);
 
 impl Volume {
-    /// The inode, from memory or the table, checksum verified. ESTALE when it is free; Corrupt when it is one of
-    /// the file system's own.
+    /// The inode, from memory or the table, checksum verified. ESTALE when it is free; Corrupt when
+    /// it is one of the file system's own.
     pub async fn inode(&self, number: InodeNumber) -> Result<Rc<Inode>> {
         if let Some(inode) = self.inodes.borrow().get(number) {
             return Ok(inode);
@@ -37,8 +37,9 @@ impl Volume {
         Ok(self.inodes.borrow_mut().insert(inode, self.engine.committed()))
     }
 
-    /// Writes the inode's fields to its table block, and notes the handle's transaction as `last_change`
-    /// (whoever changes size or mapping notes `last_data_change`). Credits: [`Volume::credits_inode`].
+    /// Writes the inode's fields to its table block, and notes the handle's transaction as
+    /// `last_change` (whoever changes size or mapping notes `last_data_change`). Credits:
+    /// [`Volume::credits_inode`].
     pub async fn store(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let (at, range) = self.inode_place(inode.number);
         let block = self.engine.metadata(at).await?;
@@ -95,9 +96,12 @@ impl Volume {
     /// Inodes of the file system itself: no directory entry may lead to them.
     fn is_internal(&self, number: InodeNumber) -> bool {
         let superblock = self.superblock.borrow();
-        let own = [superblock.journal_inode, superblock.orphan_file_inode, superblock.user_quota_inode];
-        let own = own.into_iter().chain([superblock.group_quota_inode, superblock.project_quota_inode]);
+        let own =
+            [superblock.journal_inode, superblock.orphan_file_inode, superblock.user_quota_inode];
+        let own =
+            own.into_iter().chain([superblock.group_quota_inode, superblock.project_quota_inode]);
         number != ROOT
-            && (number.get() < superblock.first_inode || own.into_iter().any(|own| own == number.get()))
+            && (number.get() < superblock.first_inode
+                || own.into_iter().any(|own| own == number.get()))
     }
 }

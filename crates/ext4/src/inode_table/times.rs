@@ -19,7 +19,8 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 const BATCH: usize = 64;
 
 impl Volume {
-    /// Notes a read in the access time, as the mount option says; stored later, with the next change or sync.
+    /// Notes a read in the access time, as the mount option says; stored later, with the next
+    /// change or sync.
     pub fn note_access(&self, inode: &Inode) {
         let now = self.now();
         let mut fields = inode.fields.borrow_mut();
@@ -28,12 +29,16 @@ impl Volume {
             Atime::Never => false,
             Atime::Always => last != now,
             Atime::Relative => {
-                last <= fields.modified || last <= fields.changed || now.seconds - last.seconds >= DAY_SECONDS
+                last <= fields.modified
+                    || last <= fields.changed
+                    || now.seconds - last.seconds >= DAY_SECONDS
             }
         };
         let is_due = is_due && !self.is_read_only() && fields.flags & flags::NO_ATIME == 0;
-        let is_noted =
-            || inode.access_is_newer.get() || self.access_times.note(inode.number, self.engine.world().now());
+        let is_noted = || {
+            inode.access_is_newer.get()
+                || self.access_times.note(inode.number, self.engine.world().now())
+        };
         if is_due && is_noted() {
             fields.accessed = now;
             inode.access_is_newer.set(true);

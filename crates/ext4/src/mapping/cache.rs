@@ -2,14 +2,14 @@ use super::Mapping;
 use std::cell::Cell;
 use units::{FileBlock, HomeBlock, TransactionId};
 
-/// The last mappings looked up, so that a hot append or overwrite walks no tree. Part of every inode; whoever
-/// changes the mapping calls [`MappingCache::clear`] first.
+/// The last mappings looked up, so that a hot append or overwrite walks no tree. Part of every
+/// inode; whoever changes the mapping calls [`MappingCache::clear`] first.
 #[derive(Default)]
 pub struct MappingCache {
     /// The latest first. Two, for a reader and a writer at different places.
     entries: Cell<[Option<Mapping>; 2]>,
-    /// First byte behind the last write, the transaction of that, and how many bytes without a gap it ended there. It
-    /// tells sequential writes from others.
+    /// First byte behind the last write, the transaction of that, and how many bytes without a gap
+    /// it ended there. It tells sequential writes from others.
     pub(crate) row: Cell<WriteRow>,
     /// Where the file's first block is wanted, if not in its inode's group.
     pub(crate) first_goal: Cell<Option<HomeBlock>>,
@@ -79,7 +79,10 @@ mod tests {
             row = row.after(first, at, 4096);
         }
         assert!(row.is_sequential(first, SEQUENTIAL_ROW));
-        assert!(!row.is_sequential(first, SEQUENTIAL_ROW + 1) && !row.is_sequential(second, SEQUENTIAL_ROW));
+        assert!(
+            !row.is_sequential(first, SEQUENTIAL_ROW + 1)
+                && !row.is_sequential(second, SEQUENTIAL_ROW)
+        );
         let after_a_sync = row.after(second, SEQUENTIAL_ROW, 4096);
         assert!(!after_a_sync.is_sequential(second, SEQUENTIAL_ROW + 4096));
     }

@@ -1,6 +1,6 @@
-//! Changing an extent tree. All changes come down to one: some entries of a node are replaced by others. A node
-//! that overflows is split, one that empties is freed, and either replaces entries of its parent. So does a
-//! node whose first file block changed, since an index names it.
+//! Changing an extent tree. All changes come down to one: some entries of a node are replaced by
+//! others. A node that overflows is split, one that empties is freed, and either replaces entries
+//! of its parent. So does a node whose first file block changed, since an index names it.
 
 use super::extent_pieces::{goal, join, split};
 use super::extent_tree::{Path, end_of, with_node};
@@ -38,7 +38,9 @@ impl Volume {
         let run = self.allocate_blocks(handle, request).await?;
         let place = path.leaf().index.map_or(0, |index| index + 1);
         let extent = Extent { at, count: run.count, home: run.start, unwritten };
-        if let Err(error) = self.replace_extents(handle, inode, &path, place..place, vec![extent]).await {
+        if let Err(error) =
+            self.replace_extents(handle, inode, &path, place..place, vec![extent]).await
+        {
             self.free_content(handle, inode, run).await?;
             return Err(error);
         }
@@ -46,7 +48,8 @@ impl Volume {
         Ok(run)
     }
 
-    /// Makes the blocks from `at` on written or unwritten, as far as one extent has them and `count` says.
+    /// Makes the blocks from `at` on written or unwritten, as far as one extent has them and
+    /// `count` says.
     pub(super) async fn set_extent_state(
         &self,
         handle: &mut Handle,
@@ -57,7 +60,9 @@ impl Volume {
     ) -> Result<u32> {
         let from = u64::from(at.get());
         let to = from + u64::from(count);
-        let Some((path, index, extent)) = self.first_extent(inode, from, to).await? else { return Ok(0) };
+        let Some((path, index, extent)) = self.first_extent(inode, from, to).await? else {
+            return Ok(0);
+        };
         if extent.at > at || extent.unwritten == unwritten {
             return Ok(0);
         }
@@ -69,8 +74,8 @@ impl Volume {
         Ok((end - from) as u32)
     }
 
-    /// Frees the first extent's part in `from .. to`, or as much of its end as may be freed at once: no extent is split for
-    /// that. Gives the file block to go on from, `to` when done.
+    /// Frees the first extent's part in `from .. to`, or as much of its end as may be freed at
+    /// once: no extent is split for that. Gives the file block to go on from, `to` when done.
     pub(super) async fn remove_extent(
         &self,
         handle: &mut Handle,
@@ -79,7 +84,9 @@ impl Volume {
         to: u64,
     ) -> Result<u64> {
         let from = u64::from(from.get());
-        let Some((path, index, extent)) = self.first_extent(inode, from, to).await? else { return Ok(to) };
+        let Some((path, index, extent)) = self.first_extent(inode, from, to).await? else {
+            return Ok(to);
+        };
         self.check_extent(inode, &extent)?;
         let home = |at: u64| extent.home.plus(at - u64::from(extent.at.get()));
         let first = from.max(u64::from(extent.at.get()));
@@ -95,13 +102,20 @@ impl Volume {
     }
 
     /// The first extent with a block in `from .. to`, its place in its leaf and the way there.
-    async fn first_extent(&self, inode: &Inode, from: u64, to: u64) -> Result<Option<(Path, usize, Extent)>> {
+    async fn first_extent(
+        &self,
+        inode: &Inode,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<(Path, usize, Extent)>> {
         let mut from = from;
         while from < to {
             let path = self.extent_path(inode, FileBlock(from as u32)).await?;
             let (before, next) = path.neighbours(inode)?;
             let place = path.leaf().index;
-            if let (Some(index), Some(extent)) = (place, before.filter(|extent| end_of(extent) > from)) {
+            if let (Some(index), Some(extent)) =
+                (place, before.filter(|extent| end_of(extent) > from))
+            {
                 return Ok(Some((path, index, extent)));
             }
             if let Some(extent) = next {
@@ -114,8 +128,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// Replaces extents `range` of the path's leaf by `pieces`, which are merged with each other and with the
-    /// neighbours.
+    /// Replaces extents `range` of the path's leaf by `pieces`, which are merged with each other
+    /// and with the neighbours.
     async fn replace_extents(
         &self,
         handle: &mut Handle,
@@ -177,7 +191,12 @@ impl ExtentChange<'_> {
         self.replace_in_parent(path, level - 1, parent)
     }
 
-    fn replace_in_parent(&mut self, path: &Path, level: usize, new: Vec<ExtentEntry>) -> Result<()> {
+    fn replace_in_parent(
+        &mut self,
+        path: &Path,
+        level: usize,
+        new: Vec<ExtentEntry>,
+    ) -> Result<()> {
         let parent = &path.levels[level];
         let index = parent.index.expect("an inner level leads on");
         let same = with_node(self.inode, parent.block.as_ref(), |node| {
@@ -186,7 +205,8 @@ impl ExtentChange<'_> {
         if same { Ok(()) } else { self.replace(path, level, index..index + 1, new) }
     }
 
-    /// The root becomes `entries`, or if they are too many the only index of a new node that has them.
+    /// The root becomes `entries`, or if they are too many the only index of a new node that has
+    /// them.
     fn replace_root(&mut self, depth: u16, capacity: usize, entries: &[ExtentEntry]) -> Result<()> {
         let moved = match entries.len() > capacity {
             true => Some(index_of(entries, self.write_new(depth, entries)?)),
@@ -233,7 +253,8 @@ impl ExtentChange<'_> {
         });
     }
 
-    /// The lock on the inode keeps its tree still; only a block that two trees share can change meanwhile.
+    /// The lock on the inode keeps its tree still; only a block that two trees share can change
+    /// meanwhile.
     fn changed_behind(&self) -> Error {
         Error::corrupt_inode(self.inode.number, "an extent node belongs to another tree as well")
     }
@@ -244,7 +265,8 @@ fn splits(inode: &Inode, path: &Path, removed: usize, added: usize) -> Result<us
     let mut needed = 0;
     let (mut removed, mut added) = (removed, added);
     for level in path.levels.iter().rev() {
-        let (len, capacity) = with_node(inode, level.block.as_ref(), |node| (node.len(), node.capacity()))?;
+        let (len, capacity) =
+            with_node(inode, level.block.as_ref(), |node| (node.len(), node.capacity()))?;
         if len + added <= capacity + removed {
             return Ok(needed);
         }

@@ -6,8 +6,8 @@ use format::ext4::extent::{self, Extent, ExtentEntry};
 use std::ops::Range;
 use units::{FileBlock, HomeBlock};
 
-/// Joins `pieces` with each other and with the entries beside `range` where they are contiguous. Gives what to
-/// replace by what: a neighbour that stays as it was is left out.
+/// Joins `pieces` with each other and with the entries beside `range` where they are contiguous.
+/// Gives what to replace by what: a neighbour that stays as it was is left out.
 pub(super) fn join(
     inode: &Inode,
     entries: &[ExtentEntry],
@@ -16,10 +16,15 @@ pub(super) fn join(
 ) -> Result<(Range<usize>, Vec<Extent>)> {
     let extent = |entry: &ExtentEntry| match entry {
         ExtentEntry::Extent(extent) => Ok(*extent),
-        ExtentEntry::Index(_) => Err(Error::corrupt_inode(inode.number, "a leaf of extents has indices")),
+        ExtentEntry::Index(_) => {
+            Err(Error::corrupt_inode(inode.number, "a leaf of extents has indices"))
+        }
     };
     if range.end > entries.len() {
-        return Err(Error::corrupt_inode(inode.number, "an extent node belongs to another tree as well"));
+        return Err(Error::corrupt_inode(
+            inode.number,
+            "an extent node belongs to another tree as well",
+        ));
     }
     let left = range.start.checked_sub(1).map(|index| extent(&entries[index])).transpose()?;
     let right = entries.get(range.end).map(extent).transpose()?;
@@ -65,7 +70,8 @@ pub(super) fn split(whole: &Extent, begin: u64, end: u64, middle: Option<bool>) 
     }
     if let Some(unwritten) = middle {
         // A written extent of full length is too long for an unwritten one.
-        let border = if unwritten { end.min(begin + u64::from(extent::UNWRITTEN_MAX)) } else { end };
+        let border =
+            if unwritten { end.min(begin + u64::from(extent::UNWRITTEN_MAX)) } else { end };
         parts.push(part(begin, border, unwritten));
         if border < end {
             parts.push(part(border, end, unwritten));
@@ -78,7 +84,11 @@ pub(super) fn split(whole: &Extent, begin: u64, end: u64, middle: Option<bool>) 
 }
 
 /// Where a block would be if the file were laid out in one piece with its neighbour.
-pub(super) fn goal(at: FileBlock, before: Option<Extent>, next: Option<Extent>) -> Option<HomeBlock> {
+pub(super) fn goal(
+    at: FileBlock,
+    before: Option<Extent>,
+    next: Option<Extent>,
+) -> Option<HomeBlock> {
     if let Some(before) = before {
         // Behind a long hole the distance says nothing.
         let distance = u64::from(at.get() - before.at.get());
@@ -101,7 +111,8 @@ mod tests {
     #[test]
     fn the_middle_of_an_extent_changes_alone() {
         let whole = extent(10, 10, 100, true);
-        let expect = [extent(10, 3, 100, true), extent(13, 2, 103, false), extent(15, 5, 105, true)];
+        let expect =
+            [extent(10, 3, 100, true), extent(13, 2, 103, false), extent(15, 5, 105, true)];
         assert_eq!(split(&whole, 13, 15, Some(false)), expect);
         assert_eq!(split(&whole, 10, 20, None), []);
         assert_eq!(split(&whole, 10, 12, None), [extent(12, 8, 102, true)]);

@@ -1,6 +1,6 @@
-//! Looking into an extent tree. A node's checksum is checked when the node comes from the disk. Its entries
-//! and every step down (depth, borders, usable blocks) are checked each time. So no image can make a walk
-//! loop.
+//! Looking into an extent tree. A node's checksum is checked when the node comes from the disk. Its
+//! entries and every step down (depth, borders, usable blocks) are checked each time. So no image
+//! can make a walk loop.
 
 use super::{Mapping, MappingState};
 use crate::{Error, Inode, Result, Volume};
@@ -12,7 +12,8 @@ use units::{FileBlock, HomeBlock};
 pub(super) struct Level {
     /// `None` for the root, which is in the inode.
     pub block: Option<Block>,
-    /// The entry that leads on, or in a leaf the last that begins at or before the file block looked for.
+    /// The entry that leads on, or in a leaf the last that begins at or before the file block
+    /// looked for.
     pub index: Option<usize>,
 }
 
@@ -53,16 +54,23 @@ impl Volume {
         let mut path = Path { levels: Vec::new(), end: 1 << 32 };
         let (mut block, mut expected, mut begin) = (None, None, 0);
         loop {
-            let step = with_node(inode, block.as_ref(), |node| step_down(&node, at, begin, path.end))?
-                .map_err(|why| Error::corrupt_inode(inode.number, why))?;
+            let step =
+                with_node(inode, block.as_ref(), |node| step_down(&node, at, begin, path.end))?
+                    .map_err(|why| Error::corrupt_inode(inode.number, why))?;
             if expected.is_some_and(|expected| expected != step.depth) {
-                return Err(Error::corrupt_inode(inode.number, "an extent node has the wrong depth"));
+                return Err(Error::corrupt_inode(
+                    inode.number,
+                    "an extent node has the wrong depth",
+                ));
             }
             path.levels.push(Level { block, index: step.index });
             path.end = step.end;
             let Some((first, child)) = step.child else { return Ok(path) };
             if !self.block_is_usable(child, 1) {
-                return Err(Error::corrupt_inode(inode.number, format!("extent index points to {child}")));
+                return Err(Error::corrupt_inode(
+                    inode.number,
+                    format!("extent index points to {child}"),
+                ));
             }
             block = Some(self.extent_block(inode, child).await?);
             (expected, begin) = (Some(step.depth - 1), u64::from(first.get()));
@@ -75,7 +83,11 @@ impl Volume {
         if !block.is_verified() {
             let bytes = block.bytes();
             let damaged = |error: ExtentError| {
-                Error::corrupt_block(&format!("extent tree of {}", inode.number), at, error.to_string())
+                Error::corrupt_block(
+                    &format!("extent tree of {}", inode.number),
+                    at,
+                    error.to_string(),
+                )
             };
             let node = ExtentNode::parse(&bytes).map_err(damaged)?;
             let generation = inode.fields.borrow().generation;
@@ -93,7 +105,8 @@ impl Volume {
         match self.block_is_usable(extent.home, extent.count.into()) {
             true => Ok(()),
             false => {
-                let why = format!("{} blocks from {} on map to {}", extent.count, extent.at, extent.home);
+                let why =
+                    format!("{} blocks from {} on map to {}", extent.count, extent.at, extent.home);
                 Err(Error::corrupt_inode(inode.number, why))
             }
         }
@@ -128,7 +141,8 @@ pub(super) fn with_node<T>(
     let damaged = |error: ExtentError| Error::corrupt_inode(inode.number, error.to_string());
     match block {
         None => Ok(look(ExtentNode::parse(&inode.fields.borrow().block).map_err(damaged)?)),
-        // Checked each time: on a damaged volume the block may be another structure's as well, which changes it.
+        // Checked each time: on a damaged volume the block may be another structure's as well,
+        // which changes it.
         Some(block) => Ok(look(ExtentNode::parse(&block.bytes()).map_err(damaged)?)),
     }
 }

@@ -1,4 +1,5 @@
-//! Looking up block pointers. Pointer blocks carry no checksum, so every pointer is checked when it is followed.
+//! Looking up block pointers. Pointer blocks carry no checksum, so every pointer is checked when it
+//! is followed.
 
 use super::{Mapping, MappingState};
 use crate::{Error, Inode, Result, Volume};
@@ -20,7 +21,8 @@ impl PointerWalk {
         self.path.indices().len() - 1 - self.blocks.len()
     }
 
-    /// Calls `look` with the bytes of the last pointers there are, and the index of the one on the way.
+    /// Calls `look` with the bytes of the last pointers there are, and the index of the one on the
+    /// way.
     pub fn with_last<T>(&self, inode: &Inode, look: impl FnOnce(&[u8], u32) -> T) -> T {
         let index = self.path.indices()[self.blocks.len()];
         match self.blocks.last() {
@@ -31,14 +33,16 @@ impl PointerWalk {
 }
 
 impl Volume {
-    /// A run of blocks or of holes that begins at `at` and ends with its pointer block at the latest.
+    /// A run of blocks or of holes that begins at `at` and ends with its pointer block at the
+    /// latest.
     pub(super) async fn map_pointer(&self, inode: &Inode, at: FileBlock) -> Result<Mapping> {
         let Some(walk) = self.walk_pointers(inode, at).await? else {
             let count = u32::MAX - at.get();
             return Ok(Mapping { at, count: count.max(1), state: MappingState::Hole });
         };
         if walk.missing() > 0 {
-            // A whole tree of `missing` levels of pointer blocks is absent; `at` is somewhere in it.
+            // A whole tree of `missing` levels of pointer blocks is absent; `at` is somewhere in
+            // it.
             let bits = self.pointer_bits() * walk.missing() as u32;
             let place = walk.path.indices()[walk.blocks.len() + 1..]
                 .iter()
@@ -57,13 +61,20 @@ impl Volume {
     }
 
     /// `None` when `at` is beyond what pointers can reach.
-    pub(super) async fn walk_pointers(&self, inode: &Inode, at: FileBlock) -> Result<Option<PointerWalk>> {
+    pub(super) async fn walk_pointers(
+        &self,
+        inode: &Inode,
+        at: FileBlock,
+    ) -> Result<Option<PointerWalk>> {
         let Some(path) = PointerPath::to(at, self.block_size().shift()) else { return Ok(None) };
         let mut walk = PointerWalk { path, blocks: Vec::new() };
         while walk.missing() > 0 {
             let Some(child) = walk.with_last(inode, pointer) else { break };
             if !self.block_is_usable(child, 1) {
-                return Err(Error::corrupt_inode(inode.number, format!("a pointer block is {child}")));
+                return Err(Error::corrupt_inode(
+                    inode.number,
+                    format!("a pointer block is {child}"),
+                ));
             }
             let block = self.engine().metadata(child).await?;
             if !block.is_verified() {
@@ -84,7 +95,8 @@ impl Volume {
     }
 }
 
-/// The run of consecutive blocks, or of holes, that begins with pointer `index` and ends before `limit`.
+/// The run of consecutive blocks, or of holes, that begins with pointer `index` and ends before
+/// `limit`.
 pub(super) fn run_of(bytes: &[u8], index: u32, limit: u32) -> (Option<HomeBlock>, u32) {
     let first = pointer(bytes, index);
     let continues = |further: &u32| {

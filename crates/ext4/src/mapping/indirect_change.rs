@@ -15,7 +15,8 @@ struct RemovalStep {
 }
 
 impl Volume {
-    /// Allocates a run for the hole at `request.at`, with the pointer blocks that lead there, and enters it.
+    /// Allocates a run for the hole at `request.at`, with the pointer blocks that lead there, and
+    /// enters it.
     pub(super) async fn insert_pointers(
         &self,
         handle: &mut Handle,
@@ -27,7 +28,8 @@ impl Volume {
         };
         let index = *walk.path.indices().last().expect("a path has a pointer");
         let room = match walk.missing() {
-            0 => walk.with_last(inode, |bytes, index| run_of(bytes, index, self.pointers_in(&walk)).1),
+            0 => walk
+                .with_last(inode, |bytes, index| run_of(bytes, index, self.pointers_in(&walk)).1),
             _ => (1 << self.pointer_bits()) - index,
         };
         request.count = request.count.min(room);
@@ -88,7 +90,11 @@ impl Volume {
         let begin = u64::from(from.get());
         let count = u64::from(mapping.count).min(to - begin) as u32;
         let Some(start) = mapping.home() else {
-            return Ok(RemovalStep { run: None, emptied: Vec::new(), next: begin + u64::from(count) });
+            return Ok(RemovalStep {
+                run: None,
+                emptied: Vec::new(),
+                next: begin + u64::from(count),
+            });
         };
         let count = self.engine().freed_at_once(start, count.into()) as u32;
         let next = begin + u64::from(count);
@@ -116,8 +122,8 @@ fn enter(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, missing: &[Home
     set_run(handle, inode, walk.blocks.last(), index, Some(first), count);
 }
 
-/// Clears `count` pointers at the end of a complete walk. Gives the pointer blocks that have none left; no
-/// pointer leads to them any more.
+/// Clears `count` pointers at the end of a complete walk. Gives the pointer blocks that have none
+/// left; no pointer leads to them any more.
 fn clear(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, count: u32) -> Vec<HomeBlock> {
     let mut emptied = Vec::new();
     let mut count = count;
@@ -125,7 +131,9 @@ fn clear(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, count: u32) -> 
         let block = level.checked_sub(1).map(|level| &walk.blocks[level]);
         set_run(handle, inode, block, index, None, count);
         match block {
-            Some(block) if block.bytes().iter().all(|byte| *byte == 0) => emptied.push(block.number()),
+            Some(block) if block.bytes().iter().all(|byte| *byte == 0) => {
+                emptied.push(block.number())
+            }
             _ => break,
         }
         count = 1;

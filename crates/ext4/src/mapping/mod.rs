@@ -1,8 +1,9 @@
-//! Which block of the volume holds which block of a file: extent trees and indirect blocks behind one face.
+//! Which block of the volume holds which block of a file: extent trees and indirect blocks behind
+//! one face.
 //!
-//! Whoever calls holds the inode's lock (write, where a handle is asked for), so that the mapping stands still
-//! across the awaits in here. A change reads and allocates first and then alters all blocks of the tree in one
-//! stretch: an error leaves the tree as it was.
+//! Whoever calls holds the inode's lock (write, where a handle is asked for), so that the mapping
+//! stands still across the awaits in here. A change reads and allocates first and then alters all
+//! blocks of the tree in one stretch: an error leaves the tree as it was.
 
 mod cache;
 mod extent_change;
@@ -47,7 +48,8 @@ impl Mapping {
 
     /// The part from `at` on, `max` blocks at most; `None` when `at` lies outside.
     pub(crate) fn part(&self, at: FileBlock, max: u32) -> Option<Mapping> {
-        let skipped = at.get().checked_sub(self.at.get()).filter(|skipped| *skipped < self.count)?;
+        let skipped =
+            at.get().checked_sub(self.at.get()).filter(|skipped| *skipped < self.count)?;
         let state = match self.state {
             MappingState::Hole => MappingState::Hole,
             MappingState::Written(home) => MappingState::Written(home.plus(skipped.into())),
@@ -85,8 +87,8 @@ pub enum RemovalProgress {
 }
 
 impl Volume {
-    /// What holds block `at`, and how many of the `max` blocks from there on continue it. A hole reaches to the
-    /// next mapped block or less far.
+    /// What holds block `at`, and how many of the `max` blocks from there on continue it. A hole
+    /// reaches to the next mapped block or less far.
     pub async fn map(&self, inode: &Inode, at: FileBlock, max: u32) -> Result<Mapping> {
         if let Some(mapping) = self.map_from_memory(inode, at, max) {
             return Ok(mapping);
@@ -105,13 +107,18 @@ impl Volume {
     }
 
     /// The mapping if it is known without looking at the tree.
-    pub(crate) fn map_from_memory(&self, inode: &Inode, at: FileBlock, max: u32) -> Option<Mapping> {
+    pub(crate) fn map_from_memory(
+        &self,
+        inode: &Inode,
+        at: FileBlock,
+        max: u32,
+    ) -> Option<Mapping> {
         inode.mapping_cache.find(at, max)
     }
 
-    /// As [`Volume::map`], but a hole is filled, by one contiguous run of at most `count` blocks, from the
-    /// reserve if `caller` may. The caller stores the inode. `ENOSPC`: nothing changed, see
-    /// [`Volume::allocate_blocks`]. Credits: [`Volume::credits_map`].
+    /// As [`Volume::map`], but a hole is filled, by one contiguous run of at most `count` blocks,
+    /// from the reserve if `caller` may. The caller stores the inode. `ENOSPC`: nothing changed,
+    /// see [`Volume::allocate_blocks`]. Credits: [`Volume::credits_map`].
     pub async fn map_or_allocate(
         &self,
         handle: &mut Handle,
@@ -149,9 +156,9 @@ impl Volume {
         Ok(Allocated { mapping: Mapping { at, count: run.count, state }, fresh: true })
     }
 
-    /// Turns unwritten blocks from `at` on into written ones: `count` at most, and within one extent. The
-    /// caller writes them in this very handle, with base zero. How many: 0 if the first is not unwritten.
-    /// Credits: [`Volume::credits_map`].
+    /// Turns unwritten blocks from `at` on into written ones: `count` at most, and within one
+    /// extent. The caller writes them in this very handle, with base zero. How many: 0 if the first
+    /// is not unwritten. Credits: [`Volume::credits_map`].
     pub async fn mark_written(
         &self,
         handle: &mut Handle,
@@ -177,9 +184,10 @@ impl Volume {
         self.whole(handle, before, changed).map_err(|error| self.note_damage(error))
     }
 
-    /// Frees the blocks `from .. to` of the file (to its last one for `None`) and what tree blocks become
-    /// empty. It goes as far as the handle's transaction allows. Consistent after every step. The caller
-    /// stores the inode. Credits: [`Volume::credits_remove`], the handle is extended as needed.
+    /// Frees the blocks `from .. to` of the file (to its last one for `None`) and what tree blocks
+    /// become empty. It goes as far as the handle's transaction allows. Consistent after every
+    /// step. The caller stores the inode. Credits: [`Volume::credits_remove`], the handle is
+    /// extended as needed.
     pub async fn remove_blocks(
         &self,
         handle: &mut Handle,
@@ -207,19 +215,23 @@ impl Volume {
         Ok(RemovalProgress::Done)
     }
 
-    /// Credits of one [`Volume::map_or_allocate`] or of one extent's change of state, the inode's own included.
+    /// Credits of one [`Volume::map_or_allocate`] or of one extent's change of state, the inode's
+    /// own included.
     pub fn credits_map(&self, inode: &Inode) -> Credits {
-        // The inode + the data's bitmap and descriptor + the blocks of the tree on the way. For every level
-        // that has to be split or made: a new block, its bitmap and its descriptor.
+        // The inode + the data's bitmap and descriptor + the blocks of the tree on the way. For
+        // every level that has to be split or made: a new block, its bitmap and its descriptor.
         let depth = tree_depth(inode);
-        self.credits_inode() + self.credits_allocate(1 + depth + 1) + Credits(depth) + Credits(depth + 1)
+        self.credits_inode()
+            + self.credits_allocate(1 + depth + 1)
+            + Credits(depth)
+            + Credits(depth + 1)
     }
 
     /// Credits of one step of [`Volume::remove_blocks`], the inode's own included.
     pub fn credits_remove(&self, inode: &Inode) -> Credits {
-        // As credits_map, since a hole punched into an extent may split nodes. Instead of allocating data it
-        // counts bitmaps and descriptors of one freed run (as long as the longest extent) and of every emptied
-        // node.
+        // As credits_map, since a hole punched into an extent may split nodes. Instead of
+        // allocating data it counts bitmaps and descriptors of one freed run (as long as the
+        // longest extent) and of every emptied node.
         let depth = tree_depth(inode);
         self.credits_map(inode)
             + self.credits_free(1 + depth, u64::from(extent::WRITTEN_MAX))
@@ -234,13 +246,15 @@ impl Volume {
         }
     }
 
-    /// Whether the inode has an extent tree, or will have one when its content no longer fits into it.
+    /// Whether the inode has an extent tree, or will have one when its content no longer fits into
+    /// it.
     pub(crate) fn maps_by_extents(&self, inode: &Inode) -> bool {
         inode.has_flag(flags::EXTENTS) || self.is_inline(inode) && self.has(feature::EXTENTS)
     }
 
-    /// Blocks for the tree itself: all `count` of them or none. They come out of the reserve if need be, since
-    /// without them space can neither be freed nor written to that is already the file's.
+    /// Blocks for the tree itself: all `count` of them or none. They come out of the reserve if
+    /// need be, since without them space can neither be freed nor written to that is already the
+    /// file's.
     async fn allocate_tree_blocks(
         &self,
         handle: &mut Handle,
@@ -251,10 +265,18 @@ impl Volume {
         while blocks.len() < count {
             let wanted = (count - blocks.len()) as u32;
             let (at, purpose) = (FileBlock(0), Purpose::Metadata);
-            let request =
-                AllocationRequest { inode, goal: None, count: wanted, at, purpose, use_reserve: true };
+            let request = AllocationRequest {
+                inode,
+                goal: None,
+                count: wanted,
+                at,
+                purpose,
+                use_reserve: true,
+            };
             match self.allocate_blocks(handle, request).await {
-                Ok(run) => blocks.extend((0..u64::from(run.count)).map(|index| run.start.plus(index))),
+                Ok(run) => {
+                    blocks.extend((0..u64::from(run.count)).map(|index| run.start.plus(index)))
+                }
                 Err(error) => {
                     self.free_tree_blocks(handle, &blocks).await?;
                     return Err(error);

@@ -29,8 +29,9 @@ struct Making<'a> {
 }
 
 impl Volume {
-    /// Makes a regular file, fifo, socket or device. `mode` carries the type, and the permissions before the
-    /// caller's umask; `rdev` is the device number in the kernel's 32-bit encoding (as FUSE sends it).
+    /// Makes a regular file, fifo, socket or device. `mode` carries the type, and the permissions
+    /// before the caller's umask; `rdev` is the device number in the kernel's 32-bit encoding (as
+    /// FUSE sends it).
     pub async fn mknod(
         self: &Rc<Self>,
         parent: &Rc<Inode>,
@@ -106,8 +107,8 @@ impl Volume {
         .await
     }
 
-    /// The inode + its lists + its first block and the mapping of it + the parent + an orphan if all fails.
-    /// (A new inode's mapping is no deeper than any other's.)
+    /// The inode + its lists + its first block and the mapping of it + the parent + an orphan if
+    /// all fails. (A new inode's mapping is no deeper than any other's.)
     fn make_credits(&self, parent: &Inode) -> Credits {
         self.credits_create_inode()
             + self.credits_inherit_acl()
@@ -149,7 +150,8 @@ impl Volume {
         making: Making<'_>,
     ) -> Result<Rc<Inode>> {
         let Making { caller, mode, rdev, .. } = making;
-        self.create_inode(handle, NewInode { parent, mode, uid: caller.uid, gid: caller.gid, rdev }).await
+        self.create_inode(handle, NewInode { parent, mode, uid: caller.uid, gid: caller.gid, rdev })
+            .await
     }
 
     /// Permissions, and what a directory or symbolic link holds.
@@ -187,8 +189,9 @@ impl Volume {
                 inode.fields.borrow_mut().make_extent_root();
             }
             // The target goes through the journal as metadata, as the kernel's does.
-            let allocated =
-                self.map_or_allocate(handle, inode, caller, FileBlock(0), 1, Allocate::Directory).await?;
+            let allocated = self
+                .map_or_allocate(handle, inode, caller, FileBlock(0), 1, Allocate::Directory)
+                .await?;
             let home = allocated.mapping.home().expect("an allocated block has a home");
             let block = handle.create(home);
             let range = units::BlockRange::new(0, target.len() as u32);
@@ -215,7 +218,8 @@ impl Volume {
         self.store(handle, inode).await
     }
 
-    /// Makes a regular file without a name (O_TMPFILE). It is an orphan until [`Volume::link`] names it.
+    /// Makes a regular file without a name (O_TMPFILE). It is an orphan until [`Volume::link`]
+    /// names it.
     pub async fn tmpfile(
         self: &Rc<Self>,
         parent: &Rc<Inode>,

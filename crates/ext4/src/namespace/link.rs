@@ -39,13 +39,16 @@ impl Volume {
         }
         match inode.fields.borrow().links {
             // Whoever may give a nameless file a name has it open; all else is gone.
-            0 if inode.opens.get() == 0 && inode.lookups.get() == 0 => return refused(errno::ENOENT),
+            0 if inode.opens.get() == 0 && inode.lookups.get() == 0 => {
+                return refused(errno::ENOENT);
+            }
             LINKS_MAX.. => return refused(errno::EMLINK),
             _ => {}
         }
         let _tables = self.hold(&[parent, inode]).await?;
         // Directory + both inodes + the orphans.
-        let credits = || directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
+        let credits =
+            || directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
         self.with_room(credits, async |handle| {
             self.link_within(handle, &directory, parent, inode, name, caller).await
         })
@@ -103,7 +106,8 @@ impl Volume {
         // The name's block + the parent + the victim.
         let credits = Credits(1) + self.credits_inode() + self.credits_unlink();
         let mut handle = self.engine().start(credits).await?;
-        let removed = self.remove_within(&mut handle, &directory, parent, &found, name, &victim).await;
+        let removed =
+            self.remove_within(&mut handle, &directory, parent, &found, name, &victim).await;
         let transaction = handle.stop();
         drop((lock, parent_lock));
         removed?;
@@ -112,7 +116,11 @@ impl Volume {
     }
 
     /// Whether the inode may lose a name. Its directory is empty, if it is one.
-    pub(super) async fn check_victim(self: &Rc<Self>, victim: &Inode, removal: Removal) -> Result<()> {
+    pub(super) async fn check_victim(
+        self: &Rc<Self>,
+        victim: &Inode,
+        removal: Removal,
+    ) -> Result<()> {
         if victim.has_flag(flags::IMMUTABLE | flags::APPEND) {
             return refused(errno::EPERM);
         }
@@ -146,7 +154,11 @@ impl Volume {
     }
 
     /// Names of the directory have changed.
-    pub(super) async fn store_names_changed(&self, handle: &mut Handle, directory: &Inode) -> Result<()> {
+    pub(super) async fn store_names_changed(
+        &self,
+        handle: &mut Handle,
+        directory: &Inode,
+    ) -> Result<()> {
         self.note_modification(directory);
         directory.last_data_change.set(handle.transaction());
         self.store(handle, directory).await

@@ -1,4 +1,5 @@
-//! Counting links. A directory has one for its name, one for its `.`, and one for the `..` of each subdirectory.
+//! Counting links. A directory has one for its name, one for its `.`, and one for the `..` of each
+//! subdirectory.
 
 use crate::{Inode, Volume};
 use format::ext4::feature;
@@ -8,14 +9,16 @@ use format::ext4::inode::flags;
 pub(super) const LINKS_MAX: u16 = 65_000;
 
 impl Volume {
-    /// Whether a directory can have one more subdirectory. With dir_nlink an indexed one always can.
+    /// Whether a directory can have one more subdirectory. With dir_nlink an indexed one always
+    /// can.
     pub(super) fn takes_subdirectory(&self, directory: &Inode) -> bool {
         let uncounted = self.has(feature::DIR_NLINK) && directory.has_flag(flags::INDEX);
         uncounted || directory.fields.borrow().links < LINKS_MAX
     }
 }
 
-/// One more subdirectory. Beyond the maximum the count becomes 1, which means "not counted any more".
+/// One more subdirectory. Beyond the maximum the count becomes 1, which means "not counted any
+/// more".
 pub(super) fn add_subdirectory(directory: &Inode) {
     let mut fields = directory.fields.borrow_mut();
     fields.links = match fields.links {

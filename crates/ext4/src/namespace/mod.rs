@@ -1,11 +1,12 @@
 //! Names: what doors call to look up, make, move and remove files.
 //!
-//! Every function here takes the inode locks it needs (order: [`crate::Inode`]) and starts its own handle. One
-//! that changes the volume also returns the transaction that holds the change. `Volume::sync_file` of the
-//! directory, or a commit of that transaction, makes it durable.
+//! Every function here takes the inode locks it needs (order: [`crate::Inode`]) and starts its own
+//! handle. One that changes the volume also returns the transaction that holds the change.
+//! `Volume::sync_file` of the directory, or a commit of that transaction, makes it durable.
 //!
-//! Within a handle all that can fail for want of space comes first, then the names change without a chance to
-//! fail. So ENOSPC leaves at most a directory with room to spare, and an inode that is an orphan at once.
+//! Within a handle all that can fail for want of space comes first, then the names change without a
+//! chance to fail. So ENOSPC leaves at most a directory with room to spare, and an inode that is an
+//! orphan at once.
 
 mod create;
 mod link;
@@ -49,8 +50,13 @@ enum Intent {
 }
 
 impl Volume {
-    /// A directory whose names the caller may change. ENOENT when it was removed, EPERM by its flags.
-    fn changeable<'a>(self: &'a Rc<Self>, inode: &'a Inode, intent: Intent) -> Result<Directory<'a>> {
+    /// A directory whose names the caller may change. ENOENT when it was removed, EPERM by its
+    /// flags.
+    fn changeable<'a>(
+        self: &'a Rc<Self>,
+        inode: &'a Inode,
+        intent: Intent,
+    ) -> Result<Directory<'a>> {
         let directory = Directory::of(self, inode)?;
         if inode.fields.borrow().links == 0 {
             return refused(errno::ENOENT);
@@ -62,10 +68,14 @@ impl Volume {
         Ok(directory)
     }
 
-    /// The inode that an entry leads to. The directory's lock is held, so it cannot be freed meanwhile.
+    /// The inode that an entry leads to. The directory's lock is held, so it cannot be freed
+    /// meanwhile.
     async fn entry_inode(&self, directory: &Inode, number: InodeNumber) -> Result<Rc<Inode>> {
         let wrong = |why: &str| {
-            self.note_damage(Error::corrupt_inode(directory.number, format!("it names {number}, {why}")))
+            self.note_damage(Error::corrupt_inode(
+                directory.number,
+                format!("it names {number}, {why}"),
+            ))
         };
         if number == directory.number {
             return Err(wrong("which is itself"));
@@ -96,12 +106,14 @@ impl Volume {
         Ok((found, inode))
     }
 
-    /// An inode lost a link: it becomes an orphan with its last. Credits: [`Volume::credits_unlink`].
+    /// An inode lost a link: it becomes an orphan with its last. Credits:
+    /// [`Volume::credits_unlink`].
     async fn drop_link(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         {
             let mut fields = inode.fields.borrow_mut();
             // A directory's other link is its own `.`.
-            fields.links = if inode_is_directory(fields.mode) { 0 } else { fields.links.saturating_sub(1) };
+            fields.links =
+                if inode_is_directory(fields.mode) { 0 } else { fields.links.saturating_sub(1) };
         }
         self.note_change(inode);
         if inode.fields.borrow().links == 0 {

@@ -11,7 +11,8 @@ use std::rc::Rc;
 use units::FileBlock;
 
 impl Volume {
-    /// The inode that `name` in `parent` stands for; `.` and `..` included. ENOENT, ENOTDIR, ENAMETOOLONG.
+    /// The inode that `name` in `parent` stands for; `.` and `..` included. ENOENT, ENOTDIR,
+    /// ENAMETOOLONG.
     pub async fn lookup(self: &Rc<Self>, parent: &Rc<Inode>, name: &[u8]) -> Result<Rc<Inode>> {
         if name.len() > NAME_LENGTH_MAX {
             return refused(errno::ENAMETOOLONG);
@@ -27,8 +28,9 @@ impl Volume {
         }
     }
 
-    /// The entries after `cookie` (0: from the start), at least one unless there are none left, about `count` at
-    /// most. An entry that is there all the while is seen exactly once, whatever others do to the directory.
+    /// The entries after `cookie` (0: from the start), at least one unless there are none left,
+    /// about `count` at most. An entry that is there all the while is seen exactly once, whatever
+    /// others do to the directory.
     pub async fn readdir(
         self: &Rc<Self>,
         directory: &Rc<Inode>,
@@ -39,9 +41,9 @@ impl Volume {
         self.list(directory, cookie, count).await
     }
 
-    /// As [`Volume::readdir`], with the inodes. `None` for `.` and `..`, which FUSE must not count as
-    /// lookups. `None` also for those that cannot be read, so that one damaged inode does not hide the
-    /// others.
+    /// As [`Volume::readdir`], with the inodes. `None` for `.` and `..`, which FUSE must not count
+    /// as lookups. `None` also for those that cannot be read, so that one damaged inode does not
+    /// hide the others.
     pub async fn readdirplus(
         self: &Rc<Self>,
         directory: &Rc<Inode>,
@@ -87,14 +89,23 @@ impl Volume {
         let is_inline = self.is_inline(inode);
         let (size, is_fast) = {
             let fields = inode.fields.borrow();
-            let for_xattrs =
-                if fields.xattr_block.get() == 0 { 0 } else { self.block_size().bytes() as u64 / 512 };
+            let for_xattrs = if fields.xattr_block.get() == 0 {
+                0
+            } else {
+                self.block_size().bytes() as u64 / 512
+            };
             (fields.size, fields.sectors <= for_xattrs)
         };
-        let limit =
-            if is_fast && !is_inline { inode.fields.borrow().block.len() } else { self.block_size().bytes() };
+        let limit = if is_fast && !is_inline {
+            inode.fields.borrow().block.len()
+        } else {
+            self.block_size().bytes()
+        };
         if size == 0 || size >= limit as u64 {
-            return Err(Error::corrupt_inode(inode.number, format!("a symbolic link of {size} bytes")));
+            return Err(Error::corrupt_inode(
+                inode.number,
+                format!("a symbolic link of {size} bytes"),
+            ));
         }
         let mut target = if is_inline {
             self.read_locked(inode, 0, size as usize).await?.to_vec()
@@ -102,7 +113,10 @@ impl Volume {
             inode.fields.borrow().block[..size as usize].to_vec()
         } else {
             let MappingState::Written(home) = self.map(inode, FileBlock(0), 1).await?.state else {
-                return Err(Error::corrupt_inode(inode.number, "a symbolic link without its block"));
+                return Err(Error::corrupt_inode(
+                    inode.number,
+                    "a symbolic link without its block",
+                ));
             };
             self.engine().metadata(home).await?.bytes()[..size as usize].to_vec()
         };

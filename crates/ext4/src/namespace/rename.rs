@@ -1,8 +1,8 @@
 //! Moving names.
 //!
-//! Locks, in this order: the volume's `renames` when two directories take part, the directories (the one above
-//! first), what is moved, what is replaced. While `renames` is held no directory changes its place, so who is
-//! above whom is known before the locks are taken.
+//! Locks, in this order: the volume's `renames` when two directories take part, the directories
+//! (the one above first), what is moved, what is replaced. While `renames` is held no directory
+//! changes its place, so who is above whom is known before the locks are taken.
 
 use super::link::Removal;
 use super::links::{add_subdirectory, remove_subdirectory};
@@ -39,8 +39,8 @@ struct Move<'a> {
 }
 
 impl Volume {
-    /// Gives the file at `from` the name `to`, at one stroke. `caller` owns the whiteout, if one is made. Tells which
-    /// directories have another parent now.
+    /// Gives the file at `from` the name `to`, at one stroke. `caller` owns the whiteout, if one is
+    /// made. Tells which directories have another parent now.
     pub async fn rename(
         self: &Rc<Self>,
         from: (&Rc<Inode>, &[u8]),
@@ -63,7 +63,8 @@ impl Volume {
             Ok::<_, Error>(Side { parent, name, directory: self.changeable(parent, intent)? })
         };
         let from = place(from, Intent::Remove)?;
-        let to = place(to, if mode == RenameMode::Exchange { Intent::Remove } else { Intent::Add })?;
+        let to =
+            place(to, if mode == RenameMode::Exchange { Intent::Remove } else { Intent::Add })?;
         let (_, source) = self.existing(&from.directory, from.parent, from.name).await?;
         let target = match to.directory.find(to.name).await? {
             Some(found) => Some(self.entry_inode(to.parent, found.inode).await?),
@@ -82,19 +83,25 @@ impl Volume {
         if let (Some(target), RenameMode::Exchange) = (&target, mode) {
             self.check_project(from.parent, target)?;
         }
-        // A directory must not come to lie within itself, nor take the place of one that it lies in.
+        // A directory must not come to lie within itself, nor take the place of one that it lies
+        // in.
         if above.1.contains(&source.number) {
             return refused(errno::EINVAL);
         }
         if target.as_ref().is_some_and(|target| above.0.contains(&target.number)) {
-            return refused(if mode == RenameMode::Exchange { errno::EINVAL } else { errno::ENOTEMPTY });
+            return refused(if mode == RenameMode::Exchange {
+                errno::EINVAL
+            } else {
+                errno::ENOTEMPTY
+            });
         }
         let locks = lock_children(&source, target.as_ref()).await;
         let moving = Move { from, to, source, target, caller, mode };
         let transaction = self.rename_locked(&moving).await?;
         let exchanged = moving.target.iter().filter(|_| mode == RenameMode::Exchange);
         let moved = std::iter::once(&moving.source).chain(exchanged);
-        let elsewhere = moved.filter(|inode| crossing && inode.is_directory()).map(|inode| inode.number);
+        let elsewhere =
+            moved.filter(|inode| crossing && inode.is_directory()).map(|inode| inode.number);
         let elsewhere = elsewhere.collect();
         let replaced = moving.target.filter(|_| mode != RenameMode::Exchange);
         drop((locks, directories, renames));
@@ -142,10 +149,15 @@ impl Volume {
         match target {
             Some(target) if *mode == RenameMode::Exchange => {
                 let kept = target.has_flag(flags::IMMUTABLE | flags::APPEND);
-                return if kept { refused(errno::EPERM) } else { self.check_subdirectories(moving) };
+                return if kept {
+                    refused(errno::EPERM)
+                } else {
+                    self.check_subdirectories(moving)
+                };
             }
             Some(target) => {
-                let removal = if source.is_directory() { Removal::Directory } else { Removal::File };
+                let removal =
+                    if source.is_directory() { Removal::Directory } else { Removal::File };
                 self.check_victim(target, removal).await?;
             }
             None => {}
@@ -171,8 +183,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Room for the name + the block of the old name + the first blocks of both, which hold `..` + the four
-    /// inodes + the orphans. And a whiteout with its list, which may have to become an orphan.
+    /// Room for the name + the block of the old name + the first blocks of both, which hold `..` +
+    /// the four inodes + the orphans. And a whiteout with its list, which may have to become an
+    /// orphan.
     fn rename_credits(&self, moving: &Move<'_>) -> Credits {
         moving.to.directory.insert_credits()
             + Credits(1 + 2)
@@ -201,7 +214,9 @@ impl Volume {
             false => None,
         };
         let inherited = match &whiteout {
-            Some(whiteout) => self.inherit_acl(handle, from.parent, whiteout, moving.caller.umask).await,
+            Some(whiteout) => {
+                self.inherit_acl(handle, from.parent, whiteout, moving.caller.umask).await
+            }
             None => Ok(()),
         };
         let prepared = match inherited {
@@ -221,8 +236,12 @@ impl Volume {
         // Names.
         let source_type = type_of(source);
         match (spot, &new) {
-            (Some(spot), _) => to.directory.put(handle, spot, source.number, source_type, to.name)?,
-            (None, Some(new)) => to.directory.replace(handle, new, to.name, source.number, source_type)?,
+            (Some(spot), _) => {
+                to.directory.put(handle, spot, source.number, source_type, to.name)?
+            }
+            (None, Some(new)) => {
+                to.directory.replace(handle, new, to.name, source.number, source_type)?
+            }
             (None, None) => unreachable!("a place was found or made"),
         }
         let takes_old_name = match mode {
@@ -246,7 +265,8 @@ impl Volume {
         if let Some(target) = target {
             held.extend(self.hold(&[target]).await?);
         }
-        for directory in [Some(source), target.as_ref()].into_iter().flatten().filter(|it| it.is_directory())
+        for directory in
+            [Some(source), target.as_ref()].into_iter().flatten().filter(|it| it.is_directory())
         {
             held.extend(Directory::of(self, directory)?.first_block().await?);
         }
@@ -264,10 +284,15 @@ impl Volume {
         Ok((old, new))
     }
 
-    async fn make_whiteout(self: &Rc<Self>, handle: &mut Handle, moving: &Move<'_>) -> Result<Rc<Inode>> {
+    async fn make_whiteout(
+        self: &Rc<Self>,
+        handle: &mut Handle,
+        moving: &Move<'_>,
+    ) -> Result<Rc<Inode>> {
         let Caller { uid, gid, .. } = *moving.caller;
         let parent: &Inode = moving.from.parent;
-        self.create_inode(handle, NewInode { parent, mode: CHARACTER_DEVICE, uid, gid, rdev: 0 }).await
+        self.create_inode(handle, NewInode { parent, mode: CHARACTER_DEVICE, uid, gid, rdev: 0 })
+            .await
     }
 
     async fn abandon_whiteout(&self, handle: &mut Handle, whiteout: &Inode) -> Result<()> {
@@ -285,7 +310,9 @@ impl Volume {
             remove_subdirectory(from.parent);
             add_subdirectory(to.parent);
         }
-        let Some(target) = target.as_ref().filter(|target| target.is_directory()) else { return Ok(()) };
+        let Some(target) = target.as_ref().filter(|target| target.is_directory()) else {
+            return Ok(());
+        };
         if *mode != RenameMode::Exchange {
             remove_subdirectory(to.parent);
         } else if crossing {

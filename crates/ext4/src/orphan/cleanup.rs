@@ -62,9 +62,10 @@ impl Volume {
         Ok(report)
     }
 
-    /// Whether a structure of the volume contradicted itself since e2fsck last looked. The kernel trusts no orphans
-    /// either after a mere abort (`ext4_orphan_cleanup`). But a failed write only ends the log early, and what was
-    /// replayed of it is as sound as after a power cut. The count of errors rises with each that is found.
+    /// Whether a structure of the volume contradicted itself since e2fsck last looked. The kernel
+    /// trusts no orphans either after a mere abort (`ext4_orphan_cleanup`). But a failed write only
+    /// ends the log early, and what was replayed of it is as sound as after a power cut. The count
+    /// of errors rises with each that is found.
     fn damage_was_found(&self) -> bool {
         let superblock = self.superblock.borrow();
         superblock.state & state::ERROR != 0 && superblock.error_count != 0
@@ -96,10 +97,12 @@ impl Volume {
         match done {
             Ok(()) if has_links => report.truncated += 1,
             Ok(()) => report.freed += 1,
-            // It is as it was, and stays an orphan: one that cannot be freed must not keep all the others from their volume.
+            // It is as it was, and stays an orphan: one that cannot be freed must not keep all the
+            // others from their volume.
             Err(Error::Refused(code)) => {
                 report.damaged += 1;
-                let why = format!("it is an orphan that cannot be freed here: {}", Error::Refused(code));
+                let why =
+                    format!("it is an orphan that cannot be freed here: {}", Error::Refused(code));
                 let found = self.note_damage(Error::corrupt_inode(number, why));
                 warnings.push(found.to_string());
             }

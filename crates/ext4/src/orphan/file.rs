@@ -84,7 +84,9 @@ impl Volume {
     }
 
     /// Reads the orphan file and the orphans in it; there is none without the feature.
-    pub(super) async fn read_orphan_file(&self) -> Result<Option<(OrphanFile, Vec<(InodeNumber, Slot)>)>> {
+    pub(super) async fn read_orphan_file(
+        &self,
+    ) -> Result<Option<(OrphanFile, Vec<(InodeNumber, Slot)>)>> {
         if !self.has(::format::ext4::feature::ORPHAN_FILE) {
             return Ok(None);
         }
@@ -101,7 +103,9 @@ impl Volume {
         let (mut blocks, mut found) = (Vec::new(), Vec::new());
         for index in 0..count as u32 {
             let Some(at) = self.map(&inode, FileBlock(index), 1).await?.home() else {
-                return Err(self.note_damage(Error::corrupt_inode(number, "the orphan file has a hole")));
+                return Err(
+                    self.note_damage(Error::corrupt_inode(number, "the orphan file has a hole"))
+                );
             };
             let block = self.engine.metadata(at).await?;
             let bytes = block.bytes();

@@ -54,7 +54,11 @@ impl OrphanList {
 
 impl Volume {
     /// Credits: superblock + the inode's table block.
-    pub(super) async fn add_to_orphan_list(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+    pub(super) async fn add_to_orphan_list(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+    ) -> Result<()> {
         let (at, _) = self.inode_place(inode.number);
         let table = self.engine.metadata(at).await?;
         let next = self.orphans.borrow().list.first;
@@ -66,14 +70,20 @@ impl Volume {
     }
 
     /// Credits: table blocks of the inode and of the one before it, or the superblock.
-    pub(super) async fn remove_from_orphan_list(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+    pub(super) async fn remove_from_orphan_list(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+    ) -> Result<()> {
         let number = inode.number;
         let neighbours = |volume: &Volume| volume.orphans.borrow().list.links.get(&number).copied();
         let table = self.engine.metadata(self.inode_place(number).0).await?;
         loop {
             let Some(found) = neighbours(self) else { return Ok(()) };
             let before = match found.before {
-                Some(before) => Some((before, self.engine.metadata(self.inode_place(before).0).await?)),
+                Some(before) => {
+                    Some((before, self.engine.metadata(self.inode_place(before).0).await?))
+                }
                 None => None,
             };
             // The one before may have gone while its block was read.
@@ -84,7 +94,8 @@ impl Volume {
                 Some((before, block)) => {
                     self.set_next_orphan(handle, &block, before, found.behind);
                     if let Some(cached) = self.inodes.borrow().get(before) {
-                        cached.fields.borrow_mut().deletion_time = found.behind.map_or(0, InodeNumber::get);
+                        cached.fields.borrow_mut().deletion_time =
+                            found.behind.map_or(0, InodeNumber::get);
                     }
                 }
                 None => self.set_first_orphan(handle, found.behind),
@@ -132,7 +143,12 @@ impl Volume {
         let (_, range) = self.inode_place(number);
         let next = next.map_or(0, InodeNumber::get);
         handle.change_within(table, range, |bytes| {
-            patch_deletion_time(&mut bytes[range.as_usize()], next, number, self.layout.checksum_seed);
+            patch_deletion_time(
+                &mut bytes[range.as_usize()],
+                next,
+                number,
+                self.layout.checksum_seed,
+            );
         });
     }
 }
@@ -153,7 +169,8 @@ mod tests {
                 left.push(number);
                 next = list.links[&number].behind;
             }
-            let expected: Vec<_> = numbers.iter().copied().filter(|number| number != leaver).collect();
+            let expected: Vec<_> =
+                numbers.iter().copied().filter(|number| number != leaver).collect();
             assert_eq!(left, expected);
         }
     }

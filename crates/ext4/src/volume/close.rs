@@ -7,8 +7,8 @@ use format::ext4::superblock::state;
 use std::rc::Rc;
 
 impl Volume {
-    /// Everything home, journal empty, superblock clean. Nothing may be under way. Inodes without links that
-    /// somebody still had open are freed. Closing twice is harmless.
+    /// Everything home, journal empty, superblock clean. Nothing may be under way. Inodes without
+    /// links that somebody still had open are freed. Closing twice is harmless.
     pub async fn close(self: &Rc<Self>) -> Result<()> {
         if self.closed.replace(true) {
             return Ok(());
@@ -22,7 +22,8 @@ impl Volume {
         self.end_protection(closed).await
     }
 
-    /// Nobody writes any more, since `done`: others may use the volume at once if that is well, else they wait a while.
+    /// Nobody writes any more, since `done`: others may use the volume at once if that is well,
+    /// else they wait a while.
     pub(super) async fn end_protection(&self, done: Result<()>) -> Result<()> {
         let protection = self.protection.take();
         let ended = match protection {

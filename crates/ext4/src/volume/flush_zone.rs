@@ -1,7 +1,8 @@
-//! The flush zone: a file of the volume, right behind the journal, that evictions write to past the file system.
+//! The flush zone: a file of the volume, right behind the journal, that evictions write to past the
+//! file system.
 //!
-//! It is found before the journal is replayed, since recovery needs its barriers, too. Its inode is one of the first
-//! that are not reserved, and never changes after mkfs.
+//! It is found before the journal is replayed, since recovery needs its barriers, too. Its inode is
+//! one of the first that are not reserved, and never changes after mkfs.
 
 use super::readable::{readable, runs_of};
 use super::{OpenParts, Volume, superblock};
@@ -19,7 +20,8 @@ use units::{FileBlock, HomeBlock, InodeNumber};
 pub const FLUSH_ZONE_NAME: &str = ".flush-zone";
 /// mke2fs makes lost+found and perhaps an orphan file before; the zone is made next.
 const CANDIDATES: u32 = 8;
-/// A zone in more pieces is refused: it would cost the seeks that lying beside the journal is to save.
+/// A zone in more pieces is refused: it would cost the seeks that lying beside the journal is to
+/// save.
 const PIECES_MAX: usize = 64;
 /// Bytes of one write while the zone is made.
 const WRITE: u64 = 1 << 20;
@@ -32,8 +34,9 @@ pub struct FoundFlushZone {
 }
 
 impl Volume {
-    /// Makes the volume's flush zone; for mkfs, before there are other files. `inode`, `uuid` and `length` of `zone` are
-    /// filled in. `room`: bytes that evictions need, in writes of `write` bytes, none of which may be torn apart by a gap.
+    /// Makes the volume's flush zone; for mkfs, before there are other files. `inode`, `uuid` and
+    /// `length` of `zone` are filled in. `room`: bytes that evictions need, in writes of `write`
+    /// bytes, none of which may be torn apart by a gap.
     pub async fn make_flush_zone(
         self: &Rc<Self>,
         zone: FlushZoneSuperblock,
@@ -48,7 +51,8 @@ impl Volume {
             )));
         }
         let root = self.inode(InodeNumber(2)).await?;
-        let made = self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
+        let made =
+            self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
         made.mapping_cache.first_goal.set(self.journal_end);
         let mut length = 0;
         let mut missing = room.div_ceil(write);
@@ -59,14 +63,20 @@ impl Volume {
             length = end;
             let pieces = runs(self, &made, 1 + length / block).await?;
             if pieces.len() > PIECES_MAX {
-                return Err(Error::FlushZone("free space is too scattered for a flush zone".to_owned()));
+                return Err(Error::FlushZone(
+                    "free space is too scattered for a flush zone".to_owned(),
+                ));
             }
             let first = |at: usize| if at == 0 { block } else { 0 };
             let bytes = pieces.iter().enumerate().map(|(at, (_, count))| count * block - first(at));
             missing = room.div_ceil(write).saturating_sub(bytes.map(|bytes| bytes / write).sum());
         }
-        let superblock =
-            FlushZoneSuperblock { inode: made.number.0, uuid: self.superblock().uuid, length, ..zone };
+        let superblock = FlushZoneSuperblock {
+            inode: made.number.0,
+            uuid: self.superblock().uuid,
+            length,
+            ..zone
+        };
         let mut first = superblock.serialize().to_vec();
         first.resize(block as usize, 0);
         self.write(&made, &Caller::ROOT, 0, &first, WriteFlags::default()).await?;
@@ -74,13 +84,15 @@ impl Volume {
         self.sync().await
     }
 
-    /// Whether evictions may be writing to this file's blocks, here or at the next mount: then nobody may take them away.
+    /// Whether evictions may be writing to this file's blocks, here or at the next mount: then
+    /// nobody may take them away.
     pub(crate) async fn is_flush_zone(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<bool> {
         if !inode.is_regular() {
             return Ok(false);
         }
         let start = self.read(inode, 0, FLUSH_ZONE_SUPERBLOCK_SIZE).await?;
-        Ok(FlushZoneSuperblock::parse(&start.to_vec()).is_ok_and(|zone| zone.inode == inode.number.0))
+        Ok(FlushZoneSuperblock::parse(&start.to_vec())
+            .is_ok_and(|zone| zone.inode == inode.number.0))
     }
 
     async fn write_zeros(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> Result<()> {
@@ -88,7 +100,8 @@ impl Volume {
         let mut at = from;
         while at < to {
             let part = WRITE.min(to - at) as usize;
-            let written = self.write(inode, &Caller::ROOT, at, &zeros[..part], WriteFlags::default()).await?;
+            let written =
+                self.write(inode, &Caller::ROOT, at, &zeros[..part], WriteFlags::default()).await?;
             at += written.count as u64;
         }
         Ok(())
@@ -96,7 +109,9 @@ impl Volume {
 }
 
 /// The flush zone of a volume that is not open, if it has one; and that of its journal device.
-pub async fn find_flush_zones(parts: &OpenParts) -> Result<(Option<FoundFlushZone>, Option<FoundFlushZone>)> {
+pub async fn find_flush_zones(
+    parts: &OpenParts,
+) -> Result<(Option<FoundFlushZone>, Option<FoundFlushZone>)> {
     let superblock = superblock::read(&*parts.home).await?;
     let home = of_volume(parts, &superblock).await?;
     let journal = match &parts.journal {
@@ -106,7 +121,10 @@ pub async fn find_flush_zones(parts: &OpenParts) -> Result<(Option<FoundFlushZon
     Ok((home, journal))
 }
 
-async fn of_volume(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Option<FoundFlushZone>> {
+async fn of_volume(
+    parts: &OpenParts,
+    superblock: &VolumeSuperblock,
+) -> Result<Option<FoundFlushZone>> {
     let volume = readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
     // Anybody may make a file that looks like one, but for the flag.
@@ -124,8 +142,11 @@ async fn of_volume(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<O
         if !volume.block_is_usable(at, 1) {
             continue;
         }
-        let bytes =
-            parts.home.read(at.get() * block, block as usize).await.map_err(engine::EngineError::from)?;
+        let bytes = parts
+            .home
+            .read(at.get() * block, block as usize)
+            .await
+            .map_err(engine::EngineError::from)?;
         let zone = match FlushZoneSuperblock::parse(&bytes) {
             Err(FlushZoneError::NoZone) => continue,
             Err(error) => {
@@ -141,12 +162,14 @@ async fn of_volume(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<O
         }
         if inode.fields.borrow().flags & flags::IMMUTABLE == 0 {
             let why = "is no longer immutable (chattr +i): its blocks may be given away";
-            let error = Error::FlushZone(format!("the flush zone ({number}, /{FLUSH_ZONE_NAME}) {why}"));
+            let error =
+                Error::FlushZone(format!("the flush zone ({number}, /{FLUSH_ZONE_NAME}) {why}"));
             not_it = not_it.or(Some(error));
             continue;
         }
         let runs = runs(&volume, &inode, 1 + zone.length / block).await?;
-        let bytes = |(start, count): &(HomeBlock, u64)| start.get() * block..(start.get() + count) * block;
+        let bytes =
+            |(start, count): &(HomeBlock, u64)| start.get() * block..(start.get() + count) * block;
         let mut extents: Vec<Range<u64>> = runs.iter().map(bytes).collect();
         extents[0].start += block;
         return Ok(Some(FoundFlushZone { superblock: zone, extents }));
@@ -165,8 +188,10 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
     let Ok(device) = JournalDevice::parse(&bytes[within..]) else { return Ok(None) };
     let size = disk.geometry().size;
     let block = device.block_size.bytes() as u64;
-    let Some(at) =
-        device.blocks.checked_mul(block).filter(|at| at.checked_add(block).is_some_and(|end| end <= size))
+    let Some(at) = device
+        .blocks
+        .checked_mul(block)
+        .filter(|at| at.checked_add(block).is_some_and(|end| end <= size))
     else {
         return Ok(None);
     };
@@ -182,8 +207,13 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
     Ok(end.map(|_| FoundFlushZone { superblock: zone, extents }))
 }
 
-/// Writes the flush zone of a journal device, behind its journal; for mkfs. `zone` as for [`Volume::make_flush_zone`].
-pub async fn make_journal_flush_zone(disk: &dyn Disk, zone: FlushZoneSuperblock, room: u64) -> Result<()> {
+/// Writes the flush zone of a journal device, behind its journal; for mkfs. `zone` as for
+/// [`Volume::make_flush_zone`].
+pub async fn make_journal_flush_zone(
+    disk: &dyn Disk,
+    zone: FlushZoneSuperblock,
+    room: u64,
+) -> Result<()> {
     let (_, bytes, within) = superblock::read_surroundings(disk).await?;
     let device = JournalDevice::parse(&bytes[within..])
         .map_err(|why| Error::Journal(format!("{} is no journal device: {why}", disk.name())))?;

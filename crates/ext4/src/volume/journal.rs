@@ -6,8 +6,8 @@ use super::{Access, OpenParts, Volume, journal_copy, logs, superblock};
 use crate::{Error, Inode, Result};
 use device::Disk;
 use engine::{
-    BelievedTransaction, Engine, EngineError, EngineOptions, EngineParts, KeptLog, LogArea, LogExtent,
-    LogKind, LogPlace, NoPace, RecoveryReport,
+    BelievedTransaction, Engine, EngineError, EngineOptions, EngineParts, KeptLog, LogArea,
+    LogExtent, LogKind, LogPlace, NoPace, RecoveryReport,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
@@ -37,8 +37,8 @@ impl FoundJournal {
     }
 }
 
-/// Replays the journal of a volume that is not open, and clears the flag that asks for it. With `dry_run` it
-/// only tells what would be done. Orphans are left to the next opening (or e2fsck).
+/// Replays the journal of a volume that is not open, and clears the flag that asks for it. With
+/// `dry_run` it only tells what would be done. Orphans are left to the next opening (or e2fsck).
 pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport> {
     let first = superblock::read(&*parts.home).await?;
     let protection = match dry_run {
@@ -130,7 +130,9 @@ pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Re
     let mut runs = Vec::new();
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);
     if !has_journal && superblock.features.has(feature::RECOVER) {
-        return Err(Error::Journal("the superblock asks for recovery but has no journal; run e2fsck".into()));
+        return Err(Error::Journal(
+            "the superblock asks for recovery but has no journal; run e2fsck".into(),
+        ));
     }
     engine_parts.log = match (&parts.journal, has_journal, superblock.journal_inode) {
         (None, false, _) => None,
@@ -163,7 +165,9 @@ pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
 
 fn journal_is_missing(superblock: &VolumeSuperblock) -> Error {
     let uuid = uuid_text(&superblock.journal_uuid);
-    Error::Journal(format!("the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"))
+    Error::Journal(format!(
+        "the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"
+    ))
 }
 
 /// The runs of the hidden journal inode.
@@ -194,7 +198,9 @@ async fn journal_inode(
 ) -> Result<(Rc<Volume>, Rc<Inode>)> {
     let volume = readable(parts, superblock).await?;
     let inode = volume.load_inode(number).await.map_err(|error| match error {
-        Error::Refused(_) => Error::corrupt_inode(number, "the journal should be there, but it is free"),
+        Error::Refused(_) => {
+            Error::corrupt_inode(number, "the journal should be there, but it is free")
+        }
         error => error,
     })?;
     Ok((volume, inode))
@@ -210,7 +216,8 @@ fn log_extents(runs: &[(HomeBlock, u64)]) -> Vec<LogExtent> {
     runs.iter().map(extent).collect()
 }
 
-/// The log in the hidden inode's blocks, and the scattered logs where the log lies in them or is to.
+/// The log in the hidden inode's blocks, and the scattered logs where the log lies in them or is
+/// to.
 async fn internal_journal(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,
@@ -218,7 +225,9 @@ async fn internal_journal(
 ) -> Result<LogArea> {
     let mut extents = log_extents(runs);
     let mut logs = None;
-    if parts.options.engine.log == LogKind::Scattered || is_scattered(parts, superblock, runs).await? {
+    if parts.options.engine.log == LogKind::Scattered
+        || is_scattered(parts, superblock, runs).await?
+    {
         let blocks: u32 = extents.iter().map(|extent| extent.count).sum();
         logs = logs::find(parts, superblock, LogBlock(blocks)).await?;
     }
@@ -228,7 +237,8 @@ async fn internal_journal(
     Ok(LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs })
 }
 
-/// Whether the journal says that its log lies in scattered logs. What else is wrong with it the engine tells.
+/// Whether the journal says that its log lies in scattered logs. What else is wrong with it the
+/// engine tells.
 async fn is_scattered(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,
@@ -236,9 +246,11 @@ async fn is_scattered(
 ) -> Result<bool> {
     let Some((at, _)) = runs.first() else { return Ok(false) };
     let size = superblock.block_size;
-    let bytes = parts.home.read(at.get() << size.shift(), size.bytes()).await.map_err(EngineError::from)?;
+    let bytes =
+        parts.home.read(at.get() << size.shift(), size.bytes()).await.map_err(EngineError::from)?;
     let blocks = runs.iter().map(|(_, count)| count).sum();
-    Ok(JournalSuperblock::parse(&bytes, size, blocks).is_ok_and(|journal| journal.scattered.is_some()))
+    Ok(JournalSuperblock::parse(&bytes, size, blocks)
+        .is_ok_and(|journal| journal.scattered.is_some()))
 }
 
 /// Checks that the disk is this volume's journal.
@@ -254,11 +266,16 @@ async fn external_journal(disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) ->
     if device.uuid != superblock.journal_uuid {
         let (found, wanted) = (uuid_text(&device.uuid), uuid_text(&superblock.journal_uuid));
         let name = disk.name();
-        return Err(Error::Journal(format!("{name} has UUID {found}, the volume's journal has {wanted}")));
+        return Err(Error::Journal(format!(
+            "{name} has UUID {found}, the volume's journal has {wanted}"
+        )));
     }
     let needed = device.blocks << device.block_size.shift();
     if device.block_size != superblock.block_size {
-        return Err(Error::Journal(format!("{} has blocks of another size than the volume", disk.name())));
+        return Err(Error::Journal(format!(
+            "{} has blocks of another size than the volume",
+            disk.name()
+        )));
     }
     if size < needed || device.blocks > u64::from(u32::MAX) {
         return Err(Error::Truncated { needed, found: size });

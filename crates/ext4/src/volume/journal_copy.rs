@@ -1,5 +1,6 @@
-//! The superblock's copy of the hidden journal's map, as mke2fs and tune2fs leave it there. It finds the log where the inode or what
-//! leads to it is damaged. Without a replay even e2fsck could not help: it knows no log that holds bytes.
+//! The superblock's copy of the hidden journal's map, as mke2fs and tune2fs leave it there. It
+//! finds the log where the inode or what leads to it is damaged. Without a replay even e2fsck could
+//! not help: it knows no log that holds bytes.
 
 use format::ext4::VolumeSuperblock;
 use format::ext4::extent::{ExtentEntry, ExtentNode};
@@ -10,7 +11,8 @@ const BLOCKS: u8 = 1;
 /// Of an inode's map. Two words with the size follow.
 const MAP_WORDS: usize = 15;
 
-/// The journal's runs; `None` without a copy, or if it cannot be right. Of a map with nodes of its own nothing is believed.
+/// The journal's runs; `None` without a copy, or if it cannot be right. Of a map with nodes of its
+/// own nothing is believed.
 pub(super) fn runs(superblock: &VolumeSuperblock) -> Option<Vec<(HomeBlock, u64)>> {
     let (map, size) = superblock.journal_backup.split_at(MAP_WORDS);
     let bytes: Vec<u8> = map.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -19,7 +21,8 @@ pub(super) fn runs(superblock: &VolumeSuperblock) -> Option<Vec<(HomeBlock, u64)
     for entry in node.entries() {
         let ExtentEntry::Extent(extent) = entry else { return None };
         let end = extent.home.get().checked_add(extent.count.into())?;
-        let inside = extent.home.get() > superblock.first_data_block.into() && end <= superblock.blocks;
+        let inside =
+            extent.home.get() > superblock.first_data_block.into() && end <= superblock.blocks;
         if extent.unwritten || u64::from(extent.at.get()) != count || !inside {
             return None;
         }

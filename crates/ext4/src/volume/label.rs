@@ -13,11 +13,13 @@ impl Volume {
         name.iter().copied().take_while(|byte| *byte != 0).collect()
     }
 
-    /// Durable when it returns. EINVAL when it is longer than the superblock's field. Copies of the superblock keep the
-    /// old one, as after `tune2fs -L` on a mounted volume.
+    /// Durable when it returns. EINVAL when it is longer than the superblock's field. Copies of the
+    /// superblock keep the old one, as after `tune2fs -L` on a mounted volume.
     pub async fn set_label(&self, label: &[u8]) -> Result<()> {
         let mut name = [0; 16];
-        let Some(place) = name.get_mut(..label.len()) else { return Err(Error::Refused(errno::EINVAL)) };
+        let Some(place) = name.get_mut(..label.len()) else {
+            return Err(Error::Refused(errno::EINVAL));
+        };
         place.copy_from_slice(label);
         let mut handle = self.engine.start(Credits(1)).await?;
         self.superblock.borrow_mut().volume_name = name;
@@ -26,7 +28,8 @@ impl Volume {
         Ok(self.engine.commit(transaction).await?)
     }
 
-    /// Makes everything durable that was done before, and then writes nothing any more: what comes later fails.
+    /// Makes everything durable that was done before, and then writes nothing any more: what comes
+    /// later fails.
     pub async fn shut_down(self: &Rc<Self>) -> Result<()> {
         let synced = self.sync().await;
         self.engine.stop_writing(&EngineError::ShutDown);

@@ -1,9 +1,10 @@
-//! The scattered logs: a file of the volume whose blocks lie all over it. The journal is written to it past
-//! the file system.
+//! The scattered logs: a file of the volume whose blocks lie all over it. The journal is written to
+//! it past the file system.
 //!
-//! It is found before the journal is replayed, as the flush zone is. Its inode is one of the first that are
-//! not reserved, and never changes after mkfs. Its blocks are allocated and, as far as the file system knows,
-//! never written. So mkfs takes no longer than for the bitmaps, and whoever reads the file sees zeros.
+//! It is found before the journal is replayed, as the flush zone is. Its inode is one of the first
+//! that are not reserved, and never changes after mkfs. Its blocks are allocated and, as far as the
+//! file system knows, never written. So mkfs takes no longer than for the bitmaps, and whoever
+//! reads the file sees zeros.
 
 use super::readable::readable;
 use super::{OpenParts, Volume};
@@ -20,16 +21,21 @@ use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
 pub const LOGS_NAME: &str = ".scattered-logs";
 /// mke2fs makes lost+found and perhaps an orphan file before, mkfs perhaps a flush zone.
 const CANDIDATES: u32 = 8;
-/// Blocks of a log that is made: half of it is the longest transaction, and a handle has three quarters of that. A rename in a
-/// deep directory fits.
+/// Blocks of a log that is made: half of it is the longest transaction, and a handle has three
+/// quarters of that. A rename in a deep directory fits.
 const LOG_BLOCKS_MIN: u32 = 256;
-/// Blocks of all logs together: a quarter of them holds what the largest fixed operation changes, three times over.
+/// Blocks of all logs together: a quarter of them holds what the largest fixed operation changes,
+/// three times over.
 const LOGS_BLOCKS_MIN: u64 = 512;
 
 impl Volume {
-    /// Makes the volume's scattered logs, one of `log_bytes` at the end of each `group_bytes`; for mkfs, before there are
-    /// other files. How many; none where no room is in one piece.
-    pub async fn make_scattered_logs(self: &Rc<Self>, log_bytes: u64, group_bytes: u64) -> Result<u32> {
+    /// Makes the volume's scattered logs, one of `log_bytes` at the end of each `group_bytes`; for
+    /// mkfs, before there are other files. How many; none where no room is in one piece.
+    pub async fn make_scattered_logs(
+        self: &Rc<Self>,
+        log_bytes: u64,
+        group_bytes: u64,
+    ) -> Result<u32> {
         let block = self.block_size().bytes() as u64;
         let (log_blocks, group_blocks) = (log_bytes / block, group_bytes / block);
         let wrong = |why: String| Err(Error::Logs(why));
@@ -47,15 +53,21 @@ impl Volume {
             ));
         }
         if group_blocks < 2 * log_blocks || group_blocks > u64::from(u32::MAX) {
-            return wrong(format!("logs of {log_bytes} bytes in groups of {group_bytes}: more than a half"));
+            return wrong(format!(
+                "logs of {log_bytes} bytes in groups of {group_bytes}: more than a half"
+            ));
         }
         let root = self.inode(InodeNumber(2)).await?;
-        let made = self.mknod(&root, LOGS_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
-        self.write(&made, &Caller::ROOT, 0, &vec![0; block as usize], WriteFlags::default()).await?;
+        let made =
+            self.mknod(&root, LOGS_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
+        self.write(&made, &Caller::ROOT, 0, &vec![0; block as usize], WriteFlags::default())
+            .await?;
         let (mut logs, end) = (0u32, self.superblock().blocks);
         let mut from = u64::from(self.superblock().first_data_block);
         while from + log_blocks <= end && logs < LOGS_MAX {
-            if let Some(home) = self.last_free_run(from..end.min(from + group_blocks), log_blocks).await? {
+            if let Some(home) =
+                self.last_free_run(from..end.min(from + group_blocks), log_blocks).await?
+            {
                 let at = 1 + u64::from(logs) * log_blocks;
                 self.allocate_log(&made, at, home, log_blocks).await?;
                 logs += 1;
@@ -111,7 +123,13 @@ impl Volume {
     }
 
     /// Gives the file the `count` blocks from `home` on, at its block `at`.
-    async fn allocate_log(&self, inode: &Rc<Inode>, at: u64, home: HomeBlock, count: u64) -> Result<()> {
+    async fn allocate_log(
+        &self,
+        inode: &Rc<Inode>,
+        at: u64,
+        home: HomeBlock,
+        count: u64,
+    ) -> Result<()> {
         let _guard = inode.lock.write().await;
         let mut done = 0;
         while done < count {
@@ -120,7 +138,8 @@ impl Volume {
             inode.mapping_cache.next_goal.set(Some(home.plus(done)));
             let (from, rest) = (FileBlock((at + done) as u32), (count - done) as u32);
             let how = Allocate::Unwritten;
-            let found = self.map_or_allocate(&mut handle, inode, &Caller::ROOT, from, rest, how).await;
+            let found =
+                self.map_or_allocate(&mut handle, inode, &Caller::ROOT, from, rest, how).await;
             self.drop_preallocation(inode);
             let stored = self.store(&mut handle, inode).await;
             handle.stop();
@@ -153,7 +172,8 @@ impl Volume {
     }
 }
 
-/// The scattered logs of a volume that is not open, if it has any. `first`: the number of their first log block.
+/// The scattered logs of a volume that is not open, if it has any. `first`: the number of their
+/// first log block.
 pub(super) async fn find(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,
@@ -195,8 +215,9 @@ pub(super) async fn find(
             continue;
         }
         let found = places(&volume, &inode, &logs, first).await?;
-        let overlaps =
-            |start: &HomeBlock| (0..u64::from(found.blocks)).contains(&at.get().wrapping_sub(start.get()));
+        let overlaps = |start: &HomeBlock| {
+            (0..u64::from(found.blocks)).contains(&at.get().wrapping_sub(start.get()))
+        };
         if found.homes.iter().any(overlaps) {
             return Err(Error::corrupt_inode(number, "a scattered log overlaps their superblock"));
         }
@@ -206,14 +227,20 @@ pub(super) async fn find(
 }
 
 /// Each log lies in one piece.
-async fn places(volume: &Volume, inode: &Inode, logs: &LogsSuperblock, first: LogBlock) -> Result<LogPlaces> {
+async fn places(
+    volume: &Volume,
+    inode: &Inode,
+    logs: &LogsSuperblock,
+    first: LogBlock,
+) -> Result<LogPlaces> {
     let corrupt = |why: String| Error::corrupt_inode(inode.number, why);
     let mut homes = Vec::new();
     for log in 0..u64::from(logs.logs) {
         let (mut done, mut home) = (0, None);
         while done < logs.log_blocks {
             let at = 1 + log * u64::from(logs.log_blocks) + u64::from(done);
-            let at = u32::try_from(at).map_err(|_| corrupt("the scattered logs are too long".to_owned()))?;
+            let at = u32::try_from(at)
+                .map_err(|_| corrupt("the scattered logs are too long".to_owned()))?;
             let mapping = volume.map(inode, FileBlock(at), logs.log_blocks - done).await?;
             let Some(found) = mapping.home().filter(|_| mapping.count > 0) else {
                 return Err(corrupt(format!("the scattered logs have a hole at block {at}")));
@@ -239,7 +266,9 @@ pub(super) fn extents(places: &LogPlaces) -> Result<Vec<LogExtent>> {
     for home in &places.homes {
         extents.push(LogExtent { first, count: places.blocks, disk_block: home.get() });
         let next = first.get().checked_add(places.blocks);
-        first = LogBlock(next.ok_or_else(|| Error::Logs("they are too long to be numbered".to_owned()))?);
+        first = LogBlock(
+            next.ok_or_else(|| Error::Logs("they are too long to be numbered".to_owned()))?,
+        );
     }
     Ok(extents)
 }

@@ -1,5 +1,5 @@
-//! Multiple mount protection: before anything is written, whoever else uses the volume is looked for. As long as it is
-//! in use, its MMP block counts on. The block is written past the journal.
+//! Multiple mount protection: before anything is written, whoever else uses the volume is looked
+//! for. As long as it is in use, its MMP block counts on. The block is written past the journal.
 
 use crate::{Error, Result};
 use device::{Buffer, Disk, Durability, World};
@@ -16,7 +16,8 @@ use units::HomeBlock;
 /// Bounds of the intervals, in seconds (kernel: `EXT4_MMP_...`).
 const CHECK_INTERVAL_MIN: u16 = 5;
 const CHECK_INTERVAL_MAX: u16 = 300;
-/// Whoever counts every so often is believed to be gone after twice the time, but at most so much more.
+/// Whoever counts every so often is believed to be gone after twice the time, but at most so much
+/// more.
 const PATIENCE_MAX: u16 = 60;
 
 /// Our claim, which is renewed until [`Protection::end`].
@@ -44,9 +45,16 @@ struct MmpOnDisk {
 }
 
 impl MmpOnDisk {
-    fn of(world: &Rc<dyn World>, disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) -> Result<MmpOnDisk> {
+    fn of(
+        world: &Rc<dyn World>,
+        disk: &Rc<dyn Disk>,
+        superblock: &VolumeSuperblock,
+    ) -> Result<MmpOnDisk> {
         let (at, length) = (superblock.mmp_block, superblock.block_size.bytes());
-        if at <= u64::from(superblock.first_data_block) || at >= superblock.blocks || length < LENGTH {
+        if at <= u64::from(superblock.first_data_block)
+            || at >= superblock.blocks
+            || length < LENGTH
+        {
             return Err(corrupt(HomeBlock(at), "it lies outside the volume"));
         }
         let checksums = superblock.features.has(feature::METADATA_CSUM);
@@ -62,7 +70,8 @@ impl MmpOnDisk {
     async fn read(&self) -> Result<(Buffer, MmpBlock)> {
         let bytes = self.disk.read(self.at, self.length).await.map_err(EngineError::from)?;
         let block = MmpBlock::parse(&bytes, self.seed);
-        let block = block.map_err(|error| corrupt(HomeBlock(self.at / self.length as u64), error.0))?;
+        let block =
+            block.map_err(|error| corrupt(HomeBlock(self.at / self.length as u64), error.0))?;
         Ok((bytes, block))
     }
 
@@ -72,7 +81,8 @@ impl MmpOnDisk {
         Ok(written.map_err(EngineError::from)?)
     }
 
-    /// The block, when nobody is there: at once if it says so, else after having watched it for a while.
+    /// The block, when nobody is there: at once if it says so, else after having watched it for a
+    /// while.
     async fn watch(&self, superblock: &VolumeSuperblock) -> Result<(Buffer, MmpBlock, Duration)> {
         let (bytes, first) = self.read().await?;
         let interval = superblock.mmp_update_interval.max(first.check_interval);
@@ -96,7 +106,8 @@ impl MmpOnDisk {
     }
 }
 
-/// An error if another computer or program uses the volume, as far as its MMP block tells. Writes nothing.
+/// An error if another computer or program uses the volume, as far as its MMP block tells. Writes
+/// nothing.
 pub async fn check_unused(world: &Rc<dyn World>, disk: &Rc<dyn Disk>) -> Result<()> {
     let superblock = super::superblock::read(&**disk).await?;
     if superblock.features.has(feature::MMP) {
@@ -106,7 +117,8 @@ pub async fn check_unused(world: &Rc<dyn World>, disk: &Rc<dyn Disk>) -> Result<
 }
 
 impl Protection {
-    /// Claims the volume as the kernel does, which takes twice the check interval and more; `None` without the feature.
+    /// Claims the volume as the kernel does, which takes twice the check interval and more; `None`
+    /// without the feature.
     pub async fn begin(
         world: &Rc<dyn World>,
         disk: &Rc<dyn Disk>,
@@ -124,7 +136,8 @@ impl Protection {
         content.node = if node.is_empty() { b"okeanos".to_vec() } else { node.into() };
         content.device = disk.name().as_bytes().to_vec();
         let update = superblock.mmp_update_interval.max(1);
-        content.check_interval = update.saturating_mul(2).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
+        content.check_interval =
+            update.saturating_mul(2).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
         block.write(bytes, &content).await?;
         // Another one may have seen nobody at the same time: the last writer has it.
         world.sleep_until(world.now().plus(patience)).await;
@@ -160,11 +173,13 @@ impl Protection {
         let world = self.block.world.clone();
         while !self.over.get() && self.lost.borrow().is_none() {
             let due = world.now().plus(self.interval);
-            race(self.changed.until(|| self.over.get().then_some(())), world.sleep_until(due)).await;
+            race(self.changed.until(|| self.over.get().then_some(())), world.sleep_until(due))
+                .await;
             if self.over.get() {
                 break;
             }
-            // A block that cannot be read or written now is tried again; others see that nobody counts.
+            // A block that cannot be read or written now is tried again; others see that nobody
+            // counts.
             if let Err(error @ Error::InUse(_)) =
                 self.count(Use::Counted(Use::next(self.sequence.get()))).await
             {
@@ -185,7 +200,10 @@ impl Protection {
     /// Writes what comes next, if the block is still ours.
     async fn count(&self, next: Use) -> Result<()> {
         let (bytes, mut content) = self.block.read().await?;
-        if ![&self.sequence, &self.tried].iter().any(|ours| content.used_by == Use::Counted(ours.get())) {
+        if ![&self.sequence, &self.tried]
+            .iter()
+            .any(|ours| content.used_by == Use::Counted(ours.get()))
+        {
             return Err(in_use(&content, "it was mounted twice; run e2fsck"));
         }
         content.used_by = next;
@@ -219,5 +237,7 @@ fn corrupt(at: HomeBlock, why: &str) -> Error {
 fn in_use(by: &MmpBlock, what_to_do: &str) -> Error {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (node, device) = (text(&by.node), text(&by.device));
-    Error::InUse(format!("the volume is in use on {node} ({device}), as its MMP block says: {what_to_do}"))
+    Error::InUse(format!(
+        "the volume is in use on {node} ({device}), as its MMP block says: {what_to_do}"
+    ))
 }

@@ -56,8 +56,8 @@ pub struct Volume {
     pub(crate) orphans: RefCell<Orphans>,
     /// Attributes' values that lost their last reference, to be freed.
     pub(crate) unreferenced: RefCell<Vec<Rc<crate::Inode>>>,
-    /// Held for writing by every rename from one directory to another, before any inode's lock. So the tree of
-    /// directories stands still while it looks who is above whom.
+    /// Held for writing by every rename from one directory to another, before any inode's lock. So
+    /// the tree of directories stands still while it looks who is above whom.
     pub(crate) renames: Rc<runtime::sync::RwLock>,
     /// Behind the hidden journal's last run.
     journal_end: Option<HomeBlock>,
@@ -121,7 +121,8 @@ impl Volume {
     pub fn has(&self, feature: Feature) -> bool {
         self.superblock.borrow().features.has(feature)
     }
-    /// Whether group descriptors have checksums, which is when their flags and unused counts are valid.
+    /// Whether group descriptors have checksums, which is when their flags and unused counts are
+    /// valid.
     pub(crate) fn has_group_checksums(&self) -> bool {
         self.has(feature::METADATA_CSUM) || self.has(feature::GDT_CSUM)
     }
@@ -137,8 +138,8 @@ impl Volume {
     pub fn now(&self) -> Timestamp {
         self.storable(self.engine.world().wall_clock())
     }
-    /// The nearest time that an inode can keep, so that what is told now is told again after the next mount. In
-    /// 128 bytes there is no room for more than seconds until 2038.
+    /// The nearest time that an inode can keep, so that what is told now is told again after the
+    /// next mount. In 128 bytes there is no room for more than seconds until 2038.
     pub fn storable(&self, time: Timestamp) -> Timestamp {
         let has_extra = self.layout.inode_size > 128;
         let last = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
@@ -154,16 +155,18 @@ impl Volume {
     pub fn checksum_seed(&self) -> Option<u32> {
         self.layout.checksum_seed
     }
-    /// Where checksums of an inode's own blocks (extents, directories) begin; `None` without metadata_csum.
+    /// Where checksums of an inode's own blocks (extents, directories) begin; `None` without
+    /// metadata_csum.
     pub fn inode_checksum_seed(&self, number: InodeNumber, generation: u32) -> Option<u32> {
-        self.checksum_seed().map(|seed| format::ext4::checksum::inode_seed(seed, number, generation))
+        self.checksum_seed()
+            .map(|seed| format::ext4::checksum::inode_seed(seed, number, generation))
     }
     pub fn group_of_inode(&self, number: InodeNumber) -> GroupNumber {
         self.superblock.borrow().group_of_inode(number).0
     }
 
-    /// Whether files may own these blocks: inside the volume and free of superblocks, descriptors, bitmaps,
-    /// inode tables and the journal. An extent that points elsewhere is corruption.
+    /// Whether files may own these blocks: inside the volume and free of superblocks, descriptors,
+    /// bitmaps, inode tables and the journal. An extent that points elsewhere is corruption.
     pub fn block_is_usable(&self, start: HomeBlock, count: u64) -> bool {
         let superblock = self.superblock.borrow();
         let inside = start.get() > u64::from(superblock.first_data_block)
@@ -181,12 +184,14 @@ impl Volume {
             || superblock.reserved_gid != 0 && caller.gid == u32::from(superblock.reserved_gid)
     }
 
-    /// Whether damage was found on the volume, or left out by a recovery, and e2fsck has not looked since.
+    /// Whether damage was found on the volume, or left out by a recovery, and e2fsck has not looked
+    /// since.
     pub fn needs_check(&self) -> bool {
         self.superblock.borrow().state & state::ERROR != 0
     }
 
-    /// Marks the volume as damaged (e2fsck will look) if the error says so, and gives the error back.
+    /// Marks the volume as damaged (e2fsck will look) if the error says so, and gives the error
+    /// back.
     pub fn note_damage(&self, error: Error) -> Error {
         if matches!(error, Error::Corrupt { .. }) {
             let mut superblock = self.superblock.borrow_mut();
@@ -195,10 +200,13 @@ impl Volume {
             drop(superblock);
             if self.live.get().on_error == OnError::Stop && !self.is_read_only() {
                 self.engine.abort(&EngineError::Stopped { cause: error.to_string() });
-                // No commit takes the mark along any more. If the log has parts of the superblock, they are replayed over
-                // it, and its checksum would be wrong. The journal says that it was aborted, so the next mount marks it.
+                // No commit takes the mark along any more. If the log has parts of the superblock,
+                // they are replayed over it, and its checksum would be wrong. The journal says that
+                // it was aborted, so the next mount marks it.
                 if !self.engine.would_replay(self.superblock_block.number()) {
-                    self.engine.world().spawn(Box::pin(superblock::mark_damaged(self.home.clone())));
+                    self.engine
+                        .world()
+                        .spawn(Box::pin(superblock::mark_damaged(self.home.clone())));
                 }
             }
         }

@@ -15,8 +15,9 @@ use std::rc::Rc;
 use units::{HomeBlock, Timestamp};
 
 impl Volume {
-    /// Reads the superblock, refuses what is not supported, replays the journal if need be, marks the volume as
-    /// in use, and cleans up orphans. Read-only: nothing is written but what the journal's replay writes.
+    /// Reads the superblock, refuses what is not supported, replays the journal if need be, marks
+    /// the volume as in use, and cleans up orphans. Read-only: nothing is written but what the
+    /// journal's replay writes.
     pub async fn open(parts: OpenParts) -> Result<Rc<Volume>> {
         Volume::open_at_pace(parts, Rc::new(NoPace)).await
     }
@@ -30,13 +31,17 @@ impl Volume {
         }
         let replays = first.features.has(feature::RECOVER);
         let protection = match parts.options.access == Access::ReadWrite || replays {
-            true => Protection::begin(&parts.world, &parts.home, &first, &parts.options.node).await?,
+            true => {
+                Protection::begin(&parts.world, &parts.home, &first, &parts.options.node).await?
+            }
             false => None,
         };
         let opened = Volume::open_protected(&parts, pace, first, protection.as_deref()).await;
         if let Some(protection) = protection {
             match &opened {
-                Ok(volume) if !volume.is_read_only() => *volume.protection.borrow_mut() = Some(protection),
+                Ok(volume) if !volume.is_read_only() => {
+                    *volume.protection.borrow_mut() = Some(protection)
+                }
                 // Nobody writes any more. If that cannot be said, others wait a while.
                 _ => drop(protection.end(true).await),
             }
@@ -83,13 +88,18 @@ impl Volume {
     }
 
     /// As it is at home, which may be any mixture of old and new.
-    async fn open_without_journal(parts: &OpenParts, superblock: VolumeSuperblock) -> Result<Rc<Volume>> {
+    async fn open_without_journal(
+        parts: &OpenParts,
+        superblock: VolumeSuperblock,
+    ) -> Result<Rc<Volume>> {
         if parts.options.access == Access::ReadWrite {
             return Err(Error::Journal("without its journal a volume can only be read".into()));
         }
         let mut report = OpenReport::default();
         if superblock.features.has(feature::RECOVER) {
-            report.warnings.push("the journal is not replayed: what only it holds is missing".into());
+            report
+                .warnings
+                .push("the journal is not replayed: what only it holds is missing".into());
         }
         warn_of_state(&superblock, &mut report);
         let engine = without_log(parts, &superblock).await?;
@@ -98,7 +108,8 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Everything behind the journal. Nothing is written before the descriptors are known to be sound.
+    /// Everything behind the journal. Nothing is written before the descriptors are known to be
+    /// sound.
     async fn start(
         parts: &OpenParts,
         engine: &Rc<Engine>,
@@ -106,7 +117,8 @@ impl Volume {
         journal: &[(HomeBlock, u64)],
         report: &mut OpenReport,
     ) -> Result<Rc<Volume>> {
-        let volume = Volume::assemble(parts, engine.clone(), superblock, journal, Trust::All).await?;
+        let volume =
+            Volume::assemble(parts, engine.clone(), superblock, journal, Trust::All).await?;
         volume.check_root().await?;
         if parts.options.access == Access::ReadWrite {
             volume.begin_changes(report).await?;
@@ -128,8 +140,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Over a log that a restart has kept it is a change as any other. A record of the block there would be replayed over
-    /// what is written past it; and home says already that there is something to replay.
+    /// Over a log that a restart has kept it is a change as any other. A record of the block there
+    /// would be replayed over what is written past it; and home says already that there is
+    /// something to replay.
     async fn write_mark(&self) -> Result<()> {
         if self.engine.has_begun_log() {
             let mut handle = self.engine.start(Credits(1)).await?;
@@ -153,7 +166,8 @@ impl Volume {
         }
     }
 
-    /// A volume over an engine. `journal`: the runs of the hidden journal inode, as far as they are known.
+    /// A volume over an engine. `journal`: the runs of the hidden journal inode, as far as they are
+    /// known.
     pub(super) async fn assemble(
         parts: &OpenParts,
         engine: Rc<Engine>,
@@ -230,11 +244,14 @@ fn warn_of_state(superblock: &VolumeSuperblock, report: &mut OpenReport) {
     if superblock.state & state::ERROR != 0 {
         report.warnings.push("errors were found on this volume earlier; run e2fsck".into());
     } else if superblock.state & state::VALID == 0 {
-        report.warnings.push("the volume was not unmounted cleanly and has no journal; run e2fsck".into());
+        report
+            .warnings
+            .push("the volume was not unmounted cleanly and has no journal; run e2fsck".into());
     }
 }
 
-/// As the kernel does on mounting: counts and times, and the flags that tell e2fsck what a crash leaves.
+/// As the kernel does on mounting: counts and times, and the flags that tell e2fsck what a crash
+/// leaves.
 fn mark_in_use(superblock: &mut VolumeSuperblock, now: Timestamp, mount_point: &str) {
     superblock::stamp(superblock, now);
     superblock.mount_time = now.seconds as u32;

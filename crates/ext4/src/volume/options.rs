@@ -11,7 +11,8 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What happens when damage is found (`errors=`). In any case it is noted in the superblock, and the caller told.
+/// What happens when damage is found (`errors=`). In any case it is noted in the superblock, and
+/// the caller told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnError {
     #[default]

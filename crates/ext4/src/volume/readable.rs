@@ -1,4 +1,5 @@
-//! A volume as far as one may read it before recovery, and files whose blocks others write to past the file system.
+//! A volume as far as one may read it before recovery, and files whose blocks others write to past
+//! the file system.
 
 use super::{OpenParts, Volume};
 use crate::groups::Trust;
@@ -13,15 +14,21 @@ pub(super) fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dy
     Rc::new(DiskHome::new(parts.home.clone(), superblock.block_size, superblock.blocks))
 }
 
-/// The volume as far as one may read it before recovery, straight from the disk. Descriptors are trusted only as far
-/// as the place of the inode table goes.
-pub(super) async fn readable(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Volume>> {
+/// The volume as far as one may read it before recovery, straight from the disk. Descriptors are
+/// trusted only as far as the place of the inode table goes.
+pub(super) async fn readable(
+    parts: &OpenParts,
+    superblock: &VolumeSuperblock,
+) -> Result<Rc<Volume>> {
     let engine = without_log(parts, superblock).await?;
     Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
 }
 
 /// An engine that reads what is at home.
-pub(super) async fn without_log(parts: &OpenParts, superblock: &VolumeSuperblock) -> Result<Rc<Engine>> {
+pub(super) async fn without_log(
+    parts: &OpenParts,
+    superblock: &VolumeSuperblock,
+) -> Result<Rc<Engine>> {
     let engine_parts = EngineParts {
         world: parts.world.clone(),
         home: home_of(parts, superblock),
@@ -33,7 +40,8 @@ pub(super) async fn without_log(parts: &OpenParts, superblock: &VolumeSuperblock
     Ok(Engine::open(engine_parts).await?)
 }
 
-/// The runs of the first `count` blocks of a file that evictions or the log write to past the file system.
+/// The runs of the first `count` blocks of a file that evictions or the log write to past the file
+/// system.
 pub(super) async fn runs_of(
     volume: &Volume,
     inode: &Inode,
@@ -56,7 +64,9 @@ pub(super) async fn runs_of(
             return Err(corrupt(format!("{what} overlaps what is not its own")));
         }
         match runs.last_mut() {
-            Some((start, length)) if start.plus(*length) == home => *length += u64::from(mapping.count),
+            Some((start, length)) if start.plus(*length) == home => {
+                *length += u64::from(mapping.count)
+            }
             _ => runs.push((home, mapping.count.into())),
         }
         at += u64::from(mapping.count);

@@ -1,4 +1,5 @@
-//! A volume that is open to be read becomes one that may be changed, and back (`remount,rw`, `remount,ro`).
+//! A volume that is open to be read becomes one that may be changed, and back (`remount,rw`,
+//! `remount,ro`).
 
 use super::mmp::Protection;
 use super::open::check_features;
@@ -9,8 +10,9 @@ use format::ext4::VolumeSuperblock;
 use std::rc::Rc;
 
 impl Volume {
-    /// As opening for writing does, behind the journal's replay: marked as in use, orphans cleaned up. Harmless where
-    /// changes are allowed already. Where it fails, the volume is read-only as before.
+    /// As opening for writing does, behind the journal's replay: marked as in use, orphans cleaned
+    /// up. Harmless where changes are allowed already. Where it fails, the volume is read-only as
+    /// before.
     pub async fn allow_changes(self: &Rc<Self>) -> Result<OpenReport> {
         let _turn = self.access_changes.write().await;
         let mut report = OpenReport::default();
@@ -23,12 +25,15 @@ impl Volume {
             return Ok(report);
         }
         if self.options.without_journal {
-            return Err(Error::Journal("without its journal (noload) a volume can only be read".into()));
+            return Err(Error::Journal(
+                "without its journal (noload) a volume can only be read".into(),
+            ));
         }
         let known = self.superblock();
         check_features(&known, Access::ReadWrite)?;
         let world = self.engine.world().clone();
-        let protection = Protection::begin(&world, self.home_disk(), &known, &self.options.node).await?;
+        let protection =
+            Protection::begin(&world, self.home_disk(), &known, &self.options.node).await?;
         let begun = self.begin_protected_changes(protection.as_deref(), &mut report).await;
         match (begun, protection) {
             (Ok(()), protection) => *self.protection.borrow_mut() = protection,
@@ -70,8 +75,9 @@ impl Volume {
         begun
     }
 
-    /// Everything home, journal empty, superblock clean; then nothing is changed any more. The kernel lets no change in,
-    /// and has nothing open for writing. Harmless where nothing may be changed already.
+    /// Everything home, journal empty, superblock clean; then nothing is changed any more. The
+    /// kernel lets no change in, and has nothing open for writing. Harmless where nothing may be
+    /// changed already.
     pub async fn forbid_changes(self: &Rc<Self>) -> Result<()> {
         let _turn = self.access_changes.write().await;
         // Nor is it harmless where the last attempt failed: something is not home.
@@ -93,8 +99,8 @@ impl Volume {
         self.mark_clean().await
     }
 
-    /// What the disk holds is not clean, so the volume stays as failed as it is. A journal that is well is replayed by the
-    /// next mount: e2fsck need not look.
+    /// What the disk holds is not clean, so the volume stays as failed as it is. A journal that is
+    /// well is replayed by the next mount: e2fsck need not look.
     fn stop_for(&self, error: &Error) {
         let cause = match error {
             Error::Engine(cause) => cause.clone(),

@@ -36,8 +36,9 @@ impl Volume {
     }
 }
 
-/// What the kernel's ext4 keeps back for splits of extents (its `s_resv_clusters`), and does not count as available.
-/// Here such a split holds its blocks before it begins; but `df` is to say the same of a volume, whoever mounts it.
+/// What the kernel's ext4 keeps back for splits of extents (its `s_resv_clusters`), and does not
+/// count as available. Here such a split holds its blocks before it begins; but `df` is to say the
+/// same of a volume, whoever mounts it.
 fn kept_by_ext4(superblock: &VolumeSuperblock) -> u64 {
     match superblock.features.has(feature::EXTENTS) {
         true => (superblock.blocks / 50).min(4096),
@@ -45,8 +46,8 @@ fn kept_by_ext4(superblock: &VolumeSuperblock) -> u64 {
     }
 }
 
-/// Blocks of superblocks, descriptors, bitmaps, inode tables and journal: as mke2fs counted them, else the
-/// same sum.
+/// Blocks of superblocks, descriptors, bitmaps, inode tables and journal: as mke2fs counted them,
+/// else the same sum.
 fn overhead(superblock: &VolumeSuperblock) -> u64 {
     if superblock.overhead_blocks != 0 {
         return superblock.overhead_blocks.into();
@@ -63,7 +64,8 @@ fn overhead(superblock: &VolumeSuperblock) -> u64 {
     });
     // The backup of the journal inode ends with its size: high word, low word.
     let journal = superblock.features.has(feature::HAS_JOURNAL) && superblock.journal_inode != 0;
-    let bytes = u64::from(superblock.journal_backup[15]) << 32 | u64::from(superblock.journal_backup[16]);
+    let bytes =
+        u64::from(superblock.journal_backup[15]) << 32 | u64::from(superblock.journal_backup[16]);
     let journal = if journal { bytes >> superblock.block_size.shift() } else { 0 };
     u64::from(superblock.first_data_block) + groups.sum::<u64>() + journal
 }

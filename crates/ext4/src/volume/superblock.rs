@@ -1,6 +1,6 @@
-//! The superblock on the disk: read before there is an engine, and changed through handles. It is written
-//! directly at two moments, when it must not wait for the journal. These are before the first commit of an empty log, and
-//! after the last.
+//! The superblock on the disk: read before there is an engine, and changed through handles. It is
+//! written directly at two moments, when it must not wait for the journal. These are before the
+//! first commit of an empty log, and after the last.
 
 use super::Volume;
 use crate::{Error, Result};
@@ -22,7 +22,10 @@ pub(super) fn place(block_size: BlockSize) -> (HomeBlock, BlockRange) {
 pub async fn read(disk: &dyn Disk) -> Result<VolumeSuperblock> {
     let size = disk.geometry().size;
     if size < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
-        return Err(Error::Truncated { needed: SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64, found: size });
+        return Err(Error::Truncated {
+            needed: SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64,
+            found: size,
+        });
     }
     let (_, bytes, within) = read_surroundings(disk).await?;
     let superblock = VolumeSuperblock::parse(&bytes[within..within + SUPERBLOCK_SIZE])?;
@@ -37,7 +40,8 @@ pub async fn read(disk: &dyn Disk) -> Result<VolumeSuperblock> {
 pub async fn was_closed(disk: &dyn Disk) -> Result<bool> {
     let superblock = read(disk).await?;
     let open = [feature::RECOVER, feature::ORPHAN_PRESENT];
-    Ok(superblock.last_orphan == 0 && !open.into_iter().any(|feature| superblock.features.has(feature)))
+    Ok(superblock.last_orphan == 0
+        && !open.into_iter().any(|feature| superblock.features.has(feature)))
 }
 
 /// Writes it to its home at once, durably.
@@ -48,8 +52,8 @@ pub(super) async fn write(disk: &dyn Disk, superblock: &VolumeSuperblock) -> Res
     Ok(written.map_err(EngineError::from)?)
 }
 
-/// Notes at home that damage was found. For volumes that have stopped: nobody else writes. If that fails, the journal
-/// still remembers that it was aborted.
+/// Notes at home that damage was found. For volumes that have stopped: nobody else writes. If that
+/// fails, the journal still remembers that it was aborted.
 pub(super) async fn mark_damaged(disk: Rc<dyn Disk>) {
     let Ok(mut superblock) = read(&*disk).await else { return };
     superblock.state |= state::ERROR;
@@ -84,8 +88,8 @@ impl Volume {
         }
     }
 
-    /// The superblock as it is in memory goes home past the engine, whose block keeps the old bytes. So its next change
-    /// replaces all of them.
+    /// The superblock as it is in memory goes home past the engine, whose block keeps the old
+    /// bytes. So its next change replaces all of them.
     pub(super) async fn write_superblock_home(&self) -> Result<()> {
         self.superblock_is_behind.set(true);
         let superblock = self.superblock();

@@ -1,7 +1,8 @@
 //! Operations that a failing device ends half-way: what they have changed must not stay half done.
 //!
-//! First of all they hold what they will change, so that a failing read ends them before they begin. What may still
-//! fail behind a change is put between [`Volume::before`] and [`Volume::whole`].
+//! First of all they hold what they will change, so that a failing read ends them before they
+//! begin. What may still fail behind a change is put between [`Volume::before`] and
+//! [`Volume::whole`].
 
 use crate::groups::Bits;
 use crate::{Error, Inode, Result, Volume};
@@ -17,8 +18,8 @@ pub(crate) struct Before<'a> {
 }
 
 impl Volume {
-    /// The inodes' table blocks stay in memory as long as the answer lives: storing one of them cannot fail. Take
-    /// it before the handle is started.
+    /// The inodes' table blocks stay in memory as long as the answer lives: storing one of them
+    /// cannot fail. Take it before the handle is started.
     pub(crate) async fn hold(&self, inodes: &[&Inode]) -> Result<SmallVec<[Block; 2]>> {
         let mut blocks = SmallVec::new();
         for inode in inodes {
@@ -43,9 +44,15 @@ impl Volume {
         Before { changes: handle.changes(), inode, fields: inode.fields.borrow().clone() }
     }
 
-    /// Passes `result` on. After an error the inode in memory is as before, if no block was changed since. If some
-    /// were, and the device failed, the transaction must never be committed: the journal is aborted.
-    pub(crate) fn whole<T>(&self, handle: &Handle, before: Before<'_>, result: Result<T>) -> Result<T> {
+    /// Passes `result` on. After an error the inode in memory is as before, if no block was changed
+    /// since. If some were, and the device failed, the transaction must never be committed: the
+    /// journal is aborted.
+    pub(crate) fn whole<T>(
+        &self,
+        handle: &Handle,
+        before: Before<'_>,
+        result: Result<T>,
+    ) -> Result<T> {
         let Err(error) = &result else { return result };
         if handle.changes() == before.changes {
             let mut fields = before.inode.fields.borrow_mut();

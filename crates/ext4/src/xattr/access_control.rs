@@ -14,10 +14,11 @@ const ACCESS: Name = Name { index: ACL_ACCESS, rest: b"" };
 const DEFAULT: Name = Name { index: ACL_DEFAULT, rest: b"" };
 
 impl Volume {
-    /// Gives a new inode the permissions that its directory wants. They are those of the directory's default
-    /// list, restricted to the inode's mode, or without one the mode less `umask`. The inode's mode is what its
-    /// maker asked for; afterwards it is final and stored. The caller holds the parent's lock. ENOSPC: the
-    /// caller undoes what it made. Credits: [`Volume::credits_inherit_acl`].
+    /// Gives a new inode the permissions that its directory wants. They are those of the
+    /// directory's default list, restricted to the inode's mode, or without one the mode less
+    /// `umask`. The inode's mode is what its maker asked for; afterwards it is final and stored.
+    /// The caller holds the parent's lock. ENOSPC: the caller undoes what it made. Credits:
+    /// [`Volume::credits_inherit_acl`].
     pub async fn inherit_acl(
         &self,
         handle: &mut Handle,
@@ -53,8 +54,8 @@ impl Volume {
         self.credits_xattr()
     }
 
-    /// After chmod: makes the access list say what the inode's new mode says, if there is a list. The caller
-    /// holds the inode's lock and stores the inode. Credits: [`Volume::xattr_change`].
+    /// After chmod: makes the access list say what the inode's new mode says, if there is a list.
+    /// The caller holds the inode's lock and stores the inode. Credits: [`Volume::xattr_change`].
     pub async fn chmod_acl(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let before = self.stored_xattrs(inode).await?;
         let Some(value) = before.get(ACCESS) else { return Ok(()) };
@@ -66,8 +67,8 @@ impl Volume {
         self.store_xattrs(handle, inode, &before, &after).await
     }
 
-    /// Puts a list that setxattr(2) passes into `after`; the answer is the inode's new mode, if it changes. A list that
-    /// the mode bits can say is not stored.
+    /// Puts a list that setxattr(2) passes into `after`; the answer is the inode's new mode, if it
+    /// changes. A list that the mode bits can say is not stored.
     pub(super) fn set_acl(
         &self,
         inode: &Inode,
@@ -97,7 +98,8 @@ impl Volume {
     }
 
     pub(super) fn acl_of(&self, inode: &Inode, value: &[u8]) -> Result<Acl> {
-        let damaged = |error| Error::corrupt_inode(inode.number, format!("its access control list: {error}"));
+        let damaged =
+            |error| Error::corrupt_inode(inode.number, format!("its access control list: {error}"));
         Acl::from_disk(value).map_err(damaged)
     }
 }

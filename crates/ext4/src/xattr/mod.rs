@@ -37,7 +37,8 @@ pub struct SetXattr<'a> {
     pub name: &'a [u8],
     pub value: &'a [u8],
     pub existence: Existence,
-    /// An access control list that is set takes the set-group-id bit away (`FUSE_SETXATTR_ACL_KILL_SGID`).
+    /// An access control list that is set takes the set-group-id bit away
+    /// (`FUSE_SETXATTR_ACL_KILL_SGID`).
     pub clear_set_group: bool,
 }
 
@@ -64,10 +65,15 @@ impl Volume {
     }
 
     /// All names that `caller` may see, each with a zero byte behind it. `trusted.` is for root.
-    pub async fn list_xattrs(self: &Rc<Self>, inode: &Rc<Inode>, caller: &Caller) -> Result<Vec<u8>> {
+    pub async fn list_xattrs(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        caller: &Caller,
+    ) -> Result<Vec<u8>> {
         let _lock = inode.lock.read().await;
         let stored = self.stored_xattrs(inode).await?;
-        let visible = stored.all().filter(|attribute| attribute.index != TRUSTED || caller.uid == 0);
+        let visible =
+            stored.all().filter(|attribute| attribute.index != TRUSTED || caller.uid == 0);
         let mut list = Vec::new();
         for name in visible.filter_map(names::full_name) {
             list.extend_from_slice(&name);
@@ -76,7 +82,8 @@ impl Volume {
         Ok(list)
     }
 
-    /// ENOSPC when it fits neither in the inode nor in its attribute block, nor may lie in an inode of its own.
+    /// ENOSPC when it fits neither in the inode nor in its attribute block, nor may lie in an inode
+    /// of its own.
     pub async fn set_xattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -94,7 +101,8 @@ impl Volume {
         }
         inode.durable_by_attribute.set(None);
         let is_acl = matches!(name.index, ACL_ACCESS | ACL_DEFAULT);
-        let same = |attribute: &Attribute| attribute.outside.is_none() && attribute.value == set.value;
+        let same =
+            |attribute: &Attribute| attribute.outside.is_none() && attribute.value == set.value;
         if !is_acl && before.find(name).is_some_and(same) {
             // As in the kernel, not even the time of change tells of it.
             return Ok(inode.last_change.get());
@@ -105,12 +113,14 @@ impl Volume {
             ACL_ACCESS | ACL_DEFAULT => mode = self.set_acl(inode, name, set, &mut after)?,
             _ => match after.set(name, set.value, self.xattr_room(inode)) {
                 Err(Error::Refused(errno::ENOSPC)) if self.takes_values_outside(set.value) => {
-                    holder = Some(self.set_outside(inode, caller, name, set.value, &mut after).await?);
+                    holder =
+                        Some(self.set_outside(inode, caller, name, set.value, &mut after).await?);
                 }
                 fitted => fitted?,
             },
         }
-        let changed = self.change_xattrs(inode, AttributeChange { before, after, mode, holder }).await;
+        let changed =
+            self.change_xattrs(inode, AttributeChange { before, after, mode, holder }).await;
         self.free_values().await?;
         changed
     }
@@ -143,7 +153,11 @@ impl Volume {
 
     /// Removes the file capabilities, as every write must. The caller holds the
     /// inode's lock. Credits: [`Volume::xattr_change`].
-    pub async fn clear_capabilities(&self, handle: &mut engine::Handle, inode: &Inode) -> Result<()> {
+    pub async fn clear_capabilities(
+        &self,
+        handle: &mut engine::Handle,
+        inode: &Inode,
+    ) -> Result<()> {
         let name = Name { index: names::SECURITY, rest: b"capability" };
         let before = self.stored_xattrs(inode).await?;
         if before.get(name).is_none() {
@@ -155,8 +169,8 @@ impl Volume {
         self.store_xattrs(handle, inode, &before, &after).await
     }
 
-    /// One handle that stores the attributes and, if given, the mode. Tries again after ENOSPC when a commit
-    /// set blocks free.
+    /// One handle that stores the attributes and, if given, the mode. Tries again after ENOSPC when
+    /// a commit set blocks free.
     async fn change_xattrs(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -169,7 +183,11 @@ impl Volume {
         changed
     }
 
-    async fn try_to_change_xattrs(&self, inode: &Inode, change: &AttributeChange) -> Result<TransactionId> {
+    async fn try_to_change_xattrs(
+        &self,
+        inode: &Inode,
+        change: &AttributeChange,
+    ) -> Result<TransactionId> {
         let _tables = self.hold(&[inode]).await?;
         let needed = self.xattr_change(inode).await?;
         let holder = change.holder.as_ref();

@@ -18,7 +18,8 @@ pub struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// EOPNOTSUPP: the prefix is none that ext4 keeps. ERANGE: too long. EINVAL: nothing after the prefix.
+    /// EOPNOTSUPP: the prefix is none that ext4 keeps. ERANGE: too long. EINVAL: nothing after the
+    /// prefix.
     pub fn parse(full: &'a [u8]) -> Result<Name<'a>> {
         match full {
             b"system.posix_acl_access" => return Ok(Name { index: ACL_ACCESS, rest: b"" }),
@@ -26,8 +27,9 @@ impl<'a> Name<'a> {
             _ => {}
         }
         let prefixes = [USER, TRUSTED, SECURITY].map(|index| (index, prefix(index)));
-        let found =
-            prefixes.into_iter().find_map(|(index, prefix)| Some((index, full.strip_prefix(prefix)?)));
+        let found = prefixes
+            .into_iter()
+            .find_map(|(index, prefix)| Some((index, full.strip_prefix(prefix)?)));
         let (index, rest) = found.ok_or(Error::Refused(errno::EOPNOTSUPP))?;
         match rest.len() {
             0 => Err(Error::Refused(errno::EINVAL)),
@@ -46,7 +48,9 @@ pub fn full_name(attribute: &Attribute) -> Option<Vec<u8>> {
         USER | TRUSTED | SECURITY if !attribute.name.is_empty() => {
             Some([prefix(attribute.index), &attribute.name].concat())
         }
-        ACL_ACCESS | ACL_DEFAULT if attribute.name.is_empty() => Some(prefix(attribute.index).to_vec()),
+        ACL_ACCESS | ACL_DEFAULT if attribute.name.is_empty() => {
+            Some(prefix(attribute.index).to_vec())
+        }
         _ => None,
     }
 }

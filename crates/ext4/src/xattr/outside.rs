@@ -1,9 +1,9 @@
 //! Values in inodes of their own (feature ea_inode): read, referred to, and let go of.
 //!
-//! Such an inode has no name. Each entry that names it counts as a reference; entries of a block that several
-//! inodes share count once. The count stands where other inodes keep the time of change (upper half) and the
-//! version (lower half). The value's checksum stands where they keep the access time. The last reference
-//! frees the inode, as an orphan.
+//! Such an inode has no name. Each entry that names it counts as a reference; entries of a block
+//! that several inodes share count once. The count stands where other inodes keep the time of
+//! change (upper half) and the version (lower half). The value's checksum stands where they keep
+//! the access time. The last reference frees the inode, as an orphan.
 
 use super::names::Name;
 use super::stored::Stored;
@@ -18,7 +18,8 @@ use std::rc::Rc;
 
 /// The longest value that system calls take, in bytes.
 pub(super) const VALUE_MAX: u32 = 64 << 10;
-/// What a change of attributes may need, known before its handle starts: credits, and all that it would else read.
+/// What a change of attributes may need, known before its handle starts: credits, and all that it
+/// would else read.
 pub(crate) struct XattrChange {
     pub credits: Credits,
     _holders: Vec<Rc<Inode>>,
@@ -75,17 +76,20 @@ impl Volume {
         }
     }
 
-    /// Before a handle that may change the attributes of `owner` by [`Volume::store_xattrs`]. The caller holds its lock.
+    /// Before a handle that may change the attributes of `owner` by [`Volume::store_xattrs`]. The
+    /// caller holds its lock.
     pub(crate) async fn xattr_change(&self, owner: &Inode) -> Result<XattrChange> {
         let mut change =
             XattrChange { credits: self.credits_xattr(), _holders: Vec::new(), _held: Vec::new() };
         // What cannot be read the change itself will meet.
         let outside = match self.has(feature::EA_INODE) {
-            true => self.stored_xattrs(owner).await.map(|stored| stored.outside()).unwrap_or_default(),
+            true => {
+                self.stored_xattrs(owner).await.map(|stored| stored.outside()).unwrap_or_default()
+            }
             false => Vec::new(),
         };
-        // Who leaves a shared block refers once more to each value in it. Else a change drops one value, or a
-        // capability and an access list.
+        // Who leaves a shared block refers once more to each value in it. Else a change drops one
+        // value, or a capability and an access list.
         let is_shared = outside.is_empty() || self.shares_block(owner).await.unwrap_or(true);
         let counted = if is_shared { outside.len() } else { outside.len().min(VALUES_CHANGED_MAX) };
         change.credits = change.credits + self.credits_reference() * counted as u32;
@@ -98,12 +102,14 @@ impl Volume {
         Ok(change)
     }
 
-    /// One more reference to a value, or one less: its inode, which may become an orphan or be one no longer.
+    /// One more reference to a value, or one less: its inode, which may become an orphan or be one
+    /// no longer.
     pub(super) fn credits_reference(&self) -> Credits {
         self.credits_inode() + self.credits_orphan()
     }
 
-    /// What storing `after` instead of `before` does to references. `shared`: others keep the block as it was.
+    /// What storing `after` instead of `before` does to references. `shared`: others keep the block
+    /// as it was.
     pub(super) async fn references(
         &self,
         owner: &Inode,
@@ -115,9 +121,11 @@ impl Volume {
         let mut changed: Vec<(Outside, bool)> = Vec::new();
         changed.extend(before.area.iter().filter(lost).filter_map(|it| Some((it.outside?, false))));
         if before.block != after.block {
-            let (entries, comes) = if shared { (&after.block, true) } else { (&before.block, false) };
+            let (entries, comes) =
+                if shared { (&after.block, true) } else { (&before.block, false) };
             let stays = |attribute: &&Attribute| comes && before.block.contains(attribute);
-            let concerned = entries.iter().filter(|attribute| stays(attribute) || !comes && lost(attribute));
+            let concerned =
+                entries.iter().filter(|attribute| stays(attribute) || !comes && lost(attribute));
             changed.extend(concerned.filter_map(|attribute| Some((attribute.outside?, comes))));
         }
         let mut references = References { changes: Vec::new() };
@@ -132,10 +140,19 @@ impl Volume {
         Ok(references)
     }
 
-    /// Counts the references; whoever has none becomes an orphan. Credits: [`Volume::credits_reference`] for each.
-    pub(super) async fn count_references(&self, handle: &mut Handle, references: References) -> Result<()> {
+    /// Counts the references; whoever has none becomes an orphan. Credits:
+    /// [`Volume::credits_reference`] for each.
+    pub(super) async fn count_references(
+        &self,
+        handle: &mut Handle,
+        references: References,
+    ) -> Result<()> {
         for (holder, comes) in &references.changes {
-            let now = if *comes { count(holder).saturating_add(1) } else { count(holder).saturating_sub(1) };
+            let now = if *comes {
+                count(holder).saturating_add(1)
+            } else {
+                count(holder).saturating_sub(1)
+            };
             set_count(holder, now);
             if now == 0 && holder.fields.borrow().links != 0 {
                 holder.fields.borrow_mut().links = 0;
@@ -151,16 +168,17 @@ impl Volume {
     pub(super) fn charge_values(&self, owner: &Inode, before: &Stored, after: &Stored) {
         let per_block = self.sectors_per_block();
         let sectors = |stored: &Stored| -> u64 {
-            let blocks =
-                |outside: Outside| u64::from(outside.length).div_ceil(self.block_size().bytes() as u64);
+            let blocks = |outside: Outside| {
+                u64::from(outside.length).div_ceil(self.block_size().bytes() as u64)
+            };
             stored.outside().into_iter().map(blocks).sum::<u64>() * per_block
         };
         let mut fields = owner.fields.borrow_mut();
         fields.sectors = (fields.sectors + sectors(after)).saturating_sub(sectors(before));
     }
 
-    /// Frees the values that nobody refers to any more. No handle is open. One by one: on a damaged volume a value may
-    /// have attributes with values of their own, and so on.
+    /// Frees the values that nobody refers to any more. No handle is open. One by one: on a damaged
+    /// volume a value may have attributes with values of their own, and so on.
     pub(crate) async fn free_values(self: &Rc<Self>) -> Result<()> {
         loop {
             let Some(holder) = self.unreferenced.borrow_mut().pop() else { return Ok(()) };
@@ -168,7 +186,8 @@ impl Volume {
         }
     }
 
-    /// Lets go of all values that an inode without links has outside, one after the other. The caller holds its lock.
+    /// Lets go of all values that an inode without links has outside, one after the other. The
+    /// caller holds its lock.
     pub(crate) async fn drop_values(self: &Rc<Self>, owner: &Inode) -> Result<()> {
         if !self.has(feature::EA_INODE) {
             return Ok(());
@@ -180,7 +199,8 @@ impl Volume {
             let mut after = before.clone();
             after.remove(Name { index: attribute.index, rest: &attribute.name });
             let _table = self.hold(&[owner]).await?;
-            let mut handle = self.engine().start(self.credits_xattr() + self.credits_reference()).await?;
+            let mut handle =
+                self.engine().start(self.credits_xattr() + self.credits_reference()).await?;
             let dropped = self.store_xattrs(&mut handle, owner, &before, &after).await;
             handle.stop();
             match dropped {

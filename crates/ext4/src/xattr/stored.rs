@@ -51,8 +51,8 @@ impl Stored {
         self.area.retain(|attribute| !name.is_of(attribute));
         self.block.retain(|attribute| !name.is_of(attribute));
     }
-    /// Stores or replaces: in the inode if it fits, else in the block. ENOSPC when it fits in neither; nothing
-    /// has changed then.
+    /// Stores or replaces: in the inode if it fits, else in the block. ENOSPC when it fits in
+    /// neither; nothing has changed then.
     pub fn set(&mut self, name: Name, value: &[u8], room: Room) -> Result<()> {
         self.set_attribute(Attribute::new(name.index, name.rest, value), room)
     }
@@ -74,8 +74,8 @@ impl Stored {
 }
 
 impl Volume {
-    /// [`Volume::store_xattrs`] of an inode without values outside, else [`Volume::xattr_change`]: inode + block changed
-    /// or new + shared block left + one allocated, one freed.
+    /// [`Volume::store_xattrs`] of an inode without values outside, else [`Volume::xattr_change`]:
+    /// inode + block changed or new + shared block left + one allocated, one freed.
     pub fn credits_xattr(&self) -> Credits {
         self.credits_inode() + Credits(1 + 1) + self.credits_allocate(1) + self.credits_free(1, 1)
     }
@@ -104,21 +104,25 @@ impl Volume {
             _ => parse(&self.xattr_block(at).await?)?.attributes,
         };
         let stored = Stored { area, block };
-        let twice = |attribute: &Attribute| stored.block.iter().any(|other| same_name(attribute, other));
+        let twice =
+            |attribute: &Attribute| stored.block.iter().any(|other| same_name(attribute, other));
         // A list that is so long is not looked at, rather than ignored.
         let is_list = |attribute: &Attribute| matches!(attribute.index, ACL_ACCESS | ACL_DEFAULT);
         if stored.all().any(|attribute| is_list(attribute) && attribute.outside.is_some()) {
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
         if stored.area.iter().any(twice) {
-            return Err(Error::corrupt_inode(inode.number, "an extended attribute stands there twice"));
+            return Err(Error::corrupt_inode(
+                inode.number,
+                "an extended attribute stands there twice",
+            ));
         }
         Ok(stored)
     }
 
-    /// Makes `after` the inode's attributes, and stores the inode with its time of change. `before` is what
-    /// [`Volume::stored_xattrs`] gave. ENOSPC: no block is free; nothing has changed. Credits:
-    /// [`Volume::xattr_change`].
+    /// Makes `after` the inode's attributes, and stores the inode with its time of change. `before`
+    /// is what [`Volume::stored_xattrs`] gave. ENOSPC: no block is free; nothing has changed.
+    /// Credits: [`Volume::xattr_change`].
     pub(crate) async fn store_xattrs(
         &self,
         handle: &mut Handle,
@@ -127,8 +131,10 @@ impl Volume {
         after: &Stored,
     ) -> Result<()> {
         inode.has_no_capabilities.set(false);
-        // All that may fail comes before the first change. Attributes that nobody padded may not fit as they should stand.
-        let (room, packed) = (self.xattr_room(inode), "its extended attributes stand closer than they may");
+        // All that may fail comes before the first change. Attributes that nobody padded may not
+        // fit as they should stand.
+        let (room, packed) =
+            (self.xattr_room(inode), "its extended attributes stand closer than they may");
         let area = xattr::serialize_area(&after.area, room.area);
         let block = XattrBlock { references: 1, attributes: after.block.clone() };
         if before.area != after.area && area.is_none()
@@ -163,8 +169,8 @@ impl Volume {
         Ok(at != HomeBlock(0) && parse(&self.xattr_block(at).await?)?.references > 1)
     }
 
-    /// Gives up the inode's attribute block, which other inodes may share: before the inode is freed. The
-    /// caller stores the inode. Credits: [`Volume::credits_drop_xattrs`].
+    /// Gives up the inode's attribute block, which other inodes may share: before the inode is
+    /// freed. The caller stores the inode. Credits: [`Volume::credits_drop_xattrs`].
     pub async fn drop_xattrs(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let at = inode.fields.borrow().xattr_block;
         if at == HomeBlock(0) {
@@ -182,7 +188,12 @@ impl Volume {
         Credits(1) + self.credits_free(1, 1)
     }
 
-    async fn store_block(&self, handle: &mut Handle, inode: &Inode, attributes: &[Attribute]) -> Result<()> {
+    async fn store_block(
+        &self,
+        handle: &mut Handle,
+        inode: &Inode,
+        attributes: &[Attribute],
+    ) -> Result<()> {
         if attributes.is_empty() {
             return self.drop_xattrs(handle, inode).await;
         }

@@ -1,8 +1,9 @@
-//! New values in inodes of their own (feature ea_inode): those that fit neither in the inode nor in its block.
+//! New values in inodes of their own (feature ea_inode): those that fit neither in the inode nor in
+//! its block.
 //!
-//! Such an inode is made as an orphan and filled, by as many handles as that takes. The handle that stores the attribute
-//! takes it over: so a crash leaves the attribute with its whole value, or an orphan. Its content is metadata, as in the kernel.
-//! Equal values are not shared.
+//! Such an inode is made as an orphan and filled, by as many handles as that takes. The handle that
+//! stores the attribute takes it over: so a crash leaves the attribute with its whole value, or an
+//! orphan. Its content is metadata, as in the kernel. Equal values are not shared.
 
 use super::names::Name;
 use super::outside::{VALUE_MAX, set_count};
@@ -27,8 +28,8 @@ impl Volume {
         self.has(feature::EA_INODE) && !value.is_empty() && value.len() <= VALUE_MAX as usize
     }
 
-    /// Puts the attribute into `after`, its value into an inode that is an orphan until it is taken over. The caller holds
-    /// the owner's lock.
+    /// Puts the attribute into `after`, its value into an inode that is an orphan until it is taken
+    /// over. The caller holds the owner's lock.
     pub(super) async fn set_outside(
         self: &Rc<Self>,
         owner: &Rc<Inode>,
@@ -72,7 +73,12 @@ impl Volume {
         Ok(holder)
     }
 
-    async fn fill_holder(self: &Rc<Self>, holder: &Rc<Inode>, caller: &Caller, value: &[u8]) -> Result<()> {
+    async fn fill_holder(
+        self: &Rc<Self>,
+        holder: &Rc<Inode>,
+        caller: &Caller,
+        value: &[u8],
+    ) -> Result<()> {
         let _lock = holder.lock.write().await;
         let _table = self.hold(&[holder]).await?;
         let (mut done, mut attempt) = (0, 0);
@@ -83,7 +89,9 @@ impl Volume {
             handle.stop();
             match filled {
                 Ok(to) => (done, attempt) = (to, 0),
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => attempt += 1,
+                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {
+                    attempt += 1
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -102,8 +110,9 @@ impl Volume {
         let size = self.block_size().bytes();
         let first = FileBlock((done / size) as u32);
         let wanted = (value.len() - done).div_ceil(size).min(BLOCKS_PER_HANDLE as usize) as u32;
-        let allocated =
-            self.map_or_allocate(handle, holder, caller, first, wanted, Allocate::Directory).await?;
+        let allocated = self
+            .map_or_allocate(handle, holder, caller, first, wanted, Allocate::Directory)
+            .await?;
         let home = allocated.mapping.home().expect("an allocated block has a home");
         let end = value.len().min(done + allocated.mapping.count as usize * size);
         for (index, part) in value[done..end].chunks(size).enumerate() {

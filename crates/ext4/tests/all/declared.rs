@@ -1,4 +1,5 @@
-//! Changes of metadata blocks declare hardly more than they change: packed records log what was declared.
+//! Changes of metadata blocks declare hardly more than they change: packed records log what was
+//! declared.
 
 use crate::files::model::ModelFile;
 use crate::names::random;
@@ -82,7 +83,8 @@ fn lines_of(kind: Kind) -> Lines {
     let (home, for_tasks) = (disk.clone(), virtual_world.clone());
     let lines = virtual_world.run(async move {
         let records = Some(RecordFormat::Packed);
-        let options = EngineOptions { data: DataMode::Wasteless, records, ..EngineOptions::default() };
+        let options =
+            EngineOptions { data: DataMode::Wasteless, records, ..EngineOptions::default() };
         let volume = open_with(&world, &home, options).await.unwrap();
         random::run(volume.clone(), for_tasks.clone(), 150).await;
         content(&volume, &for_tasks).await;
@@ -99,11 +101,12 @@ fn lines_of(kind: Kind) -> Lines {
     lines
 }
 
-/// The first change of the superblock in a mount logs all of it. What the mount wrote home past the log is not in the block in
-/// memory.
+/// The first change of the superblock in a mount logs all of it. What the mount wrote home past the
+/// log is not in the block in memory.
 const WHOLE_ONCE: &str = "crates/ext4/src/volume/superblock.rs";
 
-/// A range may begin and end with bytes that happen to stay as they were: numbers are stored in whole fields.
+/// A range may begin and end with bytes that happen to stay as they were: numbers are stored in
+/// whole fields.
 fn is_wide(line: &Declared) -> bool {
     line.declared_bytes > 2 * line.changed_bytes + 4 * line.calls
 }
@@ -123,8 +126,9 @@ fn changes_of_metadata_declare_hardly_more_than_they_change() {
     let sum = |of: fn(&Declared) -> u64| all.values().map(of).sum::<u64>();
     let (declared, changed) = (sum(|line| line.declared_bytes), sum(|line| line.changed_bytes));
     println!("{declared} bytes declared, {changed} changed");
-    let is_once =
-        |place: &str, line: &Declared| place.starts_with(WHOLE_ONCE) && line.calls == KINDS.len() as u64;
+    let is_once = |place: &str, line: &Declared| {
+        place.starts_with(WHOLE_ONCE) && line.calls == KINDS.len() as u64
+    };
     let wide = all.iter().filter(|(place, line)| is_wide(line) && !is_once(place, line));
     let wide: Vec<_> = wide.collect();
     assert!(wide.is_empty(), "these declare far more than they change: {wide:#?}");

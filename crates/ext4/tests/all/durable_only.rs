@@ -9,7 +9,8 @@ use units::InodeNumber;
 const DIRECTORY: u16 = 0o40_755;
 const FILE: u16 = 0o100_644;
 
-/// Opens a fresh volume with `durable_only=`, in a mode that logs no data, runs `work`, and has e2fsck look at what is left.
+/// Opens a fresh volume with `durable_only=`, in a mode that logs no data, runs `work`, and has
+/// e2fsck look at what is left.
 fn with_volume<F: Future<Output = ()> + 'static>(
     patterns: &str,
     work: impl FnOnce(Rc<Volume>) -> F + 'static,
@@ -36,7 +37,10 @@ async fn is_logged(volume: &Rc<Volume>, inode: &Rc<Inode>) -> bool {
 async fn is_logged_at(offset: u64, volume: &Rc<Volume>, inode: &Rc<Inode>) -> bool {
     let data = |volume: &Volume| volume.engine().statistics().home_written["data"].blocks;
     let before = data(volume);
-    volume.write(inode, &Caller::ROOT, offset, &[7; 64 << 10], WriteFlags::default()).await.unwrap();
+    volume
+        .write(inode, &Caller::ROOT, offset, &[7; 64 << 10], WriteFlags::default())
+        .await
+        .unwrap();
     volume.sync().await.unwrap();
     assert_eq!(volume.read(inode, offset, 5).await.unwrap().to_vec(), [7; 5]);
     data(volume) == before

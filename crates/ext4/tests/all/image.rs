@@ -1,4 +1,5 @@
-//! Volumes that mke2fs makes, opened in virtual time, and what e2fsprogs and the kernel say about them afterwards.
+//! Volumes that mke2fs makes, opened in virtual time, and what e2fsprogs and the kernel say about
+//! them afterwards.
 
 use device::{Disk, World};
 use disks::{Image, Latency, MemoryDisk};
@@ -13,8 +14,13 @@ use tempfile::TempDir;
 use units::InodeNumber;
 
 pub const ROOT: InodeNumber = InodeNumber(2);
-pub const MODES: [DataMode; 5] =
-    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+pub const MODES: [DataMode; 5] = [
+    DataMode::Writeback,
+    DataMode::Ordered,
+    DataMode::Journal,
+    DataMode::Wasteless,
+    DataMode::Selective,
+];
 
 /// A directory with a volume in it, and what else a test puts there.
 pub struct TestImage {
@@ -42,7 +48,9 @@ impl TestImage {
         image
     }
     fn format(&self, arguments: &[&str], size: &str) {
-        succeed(Command::new("mke2fs").args(["-q", "-F"]).args(arguments).arg(self.path()).arg(size));
+        succeed(
+            Command::new("mke2fs").args(["-q", "-F"]).args(arguments).arg(self.path()).arg(size),
+        );
     }
     /// What the volume was filled with.
     pub fn source(&self) -> PathBuf {
@@ -67,7 +75,8 @@ impl TestImage {
 
     /// What debugfs answers to a request that only looks.
     pub fn debugfs(&self, request: &str) -> String {
-        let output = Command::new("debugfs").args(["-R", request]).arg(self.path()).output().unwrap();
+        let output =
+            Command::new("debugfs").args(["-R", request]).arg(self.path()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
     /// A request that changes the volume.
@@ -85,7 +94,8 @@ impl TestImage {
     }
     pub fn dumpe2fs(&self) -> String {
         let output = Command::new("dumpe2fs").arg(self.path()).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
     }
     /// Panics with what e2fsck says unless the volume is clean.
     pub fn check(&self) {
@@ -109,10 +119,20 @@ impl TestImage {
             mount_point.display()
         );
         let mut command = Command::new("timeout");
-        succeed(command.args(["120", "unshare", "-m", "--propagation", "private", "bash", "-c", &script]))
+        succeed(command.args([
+            "120",
+            "unshare",
+            "-m",
+            "--propagation",
+            "private",
+            "bash",
+            "-c",
+            &script,
+        ]))
     }
 
-    /// Opens the volume in virtual time, runs `work`, closes it, writes it back, and has it checked.
+    /// Opens the volume in virtual time, runs `work`, closes it, writes it back, and has it
+    /// checked.
     pub fn play<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         seed: u64,
@@ -134,7 +154,8 @@ pub fn check_file(path: &Path, what: &str) {
 
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
     out.into_owned()
 }
@@ -177,7 +198,8 @@ pub async fn open(
     journal: Option<Rc<dyn Disk>>,
     options: VolumeOptions,
 ) -> Result<Rc<Volume>> {
-    Volume::open(OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal, options }).await
+    Volume::open(OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal, options })
+        .await
 }
 
 pub fn with_engine(engine: EngineOptions) -> VolumeOptions {

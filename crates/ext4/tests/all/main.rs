@@ -1,4 +1,5 @@
-//! All tests of `ext4` that use it from outside: one program, because linking each costs more than running it.
+//! All tests of `ext4` that use it from outside: one program, because linking each costs more than
+//! running it.
 
 mod declared;
 mod durable_only;

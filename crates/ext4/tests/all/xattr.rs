@@ -53,7 +53,8 @@ async fn get(volume: &Rc<Volume>, inode: &Rc<Inode>, name: &str) -> Result<Vec<u
 async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>, caller: &Caller) -> Vec<String> {
     let names = volume.list_xattrs(inode, caller).await.unwrap();
     let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    let mut names: Vec<String> = names.map(|name| String::from_utf8(name.to_vec()).unwrap()).collect();
+    let mut names: Vec<String> =
+        names.map(|name| String::from_utf8(name.to_vec()).unwrap()).collect();
     names.sort();
     names
 }
@@ -76,12 +77,17 @@ async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> V
         if dice.below(3) == 0 {
             let removed = volume.remove_xattr(inode, &Caller::ROOT, name.as_bytes()).await;
             let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(NO_DATA) };
-            assert_eq!(removed.map(drop).map_err(|error| error.errno()), expected, "{at}: remove {name}");
+            assert_eq!(
+                removed.map(drop).map_err(|error| error.errno()),
+                expected,
+                "{at}: remove {name}"
+            );
         } else {
             let limit = [5, 60, 700, 5000][dice.below(4) as usize];
             let length = dice.below(limit);
             let value = bytes(&dice, length);
-            let existence = [Existence::Any, Existence::New, Existence::Old][dice.below(3) as usize];
+            let existence =
+                [Existence::Any, Existence::New, Existence::Old][dice.below(3) as usize];
             let result = set_if(volume, inode, &name, &value, existence).await;
             match (existence, model.contains_key(&name)) {
                 (Existence::New, true) => assert_eq!(result, Err(EXISTS), "{at}"),
@@ -168,14 +174,19 @@ fn what_the_kernel_wrote_is_read_and_the_kernel_reads_what_we_wrote() {
             assert_eq!(get(&volume, &d, "user.empty").await.unwrap(), b"");
             let default = get(&volume, &d, "system.posix_acl_default").await.unwrap();
             let default = Acl::from_call(&default).unwrap().unwrap();
-            assert!(default.entries().contains(&AclEntry { tag: AclTag::Group(77), permissions: 5 }));
+            assert!(
+                default.entries().contains(&AclEntry { tag: AclTag::Group(77), permissions: 5 })
+            );
             let inode = volume.inode(f1).await.unwrap();
             let access = get(&volume, &inode, "system.posix_acl_access").await.unwrap();
             let access = Acl::from_call(&access).unwrap().unwrap();
-            assert!(access.entries().contains(&AclEntry { tag: AclTag::User(1234), permissions: 6 }));
+            assert!(
+                access.entries().contains(&AclEntry { tag: AclTag::User(1234), permissions: 6 })
+            );
             set(&volume, &inode, "user.ours", &[b'o'; 700]).await.unwrap();
         });
-        let told = image.with_kernel("getfattr --only-values -n user.ours f1; getfacl -n f1; stat -c %b f1");
+        let told = image
+            .with_kernel("getfattr --only-values -n user.ours f1; getfacl -n f1; stat -c %b f1");
         assert!(told.contains(&"o".repeat(700)) && told.contains("user:1234:rw-"), "{told}");
     }
 }
@@ -205,7 +216,8 @@ fn blocks_shared_by_the_kernel_are_copied_before_a_change() {
     });
     assert_ne!(block_of(numbers[0]), block_of(numbers[2]));
     assert_eq!(block_of(numbers[1]), "0");
-    let told = image.with_kernel("getfattr --only-values -n user.a f0; getfattr --only-values -n user.a f2");
+    let told = image
+        .with_kernel("getfattr --only-values -n user.a f0; getfattr --only-values -n user.a f2");
     assert_eq!(told, "othersame");
 }
 
@@ -229,7 +241,8 @@ fn attributes_given_up_free_their_block() {
 }
 
 fn acl(entries: &[(AclTag, u16)]) -> Acl {
-    Acl::new(entries.iter().map(|&(tag, permissions)| AclEntry { tag, permissions }).collect()).unwrap()
+    Acl::new(entries.iter().map(|&(tag, permissions)| AclEntry { tag, permissions }).collect())
+        .unwrap()
 }
 
 #[test]
@@ -253,8 +266,12 @@ fn an_access_list_and_the_mode_say_the_same() {
             let mut handle = volume.engine().start(volume.credits_xattr()).await.unwrap();
             volume.chmod_acl(&mut handle, &inode).await.unwrap();
             handle.stop();
-            let now = Acl::from_call(&get(&volume, &inode, ACCESS).await.unwrap()).unwrap().unwrap();
-            assert_eq!(now, acl(&[(Owner, 7), (User(99), 7), (OwningGroup, 4), (Mask, 2), (Other, 0)]));
+            let now =
+                Acl::from_call(&get(&volume, &inode, ACCESS).await.unwrap()).unwrap().unwrap();
+            assert_eq!(
+                now,
+                acl(&[(Owner, 7), (User(99), 7), (OwningGroup, 4), (Mask, 2), (Other, 0)])
+            );
             let d = volume.inode(d).await.unwrap();
             set(&volume, &d, "system.posix_acl_default", &full.to_call()).await.unwrap();
             inherit(&volume, &d, f1).await;
@@ -290,15 +307,23 @@ fn the_rules_of_names_types_and_callers_are_kept() {
     let number = image.number("f0");
     with_volume(&image, move |volume| async move {
         let inode = volume.inode(number).await.unwrap();
-        let list = acl(&[(AclTag::Owner, 6), (AclTag::OwningGroup, 4), (AclTag::Other, 0)]).to_call();
+        let list =
+            acl(&[(AclTag::Owner, 6), (AclTag::OwningGroup, 4), (AclTag::Other, 0)]).to_call();
         assert_eq!(set(&volume, &inode, "system.posix_acl_default", &list).await, Err(DENIED));
         assert_eq!(set(&volume, &inode, "system.posix_acl_access", &list[..9]).await, Err(INVALID));
         assert_eq!(set(&volume, &inode, "unheard.of", b"").await, Err(UNSUPPORTED));
         assert_eq!(set(&volume, &inode, "user.big", &[0; 5000]).await, Err(NO_SPACE));
         let user = Caller { uid: 5, gid: 5, umask: 0 };
-        let trusted =
-            SetXattr { name: b"trusted.a", value: b"", existence: Existence::Any, clear_set_group: false };
-        assert_eq!(volume.set_xattr(&inode, &user, trusted).await.unwrap_err().errno(), NOT_PERMITTED);
+        let trusted = SetXattr {
+            name: b"trusted.a",
+            value: b"",
+            existence: Existence::Any,
+            clear_set_group: false,
+        };
+        assert_eq!(
+            volume.set_xattr(&inode, &user, trusted).await.unwrap_err().errno(),
+            NOT_PERMITTED
+        );
         set(&volume, &inode, "security.capability", b"some").await.unwrap();
         let mut handle = volume.engine().start(volume.credits_xattr()).await.unwrap();
         volume.clear_capabilities(&mut handle, &inode).await.unwrap();

@@ -1,4 +1,5 @@
-//! POSIX access control lists: ext4's compact form on disk, and version 2 as system calls pass them.
+//! POSIX access control lists: ext4's compact form on disk, and version 2 as system calls pass
+//! them.
 
 const DISK_VERSION: u32 = 1;
 const CALL_VERSION: u32 = 2;
@@ -24,8 +25,8 @@ pub struct AclEntry {
     pub permissions: u16,
 }
 
-/// A list that obeys the rules: owner, named users, owning group, named groups, mask (required once somebody is
-/// named), others; in this order.
+/// A list that obeys the rules: owner, named users, owning group, named groups, mask (required once
+/// somebody is named), others; in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acl(Vec<AclEntry>);
 
@@ -44,7 +45,8 @@ impl Acl {
         let mut state = 0;
         let mut named = false;
         for entry in &entries {
-            // What may follow what: 0 owner; 1 users, owning group; 2 groups, mask, others; 3 others; 4 nothing.
+            // What may follow what: 0 owner; 1 users, owning group; 2 groups, mask, others; 3
+            // others; 4 nothing.
             state = match (state, entry.tag) {
                 (0, AclTag::Owner) => 1,
                 (1, AclTag::User(_)) => 1,
@@ -154,7 +156,8 @@ impl Acl {
         self.for_mode_classes(mode, |permissions, bits| permissions & bits);
     }
 
-    /// Applies `change(permissions, bits of the mode)` to owner, mask or else owning group, and others.
+    /// Applies `change(permissions, bits of the mode)` to owner, mask or else owning group, and
+    /// others.
     fn for_mode_classes(&mut self, mode: u16, change: impl Fn(u16, u16) -> u16) {
         let has_mask = self.0.iter().any(|entry| entry.tag == AclTag::Mask);
         for entry in &mut self.0 {
@@ -178,7 +181,8 @@ fn after_version(bytes: &[u8], version: u32) -> Result<&[u8], AclError> {
 }
 
 fn tag_and_permissions(entry: &[u8]) -> Result<(u16, u16), AclError> {
-    let half = |at: usize| entry.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    let half =
+        |at: usize| entry.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
     Ok((half(0).ok_or(AclError::Length)?, half(2).ok_or(AclError::Length)?))
 }
 
@@ -218,7 +222,8 @@ mod tests {
     }
     fn example() -> Acl {
         use AclTag::*;
-        list(&[(Owner, 6), (User(1000), 7), (OwningGroup, 5), (Group(7), 4), (Mask, 5), (Other, 0)]).unwrap()
+        list(&[(Owner, 6), (User(1000), 7), (OwningGroup, 5), (Group(7), 4), (Mask, 5), (Other, 0)])
+            .unwrap()
     }
 
     #[test]
@@ -264,7 +269,8 @@ mod tests {
         acl.set_mode(0o741);
         assert_eq!(acl.mode(), (0o741, false));
         assert_eq!(acl.entries()[2].permissions, 5, "the owning group's own entry is left alone");
-        let mut minimal = list(&[(AclTag::Owner, 7), (AclTag::OwningGroup, 5), (AclTag::Other, 4)]).unwrap();
+        let mut minimal =
+            list(&[(AclTag::Owner, 7), (AclTag::OwningGroup, 5), (AclTag::Other, 4)]).unwrap();
         minimal.restrict_to_mode(0o640);
         assert_eq!(minimal.mode(), (0o640, true));
     }

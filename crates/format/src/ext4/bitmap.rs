@@ -58,7 +58,8 @@ pub fn next(bits: &[u8], range: Range<u32>, value: bool) -> u32 {
     range.end
 }
 
-/// The next run of clear bits at or after `range.start`, cut at `range.end`. `None` when there is none.
+/// The next run of clear bits at or after `range.start`, cut at `range.end`. `None` when there is
+/// none.
 pub fn next_clear_run(bits: &[u8], range: Range<u32>) -> Option<Range<u32>> {
     let start = next(bits, range.clone(), false);
     (start < range.end).then(|| start..next(bits, start..range.end, true))
@@ -74,7 +75,8 @@ fn for_bytes(bits: &mut [u8], range: Range<u32>, mut apply: impl FnMut(&mut u8, 
     }
 }
 
-/// As the group descriptor keeps it: 32 bits, or 16 in descriptors of 32 bytes. `None` without metadata_csum.
+/// As the group descriptor keeps it: 32 bits, or 16 in descriptors of 32 bytes. `None` without
+/// metadata_csum.
 pub fn block_bitmap_checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
     checksum(&bits[..superblock.blocks_per_group as usize / 8], superblock)
 }
@@ -110,8 +112,11 @@ mod tests {
                 assert!(all_set(&bits, start..end));
                 assert_eq!(next(&bits, 0..BITS, true), if start == end { BITS } else { start });
                 if start > 0 || end < BITS {
-                    let first =
-                        if start > 0 { 0..if start == end { BITS } else { start } } else { end..BITS };
+                    let first = if start > 0 {
+                        0..if start == end { BITS } else { start }
+                    } else {
+                        end..BITS
+                    };
                     assert_eq!(next_clear_run(&bits, 0..BITS), Some(first));
                 }
                 clear(&mut bits, start..end);

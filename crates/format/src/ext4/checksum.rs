@@ -1,9 +1,11 @@
-//! The checksums of ext4: CRC-32C without the final inversion, and CRC-16/ARC of old group descriptors.
+//! The checksums of ext4: CRC-32C without the final inversion, and CRC-16/ARC of old group
+//! descriptors.
 
 use crc::{CRC_16_ARC, Crc};
 use units::InodeNumber;
 
-/// CRC-32C of `bytes` as the kernel computes it: goes on from `seed`, inverts neither before nor after.
+/// CRC-32C of `bytes` as the kernel computes it: goes on from `seed`, inverts neither before nor
+/// after.
 pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
@@ -15,7 +17,8 @@ pub fn inode_seed(volume_seed: u32, number: InodeNumber, generation: u32) -> u32
     crc32c(volume_seed, &both.to_le_bytes())
 }
 
-/// CRC-16 with polynomial 0x8005 reflected, from 0xffff on, over all `parts` (group descriptors, gdt_csum).
+/// CRC-16 with polynomial 0x8005 reflected, from 0xffff on, over all `parts` (group descriptors,
+/// gdt_csum).
 pub fn crc16(parts: &[&[u8]]) -> u16 {
     const CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_ARC);
     let mut digest = CRC16.digest_with_initial(0xffff);
@@ -25,8 +28,9 @@ pub fn crc16(parts: &[&[u8]]) -> u16 {
     digest.finalize()
 }
 
-/// The four bytes which, in place of four zeros with `behind` more bytes after them, turn a [`crc32c`] of `found`
-/// into `wanted`. (A CRC is linear: the bytes must bring about the difference, so it is followed back.)
+/// The four bytes which, in place of four zeros with `behind` more bytes after them, turn a
+/// [`crc32c`] of `found` into `wanted`. (A CRC is linear: the bytes must bring about the
+/// difference, so it is followed back.)
 pub fn forge_crc32c(found: u32, wanted: u32, behind: usize) -> [u8; 4] {
     let undo = |state: u32, _| {
         let low = UNDO[(state >> 24) as usize];
@@ -35,7 +39,8 @@ pub fn forge_crc32c(found: u32, wanted: u32, behind: usize) -> [u8; 4] {
     (0..behind + 4).fold(found ^ wanted, undo).to_le_bytes()
 }
 
-/// For each high byte that a step of CRC-32C by one byte leaves: the low byte that went in, and what was xored.
+/// For each high byte that a step of CRC-32C by one byte leaves: the low byte that went in, and
+/// what was xored.
 const UNDO: [(u8, u32); 256] = {
     let mut table = [(0, 0); 256];
     let mut low = 0;

@@ -10,8 +10,9 @@
 //! | 7 | 1 | file type, with the feature `filetype` (without it, the high byte of the name length: 0) |
 //! | 8 | 1..=255 | name |
 //!
-//! With metadata_csum the last 12 bytes are the *tail*: an entry without a name, of type 0xde, and the checksum
-//! of all before it. Nothing read here is trusted: [`DirectoryFormat::entries`] ends at the first contradiction.
+//! With metadata_csum the last 12 bytes are the *tail*: an entry without a name, of type 0xde, and
+//! the checksum of all before it. Nothing read here is trusted: [`DirectoryFormat::entries`] ends
+//! at the first contradiction.
 
 use super::checksum::crc32c;
 use units::{BlockRange, InodeNumber};
@@ -120,12 +121,15 @@ impl DirectoryFormat {
     /// The entries `.` and `..`, which every directory's first block begins with, indexed or not.
     pub fn dots<'a>(&self, block: &'a [u8]) -> Result<[RawEntry<'a>; 2], DirectoryError> {
         let mut entries = Entries { block, next: 0, end: block.len(), inodes: self.inodes };
-        let mut dots =
-            || entries.next().unwrap_or(Err(DirectoryError { at: 0, why: "the block is too short" }));
+        let mut dots = || {
+            entries.next().unwrap_or(Err(DirectoryError { at: 0, why: "the block is too short" }))
+        };
         let (dot, dotdot) = (dots()?, dots()?);
         match (dot.inode, dot.name, dotdot.inode, dotdot.name) {
             (Some(_), b".", Some(_), b"..") => Ok([dot, dotdot]),
-            _ => Err(DirectoryError { at: 0, why: "the entries . and .. are not where they belong" }),
+            _ => {
+                Err(DirectoryError { at: 0, why: "the entries . and .. are not where they belong" })
+            }
         }
     }
 
@@ -159,7 +163,8 @@ impl DirectoryFormat {
         Ok(None)
     }
 
-    /// The bytes that [`DirectoryFormat::put`] writes: the entry, and the length of the one before it in its room.
+    /// The bytes that [`DirectoryFormat::put`] writes: the entry, and the length of the one before
+    /// it in its room.
     pub fn put_ranges(&self, room: Room, name_length: usize) -> Vec<BlockRange> {
         let at = room.at + room.used;
         let entry = BlockRange::new(at as u32, (at + HEADER_LENGTH + name_length) as u32);
@@ -168,11 +173,25 @@ impl DirectoryFormat {
     }
 
     /// Writes an entry where there was room.
-    pub fn put(&self, block: &mut [u8], room: Room, inode: InodeNumber, file_type: u8, name: &[u8]) {
+    pub fn put(
+        &self,
+        block: &mut [u8],
+        room: Room,
+        inode: InodeNumber,
+        file_type: u8,
+        name: &[u8],
+    ) {
         if room.used > 0 {
             set_record_length(block, room.at, room.used);
         }
-        self.write(block, room.at + room.used, room.record_length - room.used, inode, file_type, name);
+        self.write(
+            block,
+            room.at + room.used,
+            room.record_length - room.used,
+            inode,
+            file_type,
+            name,
+        );
     }
 
     /// Writes an entry at `at`, whatever was there.
@@ -204,9 +223,13 @@ impl DirectoryFormat {
         }
     }
 
-    /// Writes `entries` (inode, type, name) one after the other into an empty block; the last takes the rest.
-    /// They fit.
-    pub fn fill<'a>(&self, block: &mut [u8], entries: impl Iterator<Item = (InodeNumber, u8, &'a [u8])>) {
+    /// Writes `entries` (inode, type, name) one after the other into an empty block; the last takes
+    /// the rest. They fit.
+    pub fn fill<'a>(
+        &self,
+        block: &mut [u8],
+        entries: impl Iterator<Item = (InodeNumber, u8, &'a [u8])>,
+    ) {
         self.clear(block);
         let end = self.end(block.len());
         let (mut at, mut last) = (0, 0);
@@ -240,8 +263,8 @@ impl DirectoryFormat {
     }
 }
 
-/// Takes an entry out of the chain: the one before it takes over its room. The first of a block merely loses
-/// its name.
+/// Takes an entry out of the chain: the one before it takes over its room. The first of a block
+/// merely loses its name.
 pub fn erase(block: &mut [u8], entry_at: usize, entry_length: usize, previous: Option<usize>) {
     match previous {
         Some(previous) => set_record_length(block, previous, entry_at + entry_length - previous),
@@ -267,7 +290,13 @@ pub fn retarget_ranges(at: usize) -> [BlockRange; 2] {
 }
 
 /// Makes the entry at `at` stand for another inode.
-pub fn retarget(format: &DirectoryFormat, block: &mut [u8], at: usize, inode: InodeNumber, file_type: u8) {
+pub fn retarget(
+    format: &DirectoryFormat,
+    block: &mut [u8],
+    at: usize,
+    inode: InodeNumber,
+    file_type: u8,
+) {
     set_inode(block, at, inode.get());
     if format.file_types {
         block[at + 7] = file_type;
@@ -298,7 +327,9 @@ impl<'a> Entries<'a> {
     fn parse(&self) -> Result<RawEntry<'a>, DirectoryError> {
         let at = self.next;
         let wrong = |why| Err(DirectoryError { at, why });
-        let Some(rest) = self.block[..self.end].get(at..).filter(|rest| rest.len() >= HEADER_LENGTH) else {
+        let Some(rest) =
+            self.block[..self.end].get(at..).filter(|rest| rest.len() >= HEADER_LENGTH)
+        else {
             return wrong("too little room for an entry");
         };
         let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
@@ -310,7 +341,9 @@ impl<'a> Entries<'a> {
         if record > rest.len() {
             return wrong("the record reaches beyond the block");
         }
-        let entry = |inode, name| Ok(RawEntry { at, record_length: record, inode, file_type: rest[7], name });
+        let entry = |inode, name| {
+            Ok(RawEntry { at, record_length: record, inode, file_type: rest[7], name })
+        };
         if inode == 0 {
             return entry(None, &[]);
         }
@@ -358,17 +391,21 @@ mod tests {
         let mut block = vec![0; 1 << 16];
         format.clear(&mut block);
         assert_eq!(block[4..6], [0xff, 0xff]);
-        let entries: Vec<_> = format.entries(&block).map(|entry| entry.unwrap().record_length).collect();
+        let entries: Vec<_> =
+            format.entries(&block).map(|entry| entry.unwrap().record_length).collect();
         assert_eq!(entries, [1 << 16]);
         format.fill(&mut block, [(InodeNumber(9), 1, b"name".as_slice())].into_iter());
         assert_eq!(names(&format, &block), [(9, b"name".to_vec())]);
     }
 
-    const FORMAT: DirectoryFormat = DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
+    const FORMAT: DirectoryFormat =
+        DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
 
     fn names(format: &DirectoryFormat, block: &[u8]) -> Vec<(u32, Vec<u8>)> {
-        let used =
-            format.entries(block).map(Result::unwrap).filter_map(|entry| Some((entry.inode?, entry.name)));
+        let used = format
+            .entries(block)
+            .map(Result::unwrap)
+            .filter_map(|entry| Some((entry.inode?, entry.name)));
         used.map(|(inode, name)| (inode.get(), name.to_vec())).collect()
     }
 
@@ -410,9 +447,17 @@ mod tests {
             for value in [0, 1, 3, 4, 8, b'/', 0x7f, 0xff] {
                 let mut damaged = block.clone();
                 damaged[at] = value;
-                assert_eq!(FORMAT.checksum_is_right(&damaged), damaged == block, "byte {at} made {value}");
+                assert_eq!(
+                    FORMAT.checksum_is_right(&damaged),
+                    damaged == block,
+                    "byte {at} made {value}"
+                );
                 assert!(FORMAT.entries(&damaged).count() <= 1024 / HEADER_LENGTH);
-                let _ = (FORMAT.room(&damaged, 200), FORMAT.find(&damaged, b"other"), FORMAT.dots(&damaged));
+                let _ = (
+                    FORMAT.room(&damaged, 200),
+                    FORMAT.find(&damaged, b"other"),
+                    FORMAT.dots(&damaged),
+                );
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Extent-tree nodes (kernel: `Documentation/filesystems/ext4/ifork.rst`, "Extent Tree").
 //!
-//! A node is a header of 12 bytes and entries of 12 bytes in ascending order of file block. Leaves (depth 0)
-//! hold extents, nodes above hold indices. The root is the inode's 60 bytes. Every other node is a block,
-//! which with `metadata_csum` ends in a checksum right behind the room for entries.
+//! A node is a header of 12 bytes and entries of 12 bytes in ascending order of file block. Leaves
+//! (depth 0) hold extents, nodes above hold indices. The root is the inode's 60 bytes. Every other
+//! node is a block, which with `metadata_csum` ends in a checksum right behind the room for
+//! entries.
 
 use super::checksum::crc32c;
 use units::{FileBlock, HomeBlock};
@@ -76,8 +77,10 @@ impl<'a> ExtentNode<'a> {
         if node.depth() > DEPTH_MAX {
             return Err(ExtentError::Depth { found: node.depth() });
         }
-        // An inner node without entries leads nowhere; only an empty file's root may be empty, and it is a leaf.
-        if entries > capacity || usize::from(capacity) > room || (entries == 0 && node.depth() > 0) {
+        // An inner node without entries leads nowhere; only an empty file's root may be empty, and
+        // it is a leaf.
+        if entries > capacity || usize::from(capacity) > room || (entries == 0 && node.depth() > 0)
+        {
             return Err(ExtentError::Capacity { entries, capacity, room });
         }
         node.check_order()?;
@@ -89,7 +92,9 @@ impl<'a> ExtentNode<'a> {
         for index in 0..self.len() {
             let entry = self.entry(index);
             let end = entry.end();
-            if u64::from(entry.at().get()) < free_from || end <= u64::from(entry.at().get()) || end > 1 << 32
+            if u64::from(entry.at().get()) < free_from
+                || end <= u64::from(entry.at().get())
+                || end > 1 << 32
             {
                 return Err(ExtentError::Order { at: entry.at() });
             }
@@ -153,9 +158,14 @@ impl<'a> ExtentNode<'a> {
     /// Compares the checksum at the node's end. `seed` is the inode's (number and generation).
     pub fn verify_checksum(&self, seed: u32) -> Result<(), ExtentError> {
         let tail = checksum_offset(self.bytes);
-        let Some(found) = self.bytes.get(tail..tail + CHECKSUM).map(|bytes| read_u32(bytes, 0)) else {
+        let Some(found) = self.bytes.get(tail..tail + CHECKSUM).map(|bytes| read_u32(bytes, 0))
+        else {
             let (entries, capacity) = (self.len() as u16, self.capacity() as u16);
-            return Err(ExtentError::Capacity { entries, capacity, room: capacity_of(self.bytes.len()) });
+            return Err(ExtentError::Capacity {
+                entries,
+                capacity,
+                room: capacity_of(self.bytes.len()),
+            });
         };
         let expected = crc32c(seed, &self.bytes[..tail]);
         if found == expected { Ok(()) } else { Err(ExtentError::Checksum { found, expected }) }
@@ -182,8 +192,13 @@ impl ExtentEntry {
         match self {
             ExtentEntry::Extent(extent) => {
                 let limit = if extent.unwritten { UNWRITTEN_MAX } else { WRITTEN_MAX };
-                assert!((1..=limit).contains(&extent.count), "an extent of {} blocks", extent.count);
-                let length = if extent.unwritten { extent.count + WRITTEN_MAX } else { extent.count };
+                assert!(
+                    (1..=limit).contains(&extent.count),
+                    "an extent of {} blocks",
+                    extent.count
+                );
+                let length =
+                    if extent.unwritten { extent.count + WRITTEN_MAX } else { extent.count };
                 bytes[4..6].copy_from_slice(&(length as u16).to_le_bytes());
                 bytes[6..8].copy_from_slice(&((extent.home.get() >> 32) as u16).to_le_bytes());
                 bytes[8..].copy_from_slice(&(extent.home.get() as u32).to_le_bytes());
@@ -211,8 +226,8 @@ pub fn initialize(bytes: &mut [u8], depth: u16) {
     bytes[6..8].copy_from_slice(&depth.to_le_bytes());
 }
 
-/// Overwrites the entries from `first` on with `entries`, which become the last, and the header's count.
-/// The entries must fit.
+/// Overwrites the entries from `first` on with `entries`, which become the last, and the header's
+/// count. The entries must fit.
 pub fn replace_tail(bytes: &mut [u8], first: usize, entries: &[ExtentEntry]) {
     for (index, entry) in entries.iter().enumerate() {
         bytes[HEADER + (first + index) * ENTRY..][..ENTRY].copy_from_slice(&entry.to_bytes());
@@ -251,7 +266,12 @@ mod tests {
         let mut bytes = vec![0; 1024];
         initialize(&mut bytes, 0);
         let entry = |&(at, count, home, unwritten)| {
-            ExtentEntry::Extent(Extent { at: FileBlock(at), count, home: HomeBlock(home), unwritten })
+            ExtentEntry::Extent(Extent {
+                at: FileBlock(at),
+                count,
+                home: HomeBlock(home),
+                unwritten,
+            })
         };
         replace_tail(&mut bytes, 0, &extents.iter().map(entry).collect::<Vec<_>>());
         bytes
@@ -259,27 +279,37 @@ mod tests {
 
     #[test]
     fn entries_come_back_as_written() {
-        let bytes =
-            leaf(&[(0, 32768, 0xffff_1234_5678, false), (40000, 32767, 77, true), (u32::MAX, 1, 9, false)]);
+        let bytes = leaf(&[
+            (0, 32768, 0xffff_1234_5678, false),
+            (40000, 32767, 77, true),
+            (u32::MAX, 1, 9, false),
+        ]);
         let node = ExtentNode::parse(&bytes).unwrap();
         assert_eq!((node.len(), node.capacity(), node.depth()), (3, 84, 0));
-        let expect = Extent { at: FileBlock(40000), count: 32767, home: HomeBlock(77), unwritten: true };
+        let expect =
+            Extent { at: FileBlock(40000), count: 32767, home: HomeBlock(77), unwritten: true };
         assert_eq!(node.entry(1), ExtentEntry::Extent(expect));
         let ExtentEntry::Extent(first) = node.entry(0) else { panic!() };
-        assert_eq!((first.count, first.home.get(), first.unwritten), (32768, 0xffff_1234_5678, false));
+        assert_eq!(
+            (first.count, first.home.get(), first.unwritten),
+            (32768, 0xffff_1234_5678, false)
+        );
     }
 
     #[test]
     fn find_gives_the_last_entry_at_or_before() {
         let bytes = leaf(&[(10, 5, 100, false), (20, 5, 200, false), (30, 5, 300, false)]);
         let node = ExtentNode::parse(&bytes).unwrap();
-        let found: Vec<_> = [9, 10, 19, 20, 31, 99].iter().map(|&at| node.find(FileBlock(at))).collect();
+        let found: Vec<_> =
+            [9, 10, 19, 20, 31, 99].iter().map(|&at| node.find(FileBlock(at))).collect();
         assert_eq!(found, [None, Some(0), Some(0), Some(1), Some(2), Some(2)]);
     }
 
     #[test]
     fn overlap_disorder_and_the_end_of_the_file_are_refused() {
-        for extents in [[(10, 5, 1, false), (14, 1, 9, false)], [(10, 5, 1, false), (2, 1, 9, false)]] {
+        for extents in
+            [[(10, 5, 1, false), (14, 1, 9, false)], [(10, 5, 1, false), (2, 1, 9, false)]]
+        {
             assert!(matches!(ExtentNode::parse(&leaf(&extents)), Err(ExtentError::Order { .. })));
         }
         assert!(ExtentNode::parse(&leaf(&[(u32::MAX, 2, 1, false)])).is_err());

@@ -155,13 +155,13 @@ impl Features {
         for &word in words {
             let known = FEATURES.iter().filter(|row| row.feature.word == word);
             let unknown = self.word(word) & !known.fold(0, |bits, row| bits | row.feature.bit);
-            names.extend((0..32).map(|bit| 1 << bit).filter(|bit| unknown & bit != 0).map(|bit: u32| {
-                match word {
+            names.extend((0..32).map(|bit| 1 << bit).filter(|bit| unknown & bit != 0).map(
+                |bit: u32| match word {
                     FeatureWord::Compatible => format!("FEATURE_C{}", bit.trailing_zeros()),
                     FeatureWord::Incompatible => format!("FEATURE_I{}", bit.trailing_zeros()),
                     FeatureWord::ReadOnlyCompatible => format!("FEATURE_R{}", bit.trailing_zeros()),
-                }
-            }));
+                },
+            ));
         }
         names
     }

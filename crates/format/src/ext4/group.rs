@@ -10,13 +10,15 @@ use units::{GroupNumber, HomeBlock};
 pub mod group_flags {
     /// No inode is in use, and the inode bitmap was never written.
     pub const INODE_UNINIT: u16 = 1;
-    /// No block is in use but those of the file system itself, and the block bitmap was never written.
+    /// No block is in use but those of the file system itself, and the block bitmap was never
+    /// written.
     pub const BLOCK_UNINIT: u16 = 2;
     /// The unused part of the inode table is zeroed.
     pub const INODE_ZEROED: u16 = 4;
 }
 
-/// A group descriptor, parsed. Checksums of bitmaps have 32 bits where the descriptor has room, else 16.
+/// A group descriptor, parsed. Checksums of bitmaps have 32 bits where the descriptor has room,
+/// else 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupDescriptor {
     pub block_bitmap: HomeBlock,
@@ -44,7 +46,8 @@ pub enum GroupError {
 const CHECKSUM: usize = 0x1e;
 
 impl GroupDescriptor {
-    /// `raw` has [`VolumeSuperblock::descriptor_size`] bytes. Only reads the fields: see [`Self::check`].
+    /// `raw` has [`VolumeSuperblock::descriptor_size`] bytes. Only reads the fields: see
+    /// [`Self::check`].
     pub fn parse(raw: &[u8]) -> GroupDescriptor {
         let low = |at: usize| u32::from(u16::load(&raw[at..]));
         let wide = raw.len() >= 64;
@@ -67,7 +70,8 @@ impl GroupDescriptor {
         }
     }
 
-    /// Writes all fields but the places of bitmaps and table (which never change), and the checksum.
+    /// Writes all fields but the places of bitmaps and table (which never change), and the
+    /// checksum.
     pub fn serialize(&self, raw: &mut [u8], group: GroupNumber, superblock: &VolumeSuperblock) {
         let counts = [
             (self.free_blocks, 0x0c, 0x2c),
@@ -89,7 +93,8 @@ impl GroupDescriptor {
         }
     }
 
-    /// Whether checksum and fields are possible, so that whatever is computed from them stays in bounds.
+    /// Whether checksum and fields are possible, so that whatever is computed from them stays in
+    /// bounds.
     pub fn check(
         &self,
         raw: &[u8],
@@ -97,7 +102,9 @@ impl GroupDescriptor {
         superblock: &VolumeSuperblock,
     ) -> Result<(), GroupError> {
         let stored = u16::load(&raw[CHECKSUM..]);
-        if let Some(computed) = compute_checksum(raw, group, superblock).filter(|&sum| sum != stored) {
+        if let Some(computed) =
+            compute_checksum(raw, group, superblock).filter(|&sum| sum != stored)
+        {
             return Err(GroupError::BadChecksum { stored, computed });
         }
         let impossible = |field, value| Err(GroupError::Impossible { field, value });
@@ -118,7 +125,11 @@ impl GroupDescriptor {
     }
 
     /// Bitmaps and table lie in the volume; without flex_bg in their own group.
-    pub fn check_places(&self, group: GroupNumber, superblock: &VolumeSuperblock) -> Result<(), GroupError> {
+    pub fn check_places(
+        &self,
+        group: GroupNumber,
+        superblock: &VolumeSuperblock,
+    ) -> Result<(), GroupError> {
         let table = u64::from(superblock.inode_table_blocks());
         let (first, end) = if superblock.features.has(feature::FLEX_BG) {
             // Behind the primary superblock.
@@ -144,24 +155,32 @@ impl GroupDescriptor {
         self.flags & flag != 0
     }
 
-    /// Whether a block bitmap has the checksum that the descriptor tells. True without metadata_csum.
+    /// Whether a block bitmap has the checksum that the descriptor tells. True without
+    /// metadata_csum.
     pub fn block_bitmap_matches(&self, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
-        bitmap::block_bitmap_checksum(bits, superblock).is_none_or(|sum| sum == self.block_bitmap_checksum)
+        bitmap::block_bitmap_checksum(bits, superblock)
+            .is_none_or(|sum| sum == self.block_bitmap_checksum)
     }
     /// The same for an inode bitmap.
     pub fn inode_bitmap_matches(&self, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
-        bitmap::inode_bitmap_checksum(bits, superblock).is_none_or(|sum| sum == self.inode_bitmap_checksum)
+        bitmap::inode_bitmap_checksum(bits, superblock)
+            .is_none_or(|sum| sum == self.inode_bitmap_checksum)
     }
 }
 
-/// `None` when the volume has no checksums in descriptors. The checksum's own bytes are left out (CRC-16) or
-/// taken as zero (CRC-32C, of which the low half is kept).
+/// `None` when the volume has no checksums in descriptors. The checksum's own bytes are left out
+/// (CRC-16) or taken as zero (CRC-32C, of which the low half is kept).
 fn compute_checksum(raw: &[u8], group: GroupNumber, superblock: &VolumeSuperblock) -> Option<u16> {
     let number = group.get().to_le_bytes();
     let (before, behind) = (&raw[..CHECKSUM], &raw[CHECKSUM + 2..]);
     if superblock.features.has(feature::METADATA_CSUM) {
         let parts: [&[u8]; 4] = [&number, before, &[0, 0], behind];
-        return Some(parts.iter().fold(superblock.checksum_seed, |sum, part| crc32c(sum, part)) as u16);
+        return Some(
+            parts.iter().fold(superblock.checksum_seed, |sum, part| crc32c(sum, part)) as u16
+        );
     }
-    superblock.features.has(feature::GDT_CSUM).then(|| crc16(&[&superblock.uuid, &number, before, behind]))
+    superblock
+        .features
+        .has(feature::GDT_CSUM)
+        .then(|| crc16(&[&superblock.uuid, &number, before, behind]))
 }

@@ -1,10 +1,11 @@
 //! Hashes of names, by which indexed directories are ordered.
 //!
-//! Sources: kernel `Documentation/filesystems/ext4/directory.rst` (hash versions). The Tiny Encryption
-//! Algorithm (Wheeler and Needham, 1994). MD4 (RFC 1320), of which a half is used: 8 words in, 3 rounds of 8
-//! steps. They order directories and protect nothing.
+//! Sources: kernel `Documentation/filesystems/ext4/directory.rst` (hash versions). The Tiny
+//! Encryption Algorithm (Wheeler and Needham, 1994). MD4 (RFC 1320), of which a half is used: 8
+//! words in, 3 rounds of 8 steps. They order directories and protect nothing.
 
-/// Which of the functions; the numbers are those of `dx_root_info.hash_version` and `s_def_hash_version`.
+/// Which of the functions; the numbers are those of `dx_root_info.hash_version` and
+/// `s_def_hash_version`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HashVersion {
     Legacy = 0,
@@ -24,7 +25,8 @@ impl HashVersion {
     }
 }
 
-/// Whether a name's bytes count as -128..127 or as 0..255: `s_flags` tells which machine began the volume.
+/// Whether a name's bytes count as -128..127 or as 0..255: `s_flags` tells which machine began the
+/// volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HashBytes {
     Signed,
@@ -32,7 +34,8 @@ pub enum HashBytes {
 }
 
 impl HashBytes {
-    /// From `s_flags`: bit 1 stands for unsigned; old volumes that carry neither bit are taken as signed, as on x86.
+    /// From `s_flags`: bit 1 stands for unsigned; old volumes that carry neither bit are taken as
+    /// signed, as on x86.
     pub const fn new(superblock_flags: u32) -> HashBytes {
         if superblock_flags & 2 != 0 { HashBytes::Unsigned } else { HashBytes::Signed }
     }
@@ -88,11 +91,15 @@ impl NameHasher {
             }
         };
         let major = major & !1;
-        NameHash { major: if major == END_OF_DIRECTORY { END_OF_DIRECTORY - 2 } else { major }, minor }
+        NameHash {
+            major: if major == END_OF_DIRECTORY { END_OF_DIRECTORY - 2 } else { major },
+            minor,
+        }
     }
 }
 
-/// What is left of a name, `size` bytes further each time: the padding of a chunk depends on all that is left.
+/// What is left of a name, `size` bytes further each time: the padding of a chunk depends on all
+/// that is left.
 struct Chunks<'a> {
     rest: &'a [u8],
     size: usize,
@@ -109,7 +116,8 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// The first `4 * N` bytes as big-endian words; what is missing is filled with copies of the length's low byte.
+/// The first `4 * N` bytes as big-endian words; what is missing is filled with copies of the
+/// length's low byte.
 fn words<const N: usize>(rest: &[u8], bytes: HashBytes) -> [u32; N] {
     let length = rest.len() as u32;
     let padding = (length | length << 8).wrapping_mul(0x1_0001);
@@ -155,12 +163,15 @@ fn tea(state: &mut [u32; 4], input: &[u32; 4]) {
 
 fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
     // Each round is compiled on its own: listings hash every name that they pass.
-    let mixed =
-        round(*state, input, 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19], |x, y, z| z ^ (x & (y ^ z)));
+    let mixed = round(*state, input, 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19], |x, y, z| {
+        z ^ (x & (y ^ z))
+    });
     let majority = |x: u32, y: u32, z: u32| (x & y).wrapping_add((x ^ y) & z);
     let mixed = round(mixed, input, 0x5a82_7999, [1, 3, 5, 7, 0, 2, 4, 6], [3, 5, 9, 13], majority);
     let mixed =
-        round(mixed, input, 0x6ed9_eba1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15], |x, y, z| x ^ y ^ z);
+        round(mixed, input, 0x6ed9_eba1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15], |x, y, z| {
+            x ^ y ^ z
+        });
     for (word, change) in state.iter_mut().zip(mixed) {
         *word = word.wrapping_add(change);
     }
@@ -199,7 +210,8 @@ mod tests {
     /// What `debugfs -R "dx_hash ..."` prints: "Hash of NAME is 0x... (minor 0x...)".
     fn hash_of_debugfs(version: &str, seed: &str, name: &str) -> NameHash {
         let request = format!("dx_hash -h {version} -s {seed} {name}");
-        let output = Command::new("debugfs").args(["-R", &request]).output().expect("debugfs (e2fsprogs)");
+        let output =
+            Command::new("debugfs").args(["-R", &request]).output().expect("debugfs (e2fsprogs)");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let number = |word: &str| {
             let digits = text.split(word).nth(1).expect(&text).trim_start_matches("0x");
@@ -244,7 +256,8 @@ mod tests {
 
     #[test]
     fn no_name_hashes_to_the_end_of_the_directory() {
-        let hasher = NameHasher { version: HashVersion::HalfMd4, bytes: HashBytes::Signed, seed: [0; 4] };
+        let hasher =
+            NameHasher { version: HashVersion::HalfMd4, bytes: HashBytes::Signed, seed: [0; 4] };
         for number in 0..100_000 {
             let hash = hasher.hash(format!("{number}").as_bytes());
             assert!(hash.major < END_OF_DIRECTORY && hash.major & 1 == 0);

@@ -1,11 +1,12 @@
 //! The index of a directory: a tree of hashes over its blocks of entries (kernel:
 //! `Documentation/filesystems/ext4/directory.rst`, "Hash Tree Directories").
 //!
-//! To whoever knows nothing of the index its blocks look like empty directory blocks. The root is the
-//! directory's first block: `.`, `..` (whose record hides the rest), 8 bytes about the tree, the table. A node
-//! is one unused entry of 8 bytes that hides its table. A table has `limit` places of 8 bytes (hash, block), of
-//! which `count` are used. The first one's hash is not needed (0) and its bytes hold limit and count. With
-//! metadata_csum 8 bytes follow the table: 4 reserved, and the checksum of all used bytes.
+//! To whoever knows nothing of the index its blocks look like empty directory blocks. The root is
+//! the directory's first block: `.`, `..` (whose record hides the rest), 8 bytes about the tree,
+//! the table. A node is one unused entry of 8 bytes that hides its table. A table has `limit`
+//! places of 8 bytes (hash, block), of which `count` are used. The first one's hash is not needed
+//! (0) and its bytes hold limit and count. With metadata_csum 8 bytes follow the table: 4 reserved,
+//! and the checksum of all used bytes.
 
 use super::checksum::crc32c;
 use super::directory::{DirectoryError, DirectoryFormat, set_record_length, stored_length};
@@ -56,14 +57,21 @@ impl IndexTable {
             return Err(wrong(dotdot.at, "the entries . and .. do not hide the index"));
         }
         let [version, length, levels, flags] = [4, 5, 6, 7].map(|at| block[INFO + at]);
-        let hash_version = HashVersion::new(version).ok_or(wrong(INFO + 4, "the hash version is unknown"))?;
+        let hash_version =
+            HashVersion::new(version).ok_or(wrong(INFO + 4, "the hash version is unknown"))?;
         if length != 8 || flags & 1 != 0 {
-            return Err(wrong(INFO + 5, "the description of the tree has another length, or unknown flags"));
+            return Err(wrong(
+                INFO + 5,
+                "the description of the tree has another length, or unknown flags",
+            ));
         }
         if levels > LEVELS_MAX_LARGE {
             return Err(wrong(INFO + 6, "the tree has too many levels"));
         }
-        Ok((IndexTable::parse(format, block, ROOT_TABLE)?, RootInformation { hash_version, levels }))
+        Ok((
+            IndexTable::parse(format, block, ROOT_TABLE)?,
+            RootInformation { hash_version, levels },
+        ))
     }
 
     pub fn of_node(format: &DirectoryFormat, block: &[u8]) -> Result<IndexTable, DirectoryError> {
@@ -73,7 +81,11 @@ impl IndexTable {
         IndexTable::parse(format, block, NODE_TABLE)
     }
 
-    fn parse(format: &DirectoryFormat, block: &[u8], start: usize) -> Result<IndexTable, DirectoryError> {
+    fn parse(
+        format: &DirectoryFormat,
+        block: &[u8],
+        start: usize,
+    ) -> Result<IndexTable, DirectoryError> {
         let number = |at| usize::from(u16::from_le_bytes([block[at], block[at + 1]]));
         let (limit, count) = (number(start), number(start + 2));
         if limit != IndexTable::limit_for(format, block.len(), start) {
@@ -83,7 +95,10 @@ impl IndexTable {
             });
         }
         if count == 0 || count > limit {
-            return Err(DirectoryError { at: start + 2, why: "the index has no entries, or more than fit" });
+            return Err(DirectoryError {
+                at: start + 2,
+                why: "the index has no entries, or more than fit",
+            });
         }
         Ok(IndexTable { start, limit, count, seed: format.seed })
     }
@@ -99,8 +114,8 @@ impl IndexTable {
     pub fn is_full(&self) -> bool {
         self.count == self.limit
     }
-    /// The lowest hash below place `index` (0 for the first), with bit 0 when names of that hash are also in the
-    /// block before.
+    /// The lowest hash below place `index` (0 for the first), with bit 0 when names of that hash
+    /// are also in the block before.
     pub fn hash(&self, block: &[u8], index: usize) -> u32 {
         if index == 0 { 0 } else { self.word(block, index, 0) }
     }
@@ -165,7 +180,8 @@ impl IndexTable {
         let limit = IndexTable::limit_for(format, node.len(), NODE_TABLE);
         let count = self.count - from;
         assert!(count <= limit);
-        let bytes = &source[self.start + from * PLACE_LENGTH..self.start + self.count * PLACE_LENGTH];
+        let bytes =
+            &source[self.start + from * PLACE_LENGTH..self.start + self.count * PLACE_LENGTH];
         node[NODE_TABLE..][..bytes.len()].copy_from_slice(bytes);
         node[NODE_TABLE..NODE_TABLE + 2].copy_from_slice(&(limit as u16).to_le_bytes());
         let mut table = IndexTable { start: NODE_TABLE, limit, count, seed: format.seed };
@@ -173,7 +189,8 @@ impl IndexTable {
         table
     }
 
-    /// After [`IndexTable::copy_to_node`] of all places: the root keeps one, which leads to that node.
+    /// After [`IndexTable::copy_to_node`] of all places: the root keeps one, which leads to that
+    /// node.
     pub fn grow_root(&mut self, root: &mut [u8], node: FileBlock) {
         root[INFO + 6] += 1;
         self.set_count(root, 1);
@@ -228,12 +245,17 @@ pub fn make_root(
 mod tests {
     use super::*;
 
-    const FORMAT: DirectoryFormat = DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
+    const FORMAT: DirectoryFormat =
+        DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
 
     fn root() -> (Vec<u8>, IndexTable) {
         let mut block = vec![0; 1024];
-        FORMAT.fill(&mut block, [(InodeNumber(12), 2, &b"."[..]), (InodeNumber(2), 2, b"..")].into_iter());
-        let table = make_root(&FORMAT, &mut block, InodeNumber(2), 2, HashVersion::HalfMd4, FileBlock(1));
+        FORMAT.fill(
+            &mut block,
+            [(InodeNumber(12), 2, &b"."[..]), (InodeNumber(2), 2, b"..")].into_iter(),
+        );
+        let table =
+            make_root(&FORMAT, &mut block, InodeNumber(2), 2, HashVersion::HalfMd4, FileBlock(1));
         (block, table)
     }
 
@@ -248,7 +270,10 @@ mod tests {
         table.set_checksum(&mut block);
         assert!(table.checksum_is_right(&block));
         let (parsed, information) = IndexTable::of_root(&FORMAT, &block).unwrap();
-        assert_eq!((parsed, information.levels, information.hash_version), (table, 0, HashVersion::HalfMd4));
+        assert_eq!(
+            (parsed, information.levels, information.hash_version),
+            (table, 0, HashVersion::HalfMd4)
+        );
         assert_eq!(table.count(), (1024 - 32 - 8) / 8);
         for hash in 0..2000 {
             let index = table.find(&block, hash);
@@ -261,7 +286,10 @@ mod tests {
         table.grow_root(&mut block, FileBlock(9));
         assert_eq!(IndexTable::of_node(&FORMAT, &node), Ok(copy));
         let (grown, information) = IndexTable::of_root(&FORMAT, &block).unwrap();
-        assert_eq!((grown.count(), information.levels, grown.block(&block, 0)), (1, 1, FileBlock(9)));
+        assert_eq!(
+            (grown.count(), information.levels, grown.block(&block, 0)),
+            (1, 1, FileBlock(9))
+        );
         assert_eq!(copy.block(&node, copy.find(&node, 57)), FileBlock(50));
     }
 
@@ -278,7 +306,11 @@ mod tests {
                     let _ = (table.find(&damaged, 45), table.checksum_is_right(&damaged));
                     // Bytes between the last used place and the tail are not covered.
                     let covered = !(32 + 16..1024 - 8).contains(&at);
-                    assert_eq!(table.checksum_is_right(&damaged), damaged == block || !covered, "byte {at}");
+                    assert_eq!(
+                        table.checksum_is_right(&damaged),
+                        damaged == block || !covered,
+                        "byte {at}"
+                    );
                 }
                 let _ = IndexTable::of_node(&FORMAT, &damaged);
             }

@@ -1,6 +1,6 @@
-//! Blocks mapped by pointers (kernel: `Documentation/filesystems/ext4/ifork.rst`, "Direct/Indirect Block
-//! Addressing"). The inode has 12 direct pointers, then one each to a tree of one, two and three levels. A
-//! pointer has 32 bits; 0 is a hole.
+//! Blocks mapped by pointers (kernel: `Documentation/filesystems/ext4/ifork.rst`, "Direct/Indirect
+//! Block Addressing"). The inode has 12 direct pointers, then one each to a tree of one, two and
+//! three levels. A pointer has 32 bits; 0 is a hole.
 
 use units::{FileBlock, HomeBlock};
 
@@ -29,7 +29,8 @@ impl PointerPath {
             if rest < 1 << (bits * levels) {
                 let mut indices = [DIRECT + levels - 1, 0, 0, 0];
                 for level in 1..=levels {
-                    indices[level as usize] = (rest >> (bits * (levels - level)) & ((1 << bits) - 1)) as u32;
+                    indices[level as usize] =
+                        (rest >> (bits * (levels - level)) & ((1 << bits) - 1)) as u32;
                 }
                 return Some(PointerPath { indices, len: levels as usize + 1 });
             }
@@ -38,7 +39,8 @@ impl PointerPath {
         None
     }
 
-    /// The pointers to follow: the first in the inode, each other in the block the one before points to.
+    /// The pointers to follow: the first in the inode, each other in the block the one before
+    /// points to.
     pub fn indices(&self) -> &[u32] {
         &self.indices[..self.len]
     }

@@ -1,10 +1,11 @@
-//! Content within the inode (feature `inline_data`, kernel: `fs/ext4/inline.c`). It lies in the 60 bytes that
-//! otherwise map blocks, then in the value of the attribute `system.data` in the area behind the inode's fields.
+//! Content within the inode (feature `inline_data`, kernel: `fs/ext4/inline.c`). It lies in the 60
+//! bytes that otherwise map blocks, then in the value of the attribute `system.data` in the area
+//! behind the inode's fields.
 //!
-//! A directory's content is the number of its parent in 4 bytes, and two chains of entries. One goes to the
-//! end of the 60 bytes, the other is in the attribute. It has no `.`, no `..` and no checksum of its own.
-//! [`directory_block`] shows it as the block that it becomes when it outgrows the inode: each entry stands
-//! there 20 bytes further.
+//! A directory's content is the number of its parent in 4 bytes, and two chains of entries. One
+//! goes to the end of the 60 bytes, the other is in the attribute. It has no `.`, no `..` and no
+//! checksum of its own. [`directory_block`] shows it as the block that it becomes when it outgrows
+//! the inode: each entry stands there 20 bytes further.
 
 use super::directory::{DirectoryError, DirectoryFormat, TAIL_LENGTH, entry_type};
 use super::inode::{RawInode, flags};
@@ -13,7 +14,8 @@ use units::InodeNumber;
 
 /// Bytes of the content that lie where blocks are mapped otherwise.
 pub const HEAD_LENGTH: usize = 60;
-/// How much further than in the inode an entry stands in a directory's block: `.` and `..` instead of the parent.
+/// How much further than in the inode an entry stands in a directory's block: `.` and `..` instead
+/// of the parent.
 const SHIFT: usize = 12 + 12 - PARENT_LENGTH;
 
 const PARENT_LENGTH: usize = 4;
@@ -40,19 +42,29 @@ pub fn is_content(attribute: &Attribute) -> bool {
 /// The content as far as there is room for it; a file may be shorter, or longer by zeros.
 pub fn content(inode: &RawInode) -> Result<Vec<u8>, InlineError> {
     let attributes = xattr::parse_area(&inode.xattr_area)?;
-    let rest = attributes.iter().find(|attribute| is_content(attribute)).ok_or(InlineError::Missing)?;
+    let rest =
+        attributes.iter().find(|attribute| is_content(attribute)).ok_or(InlineError::Missing)?;
     Ok([&inode.block[..HEAD_LENGTH], &rest.value].concat())
 }
 
 /// Makes the entry that stands at `at` in [`directory_block`] stand for another inode.
-pub fn retarget(format: &DirectoryFormat, content: &mut [u8], at: usize, inode: InodeNumber, file_type: u8) {
+pub fn retarget(
+    format: &DirectoryFormat,
+    content: &mut [u8],
+    at: usize,
+    inode: InodeNumber,
+    file_type: u8,
+) {
     super::directory::retarget(format, content, at - SHIFT, inode, file_type);
 }
 
 /// Puts changed content of the same length back.
 pub fn set_content(inode: &mut RawInode, content: &[u8]) -> Result<(), InlineError> {
     let mut attributes = xattr::parse_area(&inode.xattr_area)?;
-    let rest = attributes.iter_mut().find(|attribute| is_content(attribute)).ok_or(InlineError::Missing)?;
+    let rest = attributes
+        .iter_mut()
+        .find(|attribute| is_content(attribute))
+        .ok_or(InlineError::Missing)?;
     assert_eq!(content.len(), HEAD_LENGTH + rest.value.len());
     rest.value.copy_from_slice(&content[HEAD_LENGTH..]);
     inode.xattr_area = serialize(&attributes, inode)?;
@@ -73,7 +85,8 @@ pub fn leave(inode: &mut RawInode, extents: bool) -> Result<(), InlineError> {
     Ok(())
 }
 
-/// No more attributes than there are; but values that nobody padded may not fit as they should stand.
+/// No more attributes than there are; but values that nobody padded may not fit as they should
+/// stand.
 fn serialize(attributes: &[Attribute], inode: &RawInode) -> Result<Vec<u8>, InlineError> {
     xattr::serialize_area(attributes, inode.xattr_area.len()).ok_or(InlineError::Packed)
 }
@@ -120,7 +133,8 @@ pub fn directory_block(
     Ok(block)
 }
 
-/// Takes the entry that stands at `at` in [`directory_block`], with `previous` before it, out of its chain.
+/// Takes the entry that stands at `at` in [`directory_block`], with `previous` before it, out of
+/// its chain.
 pub fn erase(content: &mut [u8], at: usize, previous: Option<usize>) {
     let (at, previous) = (at - SHIFT, previous.and_then(|previous| previous.checked_sub(SHIFT)));
     let length = usize::from(u16::from_le_bytes([content[at + 4], content[at + 5]]));
@@ -132,15 +146,20 @@ pub fn erase(content: &mut [u8], at: usize, previous: Option<usize>) {
 mod tests {
     use super::*;
 
-    const FORMAT: DirectoryFormat = DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
+    const FORMAT: DirectoryFormat =
+        DirectoryFormat { file_types: true, seed: Some(7), inodes: 100 };
 
     /// `a` and `b` in the inode, `c` in the attribute.
     fn directory() -> RawInode {
         let chain = DirectoryFormat { seed: None, ..FORMAT };
         let (mut head, mut rest) = (vec![0; 56], vec![0; 40]);
-        chain.fill(&mut head, [(InodeNumber(12), 1, &b"a"[..]), (InodeNumber(13), 1, b"b")].into_iter());
+        chain.fill(
+            &mut head,
+            [(InodeNumber(12), 1, &b"a"[..]), (InodeNumber(13), 1, b"b")].into_iter(),
+        );
         chain.fill(&mut rest, [(InodeNumber(14), 2, &b"c"[..])].into_iter());
-        let attributes = [Attribute::new(1, b"other", b"value"), Attribute::new(INDEX, NAME, &rest)];
+        let attributes =
+            [Attribute::new(1, b"other", b"value"), Attribute::new(INDEX, NAME, &rest)];
         RawInode {
             flags: flags::INLINE_DATA,
             block: [&[2, 0, 0, 0], &head[..]].concat(),
@@ -150,7 +169,8 @@ mod tests {
     }
 
     fn names(block: &[u8]) -> Vec<Vec<u8>> {
-        let entries = FORMAT.entries(block).map(Result::unwrap).filter(|entry| entry.inode.is_some());
+        let entries =
+            FORMAT.entries(block).map(Result::unwrap).filter(|entry| entry.inode.is_some());
         entries.map(|entry| entry.name.to_vec()).collect()
     }
 
@@ -162,7 +182,9 @@ mod tests {
             directory_block(&FORMAT, InodeNumber(11), &content, 1024).unwrap()
         };
         assert_eq!(names(&show(&inode)), [&b"."[..], b"..", b"a", b"b", b"c"]);
-        for (name, left) in [(b"c", &[&b"."[..], b"..", b"a", b"b"][..]), (b"b", &[b".", b"..", b"a"])] {
+        for (name, left) in
+            [(b"c", &[&b"."[..], b"..", b"a", b"b"][..]), (b"b", &[b".", b"..", b"a"])]
+        {
             let block = show(&inode);
             let (entry, previous) = FORMAT.find(&block, name).unwrap().unwrap();
             let mut changed = content(&inode).unwrap();
@@ -178,7 +200,8 @@ mod tests {
 
     #[test]
     fn content_beside_values_that_nobody_padded_is_read_and_stays() {
-        // `system.data` without a value, `a` and `b` of one byte each, side by side, in as few bytes as hold them.
+        // `system.data` without a value, `a` and `b` of one byte each, side by side, in as few
+        // bytes as hold them.
         let entry = |index: u8, name: &[u8], start: u16, size: u32| {
             let mut bytes = vec![name.len() as u8, index];
             bytes.extend(start.to_le_bytes());
@@ -187,10 +210,15 @@ mod tests {
             bytes.resize(bytes.len().next_multiple_of(4), 0);
             bytes
         };
-        let entries = [entry(INDEX, NAME, 0, 0), entry(1, b"a", 64, 1), entry(1, b"b", 65, 1)].concat();
+        let entries =
+            [entry(INDEX, NAME, 0, 0), entry(1, b"a", 64, 1), entry(1, b"b", 65, 1)].concat();
         let xattr_area = [&xattr::MAGIC.to_le_bytes()[..], &entries, &[0; 4], b"xy\0\0"].concat();
-        let mut inode =
-            RawInode { flags: flags::INLINE_DATA, block: vec![1; 60], xattr_area, ..RawInode::default() };
+        let mut inode = RawInode {
+            flags: flags::INLINE_DATA,
+            block: vec![1; 60],
+            xattr_area,
+            ..RawInode::default()
+        };
         let before = inode.clone();
         assert_eq!(content(&inode), Ok(vec![1; 60]));
         assert_eq!(set_content(&mut inode, &[2; 60]), Err(InlineError::Packed));

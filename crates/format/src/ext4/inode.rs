@@ -10,7 +10,8 @@ pub const GOOD_OLD_INODE_SIZE: usize = 128;
 /// Bytes of the fields behind the first 128 that we know: up to and with the project number.
 const EXTRA_SIZE: u16 = 32;
 
-/// An inode, parsed. `parse` and `serialize` keep what they do not know (`os-dependent`, unused bytes).
+/// An inode, parsed. `parse` and `serialize` keep what they do not know (`os-dependent`, unused
+/// bytes).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RawInode {
     /// File type and permission bits, as `st_mode`.
@@ -26,10 +27,12 @@ pub struct RawInode {
     pub created: Timestamp,
     /// Seconds since 1970 when freed; the next inode of the orphan list while it is an orphan.
     pub deletion_time: u32,
-    /// Space used, in 512-byte sectors as `st_blocks` (huge_file is resolved by parse and serialize).
+    /// Space used, in 512-byte sectors as `st_blocks` (huge_file is resolved by parse and
+    /// serialize).
     pub sectors: u64,
     pub flags: u32,
-    /// The root of the block map or extent tree, a fast symlink's target, or a device number. 60 bytes.
+    /// The root of the block map or extent tree, a fast symlink's target, or a device number. 60
+    /// bytes.
     pub block: Vec<u8>,
     pub generation: u32,
     /// The block of extended attributes, 0 for none.
@@ -121,13 +124,19 @@ const PROJECT: usize = 0x9c;
 
 impl RawInode {
     /// `raw` is the inode's slot in the table.
-    pub fn parse(raw: &[u8], number: InodeNumber, layout: &InodeLayout) -> Result<RawInode, InodeError> {
+    pub fn parse(
+        raw: &[u8],
+        number: InodeNumber,
+        layout: &InodeLayout,
+    ) -> Result<RawInode, InodeError> {
         let inode_size = layout.inode_size;
         if raw.len() != usize::from(inode_size) || raw.len() < GOOD_OLD_INODE_SIZE {
             return Err(InodeError::BadLength { length: raw.len(), inode_size });
         }
         let mut extra_size = stored_extra_size(raw);
-        if usize::from(extra_size) + GOOD_OLD_INODE_SIZE > raw.len() || !extra_size.is_multiple_of(4) {
+        if usize::from(extra_size) + GOOD_OLD_INODE_SIZE > raw.len()
+            || !extra_size.is_multiple_of(4)
+        {
             return Err(InodeError::BadExtraSize { found: extra_size, inode_size });
         }
         if let Some(seed) = layout.checksum_seed {
@@ -135,7 +144,8 @@ impl RawInode {
         }
         let mut xattr_area = raw[GOOD_OLD_INODE_SIZE + usize::from(extra_size)..].to_vec();
         if extra_size == 0 && raw.len() > GOOD_OLD_INODE_SIZE {
-            // Room that nobody has used yet: from now on it holds the fields that we know, as in the kernel.
+            // Room that nobody has used yet: from now on it holds the fields that we know, as in
+            // the kernel.
             extra_size = EXTRA_SIZE.min(inode_size - GOOD_OLD_INODE_SIZE as u16);
             xattr_area = vec![0; raw.len() - GOOD_OLD_INODE_SIZE - usize::from(extra_size)];
         }
@@ -178,8 +188,8 @@ impl RawInode {
         })
     }
 
-    /// Writes all fields and the checksum into the inode's slot; other bytes stay. `raw` is as long as
-    /// `layout` says, and `extra_size + xattr_area` fill it.
+    /// Writes all fields and the checksum into the inode's slot; other bytes stay. `raw` is as long
+    /// as `layout` says, and `extra_size + xattr_area` fill it.
     pub fn serialize(&self, raw: &mut [u8], number: InodeNumber, layout: &InodeLayout) {
         assert_eq!(raw.len(), usize::from(layout.inode_size));
         assert_eq!(self.block.len(), 60);
@@ -239,7 +249,8 @@ impl RawInode {
     /// Space used; answers the flag that tells its unit.
     fn store_sectors(&self, raw: &mut [u8], layout: &InodeLayout) -> u32 {
         let in_blocks = layout.huge_file && self.sectors >> 48 != 0;
-        let value = if in_blocks { self.sectors >> (layout.block_size.shift() - 9) } else { self.sectors };
+        let value =
+            if in_blocks { self.sectors >> (layout.block_size.shift() - 9) } else { self.sectors };
         (value as u32).store(&mut raw[SECTORS..]);
         if layout.huge_file {
             ((value >> 32) as u16).store(&mut raw[SECTORS_HIGH..]);
@@ -261,13 +272,19 @@ impl RawInode {
     }
 }
 
-/// Whether a slot of the table holds an inode in use, as e2fsck decides: one that links lead to. Its checksum may be wrong.
+/// Whether a slot of the table holds an inode in use, as e2fsck decides: one that links lead to.
+/// Its checksum may be wrong.
 pub fn is_in_use(raw: &[u8]) -> bool {
     u16::load(&raw[LINKS..]) != 0
 }
 
 /// Changes the deletion time (the orphan list's link) of an inode in its slot, and nothing else.
-pub fn patch_deletion_time(raw: &mut [u8], value: u32, number: InodeNumber, checksum_seed: Option<u32>) {
+pub fn patch_deletion_time(
+    raw: &mut [u8],
+    value: u32,
+    number: InodeNumber,
+    checksum_seed: Option<u32>,
+) {
     value.store(&mut raw[DELETION_TIME..]);
     if let Some(seed) = checksum_seed {
         store_checksum(raw, number, seed);
@@ -351,13 +368,21 @@ mod tests {
 
     fn layout(inode_size: u16) -> InodeLayout {
         let block_size = BlockSize::new(4096).unwrap();
-        InodeLayout { inode_size, block_size, huge_file: true, large_dir: false, checksum_seed: Some(7) }
+        InodeLayout {
+            inode_size,
+            block_size,
+            huge_file: true,
+            large_dir: false,
+            checksum_seed: Some(7),
+        }
     }
 
     fn example(inode_size: u16) -> RawInode {
         let extra_size = if inode_size > 128 { 32 } else { 0 };
-        let time =
-            |seconds| Timestamp { seconds, nanoseconds: if inode_size > 128 { 999_999_999 } else { 0 } };
+        let time = |seconds| Timestamp {
+            seconds,
+            nanoseconds: if inode_size > 128 { 999_999_999 } else { 0 },
+        };
         RawInode {
             mode: 0o100_644,
             uid: 0x12_3456,

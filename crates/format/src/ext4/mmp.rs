@@ -1,5 +1,5 @@
-//! The block of multiple mount protection (feature mmp): whoever uses the volume counts in it, so that others see it
-//! (kernel: `Documentation/filesystems/ext4/mmp.rst`).
+//! The block of multiple mount protection (feature mmp): whoever uses the volume counts in it, so
+//! that others see it (kernel: `Documentation/filesystems/ext4/mmp.rst`).
 //!
 //! | at | bytes | field |
 //! |---|---|---|
@@ -121,8 +121,13 @@ mod tests {
     fn a_block_comes_back_as_it_was_stored_and_every_flipped_bit_is_noticed() {
         for used_by in [Use::Nobody, Use::Checked, Use::Counted(1), Use::Counted(SEQUENCE_MAX)] {
             let node = b"a computer".to_vec();
-            let block =
-                MmpBlock { used_by, seconds: 5 << 33, node, device: b"sda1".to_vec(), check_interval: 10 };
+            let block = MmpBlock {
+                used_by,
+                seconds: 5 << 33,
+                node,
+                device: b"sda1".to_vec(),
+                check_interval: 10,
+            };
             let mut bytes = vec![7; LENGTH];
             block.serialize(&mut bytes, Some(9));
             assert_eq!(MmpBlock::parse(&bytes, Some(9)), Ok(block));

@@ -1,5 +1,5 @@
-//! The orphan file (feature orphan_file): blocks of inode numbers, 0 where free, each with a tail of magic and
-//! checksum (`Documentation/filesystems/ext4/orphan.rst`).
+//! The orphan file (feature orphan_file): blocks of inode numbers, 0 where free, each with a tail
+//! of magic and checksum (`Documentation/filesystems/ext4/orphan.rst`).
 
 use super::checksum::crc32c;
 use super::superblock::Field;
@@ -40,7 +40,11 @@ pub fn check(block: &[u8], at: HomeBlock, seed: Option<u32>) -> Result<(), Orpha
     }
     let Some(computed) = seed.map(|seed| compute_checksum(block, at, seed)) else { return Ok(()) };
     let stored = u32::load(&block[block.len() - 4..]);
-    if stored == computed { Ok(()) } else { Err(OrphanBlockError::BadChecksum { stored, computed }) }
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(OrphanBlockError::BadChecksum { stored, computed })
+    }
 }
 
 pub fn store_checksum(block: &mut [u8], at: HomeBlock, seed: Option<u32>) {

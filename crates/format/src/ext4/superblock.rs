@@ -1,7 +1,7 @@
 //! The superblock: 1024 bytes at byte 1024 of the volume.
 //!
-//! [`VolumeSuperblock::parse`] takes a volume whose geometry adds up, or says what is wrong with it; everything
-//! computed from it afterwards stays within bounds. Unknown bytes are kept.
+//! [`VolumeSuperblock::parse`] takes a volume whose geometry adds up, or says what is wrong with
+//! it; everything computed from it afterwards stays within bounds. Unknown bytes are kept.
 
 use super::checksum::{crc32c, forge_crc32c};
 use super::features::{Features, feature};
@@ -43,7 +43,9 @@ pub enum SuperblockError {
     BadMagic { found: u16 },
     #[error("{length} bytes are too few for a superblock")]
     TooShort { length: usize },
-    #[error("the superblock's checksum is {stored:#010x}, its content has {computed:#010x}; run e2fsck")]
+    #[error(
+        "the superblock's checksum is {stored:#010x}, its content has {computed:#010x}; run e2fsck"
+    )]
     BadChecksum { stored: u32, computed: u32 },
     #[error("the superblock contradicts itself ({field} is {value}: {why}); run e2fsck")]
     Geometry { field: &'static str, value: u64, why: &'static str },
@@ -176,8 +178,9 @@ superblock! {
 const HURD: u32 = 1;
 
 impl VolumeSuperblock {
-    /// `bytes` is the superblock (1024 bytes or more). Refuses incompatible features that we do not support, for
-    /// the geometry might mean something else; whether the volume may be written: [`Features::read_only`].
+    /// `bytes` is the superblock (1024 bytes or more). Refuses incompatible features that we do not
+    /// support, for the geometry might mean something else; whether the volume may be written:
+    /// [`Features::read_only`].
     pub fn parse(bytes: &[u8]) -> Result<VolumeSuperblock, SuperblockError> {
         let raw: Box<[u8; SUPERBLOCK_SIZE]> = match bytes.get(..SUPERBLOCK_SIZE) {
             Some(bytes) => Box::new(bytes.try_into().expect("1024 bytes")),
@@ -203,10 +206,11 @@ impl VolumeSuperblock {
 
     /// The 1024 bytes with every field, and with the checksum where the volume has them.
     ///
-    /// The superblock spans two sectors of 512 bytes, and the checksum lies in the second. A write torn between
-    /// them would leave a superblock that everyone refuses. So the checksum stays as it was read, and four bytes
-    /// of the first sector that nobody uses (`s_snapshot_id`) make the content match it. Whichever of the two
-    /// sectors arrives, the superblock is then the old one or the new one.
+    /// The superblock spans two sectors of 512 bytes, and the checksum lies in the second. A write
+    /// torn between them would leave a superblock that everyone refuses. So the checksum stays as
+    /// it was read, and four bytes of the first sector that nobody uses (`s_snapshot_id`) make the
+    /// content match it. Whichever of the two sectors arrives, the superblock is then the old one
+    /// or the new one.
     pub fn serialize(&self) -> [u8; SUPERBLOCK_SIZE] {
         let mut raw = self.to_raw();
         (self.free_blocks as u32).store(&mut raw[0x0c..]);
@@ -306,8 +310,14 @@ impl VolumeSuperblock {
                 || descriptor.is_power_of_two() && (64..=1024).contains(&descriptor),
             "with 64bit a power of two from 64 to 1024",
         )?;
-        check("s_blocks_count", self.blocks, self.blocks > u64::from(first) + 1, "no room for a group")?;
-        let addressable = if self.features.has(feature::SIXTY_FOUR_BIT) { 1 << 48 } else { 1 << 32 };
+        check(
+            "s_blocks_count",
+            self.blocks,
+            self.blocks > u64::from(first) + 1,
+            "no room for a group",
+        )?;
+        let addressable =
+            if self.features.has(feature::SIXTY_FOUR_BIT) { 1 << 48 } else { 1 << 32 };
         check(
             "s_blocks_count",
             self.blocks,
@@ -334,12 +344,19 @@ impl VolumeSuperblock {
             self.log_groups_per_flex < 32,
             "below 32",
         )?;
-        let table = (groups * u64::from(self.descriptor_size())).div_ceil(self.block_size.bytes() as u64);
+        let table =
+            (groups * u64::from(self.descriptor_size())).div_ceil(self.block_size.bytes() as u64);
         let reserved = u64::from(self.reserved_descriptor_blocks);
         // Under meta_bg the descriptors do not lie together, so their sum may exceed a group.
         let together = !self.features.has(feature::META_BG);
-        let fits = !together || table + reserved + 1 < u64::from(self.blocks_per_group) || groups == 1;
-        check("s_reserved_gdt_blocks", reserved, fits, "the group descriptors do not fit into a group")
+        let fits =
+            !together || table + reserved + 1 < u64::from(self.blocks_per_group) || groups == 1;
+        check(
+            "s_reserved_gdt_blocks",
+            reserved,
+            fits,
+            "the group descriptors do not fit into a group",
+        )
     }
 
     /// Bytes of a group descriptor: 32, or with 64bit what the superblock says.
@@ -347,7 +364,8 @@ impl VolumeSuperblock {
         if self.features.has(feature::SIXTY_FOUR_BIT) { self.descriptor_size_stored } else { 32 }
     }
     pub fn groups(&self) -> u32 {
-        (self.blocks - u64::from(self.first_data_block)).div_ceil(u64::from(self.blocks_per_group)) as u32
+        (self.blocks - u64::from(self.first_data_block)).div_ceil(u64::from(self.blocks_per_group))
+            as u32
     }
     /// The first block of a group.
     pub fn group_start(&self, group: GroupNumber) -> HomeBlock {
@@ -395,7 +413,8 @@ impl VolumeSuperblock {
             || [3, 5, 7].into_iter().any(|base| is_power(group, base))
     }
 
-    /// Where the `index`th block of group descriptors is read and written (copies elsewhere are left to e2fsck).
+    /// Where the `index`th block of group descriptors is read and written (copies elsewhere are
+    /// left to e2fsck).
     pub fn descriptor_block(&self, index: u32) -> HomeBlock {
         let superblock = HomeBlock(u64::from(self.first_data_block));
         if !self.features.has(feature::META_BG) || index < self.first_meta_group {
@@ -405,7 +424,8 @@ impl VolumeSuperblock {
         self.group_start(group).plus(u64::from(self.has_superblock(group)))
     }
 
-    /// Blocks at the start of a group that hold its superblock copy and descriptors, reserved ones included.
+    /// Blocks at the start of a group that hold its superblock copy and descriptors, reserved ones
+    /// included.
     pub fn superblock_and_descriptors(&self, group: GroupNumber) -> u32 {
         let copy = self.has_superblock(group);
         let meta = self.features.has(feature::META_BG);
@@ -425,7 +445,8 @@ impl VolumeSuperblock {
     }
 }
 
-/// The superblock of an external journal (feature journal_dev), as far as a volume's journal needs it.
+/// The superblock of an external journal (feature journal_dev), as far as a volume's journal needs
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalDevice {
     pub uuid: [u8; 16],
@@ -472,7 +493,12 @@ fn is_power(number: u32, base: u32) -> bool {
 fn wrong(field: &'static str, value: u64, why: &'static str) -> SuperblockError {
     SuperblockError::Geometry { field, value, why }
 }
-fn check(field: &'static str, value: u64, good: bool, why: &'static str) -> Result<(), SuperblockError> {
+fn check(
+    field: &'static str,
+    value: u64,
+    good: bool,
+    why: &'static str,
+) -> Result<(), SuperblockError> {
     if good { Ok(()) } else { Err(wrong(field, value, why)) }
 }
 

@@ -21,7 +21,9 @@ fn features(text: &mut String) {
     for (word, title) in kinds {
         line(
             text,
-            &format!("\n#### Features, {title}\n\n| bit | name | okeanos | meaning |\n|---|---|---|---|"),
+            &format!(
+                "\n#### Features, {title}\n\n| bit | name | okeanos | meaning |\n|---|---|---|---|"
+            ),
         );
         for row in FEATURES.iter().filter(|row| row.feature.word == word) {
             let support = match row.support {
@@ -30,7 +32,13 @@ fn features(text: &mut String) {
                 Support::ReadOnly => "read-only",
                 Support::Refused => "refused",
             };
-            line(text, &format!("| {:#x} | `{}` | {support} | {} |", row.feature.bit, row.name, row.meaning));
+            line(
+                text,
+                &format!(
+                    "| {:#x} | `{}` | {support} | {} |",
+                    row.feature.bit, row.name, row.meaning
+                ),
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Extended attributes: the area behind an inode's fields, and the block that `i_file_acl` names.
 //!
-//! Both hold entries from the front (16 bytes, then the name, padded to 4) up to four zero bytes. Values come
-//! from the back (padded to 4). Value offsets count from the first entry in the area, and from the block's
-//! start in a block. In a block the entries are sorted and carry hashes. (Kernel: `attributes.rst`,
-//! `fs/ext4/xattr.c`.)
+//! Both hold entries from the front (16 bytes, then the name, padded to 4) up to four zero bytes.
+//! Values come from the back (padded to 4). Value offsets count from the first entry in the area,
+//! and from the block's start in a block. In a block the entries are sorted and carry hashes.
+//! (Kernel: `attributes.rst`, `fs/ext4/xattr.c`.)
 
 use super::checksum::crc32c;
 use units::{HomeBlock, InodeNumber};
@@ -60,12 +60,14 @@ impl Attribute {
         let hash = attribute.hash_outside(value_checksum, u32::from);
         Attribute { outside: Some(Outside { inode, length, hash }), ..attribute }
     }
-    /// Whether the value outside, whose checksum is given, is the one that the entry means. Kernels before 6.2 took the
-    /// bytes of names for signed numbers.
+    /// Whether the value outside, whose checksum is given, is the one that the entry means. Kernels
+    /// before 6.2 took the bytes of names for signed numbers.
     pub fn means(&self, value_checksum: u32) -> bool {
         let signed = |byte| byte as i8 as u32;
-        let hashes =
-            [self.hash_outside(value_checksum, u32::from), self.hash_outside(value_checksum, signed)];
+        let hashes = [
+            self.hash_outside(value_checksum, u32::from),
+            self.hash_outside(value_checksum, signed),
+        ];
         self.outside.is_some_and(|outside| hashes.contains(&outside.hash))
     }
     fn hash_outside(&self, value_checksum: u32, byte: fn(u8) -> u32) -> u32 {
@@ -87,7 +89,8 @@ pub struct XattrBlock {
 #[error("{0}")]
 pub struct XattrError(pub &'static str);
 
-/// The attributes in the area behind an inode's fields; none when it does not begin with the magic number.
+/// The attributes in the area behind an inode's fields; none when it does not begin with the magic
+/// number.
 pub fn parse_area(area: &[u8]) -> Result<Vec<Attribute>, XattrError> {
     if area.len() < AREA_HEADER || u32_at(area, 0) != MAGIC {
         return Ok(Vec::new());
@@ -127,7 +130,8 @@ pub fn parse_block(bytes: &[u8]) -> Result<XattrBlock, XattrError> {
     Ok(XattrBlock { references, attributes: parse_entries(bytes, BLOCK_HEADER, bytes)? })
 }
 
-/// A whole block that holds the attributes, or `None` when they do not fit. The checksum is not set yet.
+/// A whole block that holds the attributes, or `None` when they do not fit. The checksum is not set
+/// yet.
 pub fn serialize_block(block: &XattrBlock, length: usize) -> Option<Vec<u8>> {
     if !fits(&block.attributes, length.checked_sub(BLOCK_HEADER)?) {
         return None;
@@ -165,12 +169,14 @@ pub fn set_block_checksum(volume_seed: u32, at: HomeBlock, bytes: &mut [u8]) {
     put_u32(bytes, CHECKSUM_AT, sum);
 }
 pub fn block_checksum_is_right(volume_seed: u32, at: HomeBlock, bytes: &[u8]) -> bool {
-    bytes.len() >= BLOCK_HEADER && u32_at(bytes, CHECKSUM_AT) == block_checksum(volume_seed, at, bytes)
+    bytes.len() >= BLOCK_HEADER
+        && u32_at(bytes, CHECKSUM_AT) == block_checksum(volume_seed, at, bytes)
 }
 
 /// The hash of an entry of a block: over the name's bytes and the value's little-endian words.
 pub fn entry_hash(attribute: &Attribute) -> u32 {
-    let of_name = attribute.name.iter().fold(0u32, |hash, byte| hash.rotate_left(5) ^ u32::from(*byte));
+    let of_name =
+        attribute.name.iter().fold(0u32, |hash, byte| hash.rotate_left(5) ^ u32::from(*byte));
     attribute.value.chunks(PAD).fold(of_name, |hash, chunk| {
         let mut word = [0; PAD];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -181,7 +187,9 @@ pub fn entry_hash(attribute: &Attribute) -> u32 {
 /// Whether entries, values and the end mark fit into `room` bytes.
 fn fits(attributes: &[Attribute], room: usize) -> bool {
     let sizes = attributes.iter().map(|attribute| {
-        ENTRY_SIZE + attribute.name.len().next_multiple_of(PAD) + attribute.value.len().next_multiple_of(PAD)
+        ENTRY_SIZE
+            + attribute.name.len().next_multiple_of(PAD)
+            + attribute.value.len().next_multiple_of(PAD)
     });
     sizes.sum::<usize>() + PAD <= room
 }
@@ -196,9 +204,12 @@ fn parse_entries(bytes: &[u8], first: usize, base: &[u8]) -> Result<Vec<Attribut
         if mark == [0; PAD] {
             break;
         }
-        let entry = bytes.get(at..at + ENTRY_SIZE).ok_or(XattrError("an entry reaches beyond the end"))?;
+        let entry =
+            bytes.get(at..at + ENTRY_SIZE).ok_or(XattrError("an entry reaches beyond the end"))?;
         let name_end = at + ENTRY_SIZE + usize::from(entry[0]);
-        let name = bytes.get(at + ENTRY_SIZE..name_end).ok_or(XattrError("a name reaches beyond the end"))?;
+        let name = bytes
+            .get(at + ENTRY_SIZE..name_end)
+            .ok_or(XattrError("a name reaches beyond the end"))?;
         // A list of names would show two of it.
         if name.contains(&0) {
             return Err(XattrError("a name contains a zero byte"));
@@ -228,8 +239,12 @@ fn parse_entries(bytes: &[u8], first: usize, base: &[u8]) -> Result<Vec<Attribut
     Ok(attributes)
 }
 
-/// Values lie behind the end mark and do not overlap: otherwise a block could claim more than it holds.
-fn check_values(values: &mut [std::ops::Range<usize>], entries_end: usize) -> Result<(), XattrError> {
+/// Values lie behind the end mark and do not overlap: otherwise a block could claim more than it
+/// holds.
+fn check_values(
+    values: &mut [std::ops::Range<usize>],
+    entries_end: usize,
+) -> Result<(), XattrError> {
     values.sort_by_key(|range| range.start);
     if values.first().is_some_and(|range| range.start < entries_end) {
         return Err(XattrError("a value lies among the entries"));
@@ -241,7 +256,8 @@ fn check_values(values: &mut [std::ops::Range<usize>], entries_end: usize) -> Re
 }
 
 fn check_names(attributes: &[Attribute]) -> Result<(), XattrError> {
-    let mut names: Vec<_> = attributes.iter().map(|attribute| (attribute.index, &attribute.name)).collect();
+    let mut names: Vec<_> =
+        attributes.iter().map(|attribute| (attribute.index, &attribute.name)).collect();
     names.sort();
     match names.windows(2).any(|pair| pair[0] == pair[1]) {
         true => Err(XattrError("a name stands there twice")),
@@ -300,7 +316,11 @@ mod tests {
         Attribute::new(index, name.as_bytes(), value)
     }
     fn some() -> Vec<Attribute> {
-        vec![attribute(1, "b", b"12345"), attribute(1, "aa", b""), attribute(6, "selinux", &[7; 40])]
+        vec![
+            attribute(1, "b", b"12345"),
+            attribute(1, "aa", b""),
+            attribute(6, "selinux", &[7; 40]),
+        ]
     }
 
     #[test]
@@ -333,7 +353,8 @@ mod tests {
         );
     }
 
-    /// `setfattr -n user.long -v (a block's fill)` of the kernel, seen with debugfs: name "n", value "v".
+    /// `setfattr -n user.long -v (a block's fill)` of the kernel, seen with debugfs: name "n",
+    /// value "v".
     #[test]
     fn hashes_are_the_kernels() {
         // hash("n") = 0x6e; then rotate 16 and xor with the word "v\0\0\0".
@@ -355,7 +376,8 @@ mod tests {
 
     #[test]
     fn a_checksum_notices_every_changed_byte_and_the_place() {
-        let mut bytes = serialize_block(&XattrBlock { references: 1, attributes: some() }, 1024).unwrap();
+        let mut bytes =
+            serialize_block(&XattrBlock { references: 1, attributes: some() }, 1024).unwrap();
         set_block_checksum(17, HomeBlock(99), &mut bytes);
         assert!(block_checksum_is_right(17, HomeBlock(99), &bytes));
         assert!(!block_checksum_is_right(17, HomeBlock(98), &bytes));
@@ -368,7 +390,8 @@ mod tests {
 
     #[test]
     fn no_bytes_panic() {
-        let block = serialize_block(&XattrBlock { references: 1, attributes: some() }, 1024).unwrap();
+        let block =
+            serialize_block(&XattrBlock { references: 1, attributes: some() }, 1024).unwrap();
         let area = serialize_area(&some(), 124).unwrap();
         for at in 0..1024 {
             for value in [0, 1, 3, 0x7f, 0x80, 0xff] {

@@ -9,7 +9,8 @@ pub(super) const OWN_CHECKSUM: usize = 16;
 pub(super) const WHOLE_CHECKSUM: usize = 20;
 pub(super) const SECONDS: usize = 48;
 pub(super) const NANOSECONDS: usize = 56;
-/// `h_chksum_type`: CRC-32 (checksum v1), and ours of whole transactions, of which the superblock says what it is.
+/// `h_chksum_type`: CRC-32 (checksum v1), and ours of whole transactions, of which the superblock
+/// says what it is.
 const CRC32: u8 = 1;
 const OURS: u8 = 4;
 
@@ -38,10 +39,11 @@ impl CommitBlock {
         }
     }
 
-    /// `None` unless the header says commit and, with checksums v2 and v3, the block's own checksum is right.
-    /// A commit block that did not reach the disk whole commits nothing.
+    /// `None` unless the header says commit and, with checksums v2 and v3, the block's own checksum
+    /// is right. A commit block that did not reach the disk whole commits nothing.
     pub fn parse(block: &[u8], layout: &LogLayout) -> Option<CommitBlock> {
-        let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Commit))?;
+        let header =
+            BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Commit))?;
         let intact = || be32(block, OWN_CHECKSUM) == own_checksum(layout, block);
         if block.len() != layout.block_size.bytes() || layout.has_checksums() && !intact() {
             return None;
@@ -57,7 +59,8 @@ impl CommitBlock {
         })
     }
 
-    /// Checksum v1: whether `sum` over the transaction is what this commit block asks for, which may be nothing.
+    /// Checksum v1: whether `sum` over the transaction is what this commit block asks for, which
+    /// may be nothing.
     pub fn matches_ancient(block: &[u8], sum: u32) -> bool {
         let found = be32(block, OWN_CHECKSUM);
         match (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) {
@@ -79,7 +82,10 @@ mod tests {
     use units::BlockSize;
 
     fn layout(tags: TagFormat) -> LogLayout {
-        LogLayout { multiwrite: true, ..LogLayout::new(BlockSize::new(1024).unwrap(), tags, [3; 16]) }
+        LogLayout {
+            multiwrite: true,
+            ..LogLayout::new(BlockSize::new(1024).unwrap(), tags, [3; 16])
+        }
     }
 
     #[test]
@@ -102,7 +108,8 @@ mod tests {
     #[test]
     fn the_ancient_checksum_is_checked_only_where_there_is_one() {
         let mut block = vec![0; 1024];
-        let commit = CommitBlock { transaction: TransactionId(8), time: Timestamp::default(), whole: None };
+        let commit =
+            CommitBlock { transaction: TransactionId(8), time: Timestamp::default(), whole: None };
         commit.serialize(&layout(TagFormat::Plain), &mut block);
         assert!(CommitBlock::matches_ancient(&block, 5));
         (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) = (CRC32, 4);

@@ -42,7 +42,8 @@ impl DescriptorBlock {
         at: LogBlock,
     ) -> Result<DescriptorBlock, JournalFormatError> {
         layout.check_size(block, "descriptor block", at)?;
-        let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Descriptor));
+        let header =
+            BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Descriptor));
         let Some(BlockHeader { transaction, .. }) = header else {
             return Err(JournalFormatError::Block {
                 at,
@@ -74,7 +75,8 @@ mod tests {
             for tags in [TagFormat::Plain, TagFormat::ChecksumV2, TagFormat::ChecksumV3] {
                 for bits in 0..8 {
                     let [wide, multiwrite, scattered] = [1, 2, 4].map(|bit| bits & bit != 0);
-                    let layout = LogLayout::new(BlockSize::new(size).unwrap(), tags, *b"0123456789abcdef");
+                    let layout =
+                        LogLayout::new(BlockSize::new(size).unwrap(), tags, *b"0123456789abcdef");
                     all.push(LogLayout { wide, multiwrite, scattered, ..layout });
                 }
             }

@@ -10,8 +10,9 @@ const WIDE: u32 = 0x80;
 const METADATA_CSUM: u32 = 0x400;
 const CHECKSUM_AT: usize = 0x3fc;
 
-/// A journal on its own device (`mke2fs -O journal_dev`): an ext2 superblock at byte 1024 says so, the journal
-/// superblock follows in the next block. Log blocks are counted from the start of the device.
+/// A journal on its own device (`mke2fs -O journal_dev`): an ext2 superblock at byte 1024 says so,
+/// the journal superblock follows in the next block. Log blocks are counted from the start of the
+/// device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExternalJournal {
     pub block_size: BlockSize,
@@ -25,20 +26,33 @@ impl ExternalJournal {
     /// `start`: the first 2048 bytes of the device. `Ok(None)`: no journal device (say, a volume).
     pub fn parse(start: &[u8]) -> Result<Option<ExternalJournal>, JournalFormatError> {
         let Some(bytes) = start.get(SUPERBLOCK_AT..SUPERBLOCK_AT + 1024) else {
-            return Err(JournalFormatError::External(format!("{} bytes instead of 2048", start.len())));
+            return Err(JournalFormatError::External(format!(
+                "{} bytes instead of 2048",
+                start.len()
+            )));
         };
-        let le32 = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let le32 = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let incompatible = le32(0x60);
-        if u16::from_le_bytes([bytes[0x38], bytes[0x39]]) != MAGIC || incompatible & JOURNAL_DEV == 0 {
+        if u16::from_le_bytes([bytes[0x38], bytes[0x39]]) != MAGIC
+            || incompatible & JOURNAL_DEV == 0
+        {
             return Ok(None);
         }
-        if le32(0x64) & METADATA_CSUM != 0 && le32(CHECKSUM_AT) != Seed(!0).with(&bytes[..CHECKSUM_AT]).0 {
-            return Err(JournalFormatError::External("its superblock's checksum is wrong".to_owned()));
+        if le32(0x64) & METADATA_CSUM != 0
+            && le32(CHECKSUM_AT) != Seed(!0).with(&bytes[..CHECKSUM_AT]).0
+        {
+            return Err(JournalFormatError::External(
+                "its superblock's checksum is wrong".to_owned(),
+            ));
         }
         let shift = le32(0x18);
         let block_size = if shift <= 6 { BlockSize::new(1024 << shift) } else { None };
         let Some(block_size) = block_size else {
-            return Err(JournalFormatError::External(format!("a block size of 2^({shift} + 10) bytes")));
+            return Err(JournalFormatError::External(format!(
+                "a block size of 2^({shift} + 10) bytes"
+            )));
         };
         let high = if incompatible & WIDE != 0 { u64::from(le32(0x150)) << 32 } else { 0 };
         Ok(Some(ExternalJournal {

@@ -1,10 +1,11 @@
 use units::TransactionId;
 
-/// `EXT4_FC_TAG_HEAD` (kernel `fs/ext4/fast_commit.h`; little-endian, unlike the rest of the journal).
+/// `EXT4_FC_TAG_HEAD` (kernel `fs/ext4/fast_commit.h`; little-endian, unlike the rest of the
+/// journal).
 const HEAD: u16 = 9;
 
-/// Whether `block`, the first of the fast-commit area, begins a fast commit on top of the last full one.
-/// `next` is the first transaction that was not committed.
+/// Whether `block`, the first of the fast-commit area, begins a fast commit on top of the last full
+/// one. `next` is the first transaction that was not committed.
 pub fn live_fast_commit(block: &[u8], next: TransactionId) -> bool {
     // Tag and length (2 + 2 bytes), features (4), transaction (4).
     block.len() >= 12

@@ -41,7 +41,8 @@ pub struct BlockHeader {
 impl BlockHeader {
     pub const SIZE: usize = 12;
 
-    /// `None` without the magic: the block is a logged one, or the log ends here. `block` has 12 bytes or more.
+    /// `None` without the magic: the block is a logged one, or the log ends here. `block` has 12
+    /// bytes or more.
     pub fn parse(block: &[u8]) -> Option<BlockHeader> {
         if block.len() < Self::SIZE || be32(block, 0) != MAGIC {
             return None;
@@ -57,8 +58,9 @@ impl BlockHeader {
     }
 }
 
-/// A logged block that begins with the magic would look like a journal block to a scan that starts at the
-/// wrong place. So its first four bytes are zeroed in the log and its tag flagged. True if that was needed.
+/// A logged block that begins with the magic would look like a journal block to a scan that starts
+/// at the wrong place. So its first four bytes are zeroed in the log and its tag flagged. True if
+/// that was needed.
 pub fn escape(block: &mut [u8]) -> bool {
     let needed = be32(block, 0) == MAGIC;
     if needed {

@@ -37,7 +37,16 @@ impl LogLayout {
     pub fn new(block_size: BlockSize, tags: TagFormat, uuid: [u8; 16]) -> LogLayout {
         let seed = Seed::of_journal(&uuid);
         let sums = TransactionSums::Crc32c;
-        LogLayout { block_size, tags, wide: false, multiwrite: false, scattered: false, sums, uuid, seed }
+        LogLayout {
+            block_size,
+            tags,
+            wide: false,
+            multiwrite: false,
+            scattered: false,
+            sums,
+            uuid,
+            seed,
+        }
     }
     /// Bytes of a tag, without what may follow it (multiwrite range, UUID).
     pub fn tag_bytes(&self) -> usize {
@@ -53,7 +62,8 @@ impl LogLayout {
     pub fn tail_bytes(&self) -> usize {
         if self.has_checksums() { 4 } else { 0 }
     }
-    /// The checksum of `transaction`: over UUID, its number, and all its log blocks in log order. The commit block is not in it.
+    /// The checksum of `transaction`: over UUID, its number, and all its log blocks in log order.
+    /// The commit block is not in it.
     pub fn whole_transaction(&self, transaction: TransactionId) -> WholeTransaction {
         WholeTransaction::new(self.sums, self.seed.with(&transaction.0.to_be_bytes()))
     }
@@ -78,7 +88,11 @@ impl LogLayout {
         if block.len() == self.block_size.bytes() {
             return Ok(());
         }
-        Err(JournalFormatError::Block { at, what, why: format!("{} bytes instead of a block", block.len()) })
+        Err(JournalFormatError::Block {
+            at,
+            what,
+            why: format!("{} bytes instead of a block", block.len()),
+        })
     }
 
     /// Sets the checksum at the end of a descriptor or revoke block, if this journal has one.
@@ -88,7 +102,8 @@ impl LogLayout {
             put32(block, self.end(), sum);
         }
     }
-    /// Whether the checksum at the end of a descriptor or revoke block is right. True without checksums.
+    /// Whether the checksum at the end of a descriptor or revoke block is right. True without
+    /// checksums.
     pub fn is_intact(&self, block: &[u8]) -> bool {
         !self.has_checksums() || be32(block, self.end()) == self.tail_checksum(block)
     }

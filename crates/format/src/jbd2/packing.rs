@@ -1,11 +1,12 @@
 use super::tag::BlockTag;
 use units::BlockSize;
 
-/// Which log block, and which bytes of it, belong to each tag of one descriptor block. Writer and reader both
-/// walk the tags through this, so they cannot disagree.
+/// Which log block, and which bytes of it, belong to each tag of one descriptor block. Writer and
+/// reader both walk the tags through this, so they cannot disagree.
 ///
-/// A regular tag takes the next log block. Fragments lie back to back in multiwrite blocks. One that does not
-/// fit in the rest of the current multiwrite block begins the next log block, and a regular tag closes it.
+/// A regular tag takes the next log block. Fragments lie back to back in multiwrite blocks. One
+/// that does not fit in the rest of the current multiwrite block begins the next log block, and a
+/// regular tag closes it.
 #[derive(Clone, Debug)]
 pub struct Packing {
     block_size: BlockSize,
@@ -65,21 +66,32 @@ mod tests {
     use units::{BlockRange, HomeBlock};
 
     fn tag(length: Option<u32>) -> BlockTag {
-        let fragment =
-            length.map(|length| Fragment { range: BlockRange::new(1, 1 + length), base_zero: false });
-        BlockTag { home: HomeBlock(1), escaped: false, deleted: false, stays: false, checksum: 0, fragment }
+        let fragment = length
+            .map(|length| Fragment { range: BlockRange::new(1, 1 + length), base_zero: false });
+        BlockTag {
+            home: HomeBlock(1),
+            escaped: false,
+            deleted: false,
+            stays: false,
+            checksum: 0,
+            fragment,
+        }
     }
 
     #[test]
     fn fragments_fill_blocks_and_a_regular_tag_closes_them() {
         let mut packing = Packing::new(BlockSize::new(1024).unwrap());
-        let lengths = [Some(1000), Some(24), Some(1), Some(1023), None, Some(5), None, Some(7), Some(9)];
+        let lengths =
+            [Some(1000), Some(24), Some(1), Some(1023), None, Some(5), None, Some(7), Some(9)];
         let places: Vec<(u32, usize)> = lengths
             .into_iter()
             .map(|length| packing.place(&tag(length)))
             .map(|place| (place.block, place.offset))
             .collect();
-        assert_eq!(places, [(0, 0), (0, 1000), (1, 0), (1, 1), (2, 0), (3, 0), (4, 0), (5, 0), (5, 7)]);
+        assert_eq!(
+            places,
+            [(0, 0), (0, 1000), (1, 0), (1, 1), (2, 0), (3, 0), (4, 0), (5, 0), (5, 7)]
+        );
         assert_eq!(packing.blocks(), 6);
     }
 }

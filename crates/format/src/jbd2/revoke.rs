@@ -21,16 +21,22 @@ impl RevokeBlock {
     }
 
     pub fn serialize(&self, layout: &LogLayout, block: &mut [u8]) {
-        assert!(self.blocks.len() <= Self::capacity(layout), "{} revokes do not fit", self.blocks.len());
+        assert!(
+            self.blocks.len() <= Self::capacity(layout),
+            "{} revokes do not fit",
+            self.blocks.len()
+        );
         block.fill(0);
         BlockHeader::put(BlockType::Revoke, self.transaction, block);
         let mut at = START;
         for home in &self.blocks {
             match layout.wide {
                 true => put64(block, at, home.get()),
-                false => {
-                    put32(block, at, u32::try_from(home.get()).expect("a 32-bit journal has 32-bit homes"))
-                }
+                false => put32(
+                    block,
+                    at,
+                    u32::try_from(home.get()).expect("a 32-bit journal has 32-bit homes"),
+                ),
             }
             at += layout.revoke_bytes();
         }
@@ -38,11 +44,17 @@ impl RevokeBlock {
         layout.seal(block);
     }
 
-    /// `block`: a whole log block whose header says revoke; intactness is asked of [`LogLayout::is_intact`].
-    pub fn parse(block: &[u8], layout: &LogLayout, at: LogBlock) -> Result<RevokeBlock, JournalFormatError> {
+    /// `block`: a whole log block whose header says revoke; intactness is asked of
+    /// [`LogLayout::is_intact`].
+    pub fn parse(
+        block: &[u8],
+        layout: &LogLayout,
+        at: LogBlock,
+    ) -> Result<RevokeBlock, JournalFormatError> {
         layout.check_size(block, "revoke block", at)?;
         let wrong = |why: String| JournalFormatError::Block { at, what: "revoke block", why };
-        let header = BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Revoke));
+        let header =
+            BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Revoke));
         let Some(BlockHeader { transaction, .. }) = header else {
             return Err(wrong("its header is gone".to_owned()));
         };
@@ -51,8 +63,12 @@ impl RevokeBlock {
             return Err(wrong(format!("it claims to use {used} bytes")));
         }
         let entries = block[START..used].chunks_exact(layout.revoke_bytes());
-        let number = |entry: &[u8]| if layout.wide { be64(entry, 0) } else { u64::from(be32(entry, 0)) };
-        Ok(RevokeBlock { transaction, blocks: entries.map(|entry| HomeBlock(number(entry))).collect() })
+        let number =
+            |entry: &[u8]| if layout.wide { be64(entry, 0) } else { u64::from(be32(entry, 0)) };
+        Ok(RevokeBlock {
+            transaction,
+            blocks: entries.map(|entry| HomeBlock(number(entry))).collect(),
+        })
     }
 }
 
@@ -67,9 +83,11 @@ mod tests {
     #[test]
     fn empty_and_full_revoke_blocks_come_back_as_written() {
         for size in [1024, 2048, 4096] {
-            for (tags, wide) in
-                [(TagFormat::Plain, false), (TagFormat::ChecksumV3, false), (TagFormat::ChecksumV3, true)]
-            {
+            for (tags, wide) in [
+                (TagFormat::Plain, false),
+                (TagFormat::ChecksumV3, false),
+                (TagFormat::ChecksumV3, true),
+            ] {
                 let layout = LogLayout::new(BlockSize::new(size).unwrap(), tags, [3; 16]);
                 let layout = LogLayout { wide, ..layout };
                 let high = if wide { 1 << 40 } else { 0 };
@@ -89,7 +107,8 @@ mod tests {
     fn a_count_outside_the_block_is_refused() {
         let layout = LogLayout::new(BlockSize::new(1024).unwrap(), TagFormat::ChecksumV3, [3; 16]);
         let mut block = vec![0; 1024];
-        RevokeBlock { transaction: TransactionId(8), blocks: vec![] }.serialize(&layout, &mut block);
+        RevokeBlock { transaction: TransactionId(8), blocks: vec![] }
+            .serialize(&layout, &mut block);
         for used in [0, 15, 1021, u32::MAX] {
             put32(&mut block, BlockHeader::SIZE, used);
             assert!(RevokeBlock::parse(&block, &layout, AT).is_err(), "{used}");

@@ -71,7 +71,11 @@ fn superblock(text: &mut String) {
         ),
         (at::MAX_TRANSACTION_DATA, "`s_max_trans_data`", "kept"),
         (at::CHECKSUM_TYPE, "`s_checksum_type`", "1 byte: 4 is CRC-32C"),
-        (at::FAST_COMMIT_BLOCKS, "`s_num_fc_blks`", "blocks behind the log for fast commits; 0: 256"),
+        (
+            at::FAST_COMMIT_BLOCKS,
+            "`s_num_fc_blks`",
+            "blocks behind the log for fast commits; 0: 256",
+        ),
         (
             at::SCATTERED_TABLE_MARK,
             "ours",
@@ -90,8 +94,16 @@ fn superblock(text: &mut String) {
         (at::SCATTERED_ACTIVE, "ours", "128 bytes: which scattered logs recovery looks at; else 0"),
         (at::PACKED_NONCE, "ours", "be64: the nonce of a log of packed transactions; else 0"),
         (at::PACKED_UNIT, "ours", "bytes of its units, in which `s_start` counts; else 0"),
-        (at::KEPT_SEQUENCE, "ours", "`s_sequence` once more, while a feature of ours is set; else 0"),
-        (at::KEPT_START, "ours", "`s_start` once more, likewise; both lie in what the kernel leaves unused"),
+        (
+            at::KEPT_SEQUENCE,
+            "ours",
+            "`s_sequence` once more, while a feature of ours is set; else 0",
+        ),
+        (
+            at::KEPT_START,
+            "ours",
+            "`s_start` once more, likewise; both lie in what the kernel leaves unused",
+        ),
         (
             at::CHECKSUM,
             "`s_checksum`",
@@ -121,7 +133,8 @@ fn superblock(text: &mut String) {
     for (at, name, meaning) in fields {
         row(text, &[&format!("{at:#05x}"), &name, &meaning]);
     }
-    writeln!(text, "\n{SIZE} bytes; all other bytes, and the rest of the block, are zero.").expect("text");
+    writeln!(text, "\n{SIZE} bytes; all other bytes, and the rest of the block, are zero.")
+        .expect("text");
 }
 
 fn commit_block(text: &mut String) {
@@ -174,7 +187,11 @@ fn features(text: &mut String) {
 fn tag_flags(text: &mut String) {
     head(text, "Tag flags", &["bit", "flag", "meaning"]);
     let flags = [
-        (flag::ESCAPE, "ESCAPE", "the log block's first four bytes were the magic and are zeroed in the log"),
+        (
+            flag::ESCAPE,
+            "ESCAPE",
+            "the log block's first four bytes were the magic and are zeroed in the log",
+        ),
         (flag::SAME_UUID, "SAME_UUID", "no UUID follows the tag"),
         (flag::DELETED, "DELETED", "the block was freed by this transaction (never written)"),
         (flag::LAST, "LAST_TAG", "the last tag of its descriptor"),
@@ -202,7 +219,8 @@ fn tag_flags(text: &mut String) {
 }
 
 fn sizes(text: &mut String) {
-    let columns = ["tags", "block numbers", "tag bytes", "tail bytes", "tags per 4 KiB", "revokes per 4 KiB"];
+    let columns =
+        ["tags", "block numbers", "tag bytes", "tail bytes", "tags per 4 KiB", "revokes per 4 KiB"];
     head(text, "Tag formats", &columns);
     let formats = [
         (TagFormat::Plain, "plain, checksum v1"),

@@ -18,7 +18,8 @@ pub(super) mod flag {
     pub const OF_JBD2: u32 = ESCAPE | SAME_UUID | DELETED | LAST;
     pub const OF_PARTS: u32 = MULTIWRITE | BASE_ZERO;
 }
-/// Bytes of the range that follows a multiwrite tag, and of the UUID that follows a tag without SAME_UUID.
+/// Bytes of the range that follows a multiwrite tag, and of the UUID that follows a tag without
+/// SAME_UUID.
 pub(super) const RANGE_BYTES: usize = 4;
 pub(super) const UUID_BYTES: usize = 16;
 
@@ -26,8 +27,8 @@ pub(super) const UUID_BYTES: usize = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockTag {
     pub home: HomeBlock,
-    /// The log block had its first four bytes, the journal's magic, zeroed. Of the tags that share a
-    /// multiwrite block only the first says so.
+    /// The log block had its first four bytes, the journal's magic, zeroed. Of the tags that share
+    /// a multiwrite block only the first says so.
     pub escaped: bool,
     /// The block was freed by this transaction (never written today).
     pub deleted: bool,
@@ -63,20 +64,30 @@ impl BlockTag {
         }
     }
 
-    /// Appends the tag; `position` are the flags SAME_UUID and LAST. A tag without SAME_UUID gets the UUID.
+    /// Appends the tag; `position` are the flags SAME_UUID and LAST. A tag without SAME_UUID gets
+    /// the UUID.
     pub(super) fn append(&self, layout: &LogLayout, position: u32, bytes: &mut Vec<u8>) {
         let mut flags = position;
-        flags |= if self.escaped { flag::ESCAPE } else { 0 } | if self.deleted { flag::DELETED } else { 0 };
+        flags |= if self.escaped { flag::ESCAPE } else { 0 }
+            | if self.deleted { flag::DELETED } else { 0 };
         if let Some(fragment) = self.fragment {
             assert!(layout.multiwrite, "multiwrite tags only in extended journals");
             flags |= flag::MULTIWRITE | if fragment.base_zero { flag::BASE_ZERO } else { 0 };
         }
         if self.stays {
-            assert!(layout.scattered && self.fragment.is_none(), "{} cannot say that it stays", self.home);
+            assert!(
+                layout.scattered && self.fragment.is_none(),
+                "{} cannot say that it stays",
+                self.home
+            );
             flags |= flag::STAYS;
         }
         let number = self.home.get();
-        assert!(layout.wide || number <= u64::from(u32::MAX), "{} needs a 64-bit journal", self.home);
+        assert!(
+            layout.wide || number <= u64::from(u32::MAX),
+            "{} needs a 64-bit journal",
+            self.home
+        );
         let at = bytes.len();
         bytes.resize(at + layout.tag_bytes(), 0);
         let tag = &mut bytes[at..];
@@ -101,7 +112,8 @@ impl BlockTag {
         }
     }
 
-    /// The tag at byte `from` of a descriptor block, the place behind it, and whether it is the last.
+    /// The tag at byte `from` of a descriptor block, the place behind it, and whether it is the
+    /// last.
     pub(super) fn parse(
         block: &[u8],
         from: usize,
@@ -116,7 +128,10 @@ impl BlockTag {
             | if layout.multiwrite { flag::OF_PARTS } else { 0 }
             | if layout.scattered { flag::STAYS } else { 0 };
         if flags & !allowed != 0 {
-            return Err(wrong(format!("the tag at byte {from} has unknown flags {:#x}", flags & !allowed)));
+            return Err(wrong(format!(
+                "the tag at byte {from} has unknown flags {:#x}",
+                flags & !allowed
+            )));
         }
         let checksum = if v3 { be32(block, from + 12) } else { u32::from(be16(block, from + 4)) };
         let high = if layout.wide { be32(block, from + 8) } else { 0 };

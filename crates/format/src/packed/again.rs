@@ -2,16 +2,19 @@
 
 use super::PackedHeader;
 
-/// How many units of `unit` bytes hold `bytes` bytes of records that begin at byte `offset` of the first.
+/// How many units of `unit` bytes hold `bytes` bytes of records that begin at byte `offset` of the
+/// first.
 pub fn units_from(offset: usize, bytes: usize, unit: usize) -> u32 {
     let further = bytes.saturating_sub(unit - offset);
     1 + further.div_ceil(unit - 1) as u32
 }
 
-/// Fills `block` with the bytes of records in `units` of `unit` bytes, from byte `offset` of the first on. There are enough.
+/// Fills `block` with the bytes of records in `units` of `unit` bytes, from byte `offset` of the
+/// first on. There are enough.
 pub fn read_again(units: &[u8], unit: usize, offset: usize, mut block: &mut [u8]) {
     for (index, bytes) in units.chunks(unit).enumerate() {
-        let bytes = if index == 0 { &bytes[offset..] } else { PackedHeader::records_in(false, bytes) };
+        let bytes =
+            if index == 0 { &bytes[offset..] } else { PackedHeader::records_in(false, bytes) };
         let (now, later) = block.split_at_mut(bytes.len().min(block.len()));
         now.copy_from_slice(&bytes[..now.len()]);
         block = later;

@@ -21,8 +21,8 @@ pub struct PackedHeader {
     pub transaction: TransactionId,
     /// Bytes of the records, without the byte at the start of each further unit.
     pub length: u32,
-    /// The durable floor: when this run was issued, that transaction and all before it were durable. Only this proves of
-    /// another transaction that it was.
+    /// The durable floor: when this run was issued, that transaction and all before it were
+    /// durable. Only this proves of another transaction that it was.
     pub durable: TransactionId,
     /// To the nanosecond, from 1678 to 2262.
     pub time: Timestamp,
@@ -33,10 +33,13 @@ pub struct PackedHeader {
 impl PackedHeader {
     pub const SIZE: usize = 32;
 
-    /// `None` unless the unit begins with a header whose own checksum is right. `seed`: the log's identity.
+    /// `None` unless the unit begins with a header whose own checksum is right. `seed`: the log's
+    /// identity.
     pub fn parse(unit: &[u8], seed: Seed) -> Option<PackedHeader> {
         let bytes = unit.get(..Self::SIZE)?;
-        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         if word(at::MAGIC) != MAGIC || word(at::OWN_SUM) != seed.with(&bytes[..at::OWN_SUM]).0 {
             return None;
         }

@@ -1,17 +1,19 @@
-//! Packed transactions: one contiguous run of log blocks, big-endian, that holds byte ranges of home blocks.
+//! Packed transactions: one contiguous run of log blocks, big-endian, that holds byte ranges of
+//! home blocks.
 //!
-//! The run: a header of 32 bytes; records, one behind the other; zeros up to the end of the last log block. A log block
-//! is a *unit*: the sector that the disk writes as one, not a block of the volume. Each unit after the first begins
-//! with a byte 0, which is no part of the records. So no byte of a file, at whatever place, is ever taken for a
-//! header.
+//! The run: a header of 32 bytes; records, one behind the other; zeros up to the end of the last
+//! log block. A log block is a *unit*: the sector that the disk writes as one, not a block of the
+//! volume. Each unit after the first begins with a byte 0, which is no part of the records. So no
+//! byte of a file, at whatever place, is ever taken for a header.
 //!
-//! A record begins with two varints: how far its home block lies behind the one before (wrapping), then kind and
-//! count. For parts of a block `count` times this follows: varint gap behind the part before, varint length, bytes.
-//! For a whole block its bytes follow.
+//! A record begins with two varints: how far its home block lies behind the one before (wrapping),
+//! then kind and count. For parts of a block `count` times this follows: varint gap behind the part
+//! before, varint length, bytes. For a whole block its bytes follow.
 //!
-//! Validity: the header's checksum is right, and the body's checksum in it is that of all bytes behind it, padding
-//! included. Both begin with the journal's UUID and the log's nonce: what another journal, or an earlier mount, left
-//! behind is nobody's transaction. Tables: `docs/ON_DISK.md` (printed by [`tables`]).
+//! Validity: the header's checksum is right, and the body's checksum in it is that of all bytes
+//! behind it, padding included. Both begin with the journal's UUID and the log's nonce: what
+//! another journal, or an earlier mount, left behind is nobody's transaction. Tables:
+//! `docs/ON_DISK.md` (printed by [`tables`]).
 
 mod again;
 mod header;
@@ -33,7 +35,8 @@ pub const MAGIC: u32 = 0x4f6b_5061;
 /// What the journal superblock says of a log of packed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedLog {
-    /// Bytes of a log block: a power of two from 512 on, at most a block of the volume. `s_start` counts in these.
+    /// Bytes of a log block: a power of two from 512 on, at most a block of the volume. `s_start`
+    /// counts in these.
     pub unit: u32,
     /// Chosen anew whenever a log is begun.
     pub nonce: u64,

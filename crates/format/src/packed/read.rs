@@ -6,15 +6,16 @@ use units::{BlockRange, BlockSize, HomeBlock};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
     Revoke(HomeBlock),
-    /// `at`: of the bytes of all records, with which the image begins ([`super::PackedHeader::place_of`]). `stays`: durability is
-    /// enough for the block's file.
+    /// `at`: of the bytes of all records, with which the image begins
+    /// ([`super::PackedHeader::place_of`]). `stays`: durability is enough for the block's file.
     Whole {
         home: HomeBlock,
         stays: bool,
         bytes: &'a [u8],
         at: u64,
     },
-    /// `base_zero`: all other bytes of the block are zeros. The range is empty where none is anything else.
+    /// `base_zero`: all other bytes of the block are zeros. The range is empty where none is
+    /// anything else.
     Part {
         home: HomeBlock,
         range: BlockRange,
@@ -84,7 +85,8 @@ impl RecordReader {
         self.left == 0 && self.pending.is_empty() && self.open.is_none()
     }
 
-    /// How many bytes the next item takes, which is given to `sink`; `None` if not all of it is there.
+    /// How many bytes the next item takes, which is given to `sink`; `None` if not all of it is
+    /// there.
     fn item<E: From<MalformedRun>>(
         &mut self,
         bytes: &[u8],
@@ -114,7 +116,12 @@ impl RecordReader {
             Kind::Revoke => sink(Item::Revoke(home))?,
             Kind::Whole => {
                 let Some(image) = bytes.get(at..at + block) else { return Ok(None) };
-                sink(Item::Whole { home, stays: count == 1, bytes: image, at: self.done + at as u64 })?;
+                sink(Item::Whole {
+                    home,
+                    stays: count == 1,
+                    bytes: image,
+                    at: self.done + at as u64,
+                })?;
                 at += block;
             }
             Kind::Parts if count == 0 => return Err(MalformedRun("a record of no part").into()),

@@ -6,8 +6,9 @@ use std::fmt::Write;
 
 /// Markdown, one table after the other. A test finds this text in the document.
 pub fn tables() -> String {
-    let mut text =
-        String::from("\n#### Header of a packed transaction\n\n| byte | field | meaning |\n|---|---|---|\n");
+    let mut text = String::from(
+        "\n#### Header of a packed transaction\n\n| byte | field | meaning |\n|---|---|---|\n",
+    );
     let fields = [
         (at::MAGIC, "magic", format!("{MAGIC:#010x}")),
         (at::TRANSACTION, "transaction", "its number".to_owned()),
@@ -33,16 +34,23 @@ pub fn tables() -> String {
         writeln!(text, "| {at} | {name} | {meaning} |").expect("strings take all writes");
     }
     let size = PackedHeader::SIZE;
-    writeln!(text, "\n{size} bytes; be32 where nothing else is said.\n\n#### Kinds of packed records\n")
-        .expect("text");
+    writeln!(
+        text,
+        "\n{size} bytes; be32 where nothing else is said.\n\n#### Kinds of packed records\n"
+    )
+    .expect("text");
     writeln!(text, "| kind | record | count | behind the head |\n|---|---|---|---|").expect("text");
     for kind in Kind::ALL {
         let (name, count, behind) = match kind {
             Kind::Parts => ("parts of a block", "of parts, 1 or more", "the parts"),
-            Kind::BaseZero => ("parts of a block whose other bytes become zero", "of parts", "the parts"),
-            Kind::Whole => {
-                ("a whole block", "0; 1 if durability is enough for its file, in scattered logs", "the block")
+            Kind::BaseZero => {
+                ("parts of a block whose other bytes become zero", "of parts", "the parts")
             }
+            Kind::Whole => (
+                "a whole block",
+                "0; 1 if durability is enough for its file, in scattered logs",
+                "the block",
+            ),
             Kind::Revoke => ("revoke", "0", ""),
         };
         writeln!(text, "| {} | {name} | {count} | {behind} |", kind.number()).expect("text");

@@ -28,7 +28,9 @@ fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owne
             reader.give(piece, &mut |item| {
                 found.push(match item {
                     Item::Revoke(home) => Owned::Revoke(home),
-                    Item::Whole { home, stays, bytes, .. } => Owned::Whole(home, stays, bytes.to_vec()),
+                    Item::Whole { home, stays, bytes, .. } => {
+                        Owned::Whole(home, stays, bytes.to_vec())
+                    }
                     Item::Part { home, range, bytes, base_zero } => {
                         Owned::Part(home, range, bytes.to_vec(), base_zero)
                     }
@@ -115,7 +117,9 @@ fn whatever_is_written_comes_back_as_it_was() {
 fn a_header_with_any_changed_byte_or_of_another_log_is_none() {
     let mut writer = RunWriter::new(512, 0);
     writer.revoke(HomeBlock(7));
-    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED)).concat();
+    let run = writer
+        .finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED))
+        .concat();
     assert!(PackedHeader::parse(&run, SEED).is_some());
     assert!(PackedHeader::parse(&run, Seed(7)).is_none());
     for at in 0..PackedHeader::SIZE {
@@ -130,7 +134,9 @@ fn parts_take_as_many_bytes_as_was_said() {
     let parts = [BlockRange::new(0, 127), BlockRange::new(255, 400), BlockRange::new(1000, 1001)];
     let mut writer = RunWriter::new(512, 0);
     writer.parts(HomeBlock(3), &parts, &[1; 1024], false);
-    let run = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED)).concat();
+    let run = writer
+        .finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED))
+        .concat();
     let length = PackedHeader::parse(&run, SEED).unwrap().length as usize;
     assert_eq!(length, 2 + RunWriter::parts_length(parts));
 }
@@ -164,10 +170,14 @@ fn a_long_run_comes_in_pieces_that_are_whole_units() {
         for home in 0..100 {
             writer.whole(HomeBlock(home), &image, false);
         }
-        let pieces = writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED));
+        let pieces =
+            writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED));
         let (last, full) = pieces.split_last().unwrap();
         assert_eq!(full.len(), 100 * 4096 / RunWriter::PIECE);
-        assert!(full.iter().all(|piece| piece.len() == RunWriter::PIECE) && last.len().is_multiple_of(unit));
+        assert!(
+            full.iter().all(|piece| piece.len() == RunWriter::PIECE)
+                && last.len().is_multiple_of(unit)
+        );
         let found = read(&pieces.concat(), unit, size, unit).unwrap();
         assert!(found.into_iter().eq((0..100).map(|home| Owned::Whole(
             HomeBlock(home),

@@ -5,7 +5,8 @@ use crate::seed::Seed;
 use crate::whole_transaction::{TransactionSums, WholeTransaction};
 use units::{BlockRange, HomeBlock, Timestamp, TransactionId};
 
-/// Makes the bytes of a run, record by record, in pieces: a long run needs no memory as long as itself in one.
+/// Makes the bytes of a run, record by record, in pieces: a long run needs no memory as long as
+/// itself in one.
 pub struct RunWriter {
     unit: usize,
     full: Vec<Vec<u8>>,
@@ -16,13 +17,15 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Most bytes that a record takes beside those of its block: for each part of it, if there is one or more.
+    /// Most bytes that a record takes beside those of its block: for each part of it, if there is
+    /// one or more.
     pub const HEAD_MAX: usize = LENGTH_MAX + 3 + 3 + 3;
     pub const REVOKE_MAX: usize = LENGTH_MAX + 1;
     /// Bytes of every piece of a run but the last: a multiple of every unit.
     pub const PIECE: usize = 64 << 10;
 
-    /// `unit`: bytes of a log block. `room`: bytes that the run is expected to take, for which there is memory at once.
+    /// `unit`: bytes of a log block. `room`: bytes that the run is expected to take, for which
+    /// there is memory at once.
     pub fn new(unit: usize, room: usize) -> RunWriter {
         assert!(unit.is_power_of_two() && unit >= UNIT_MIN as usize, "a unit of {unit} bytes");
         assert!(unit <= RunWriter::PIECE, "a unit of {unit} bytes");
@@ -44,8 +47,8 @@ impl RunWriter {
     pub fn revoke(&mut self, home: HomeBlock) {
         self.head(home, Kind::Revoke, 0);
     }
-    /// Says at which byte of the run the image begins, as [`super::read_again`] takes it. `stays`: durability is enough for the
-    /// block's file.
+    /// Says at which byte of the run the image begins, as [`super::read_again`] takes it. `stays`:
+    /// durability is enough for the block's file.
     pub fn whole(&mut self, home: HomeBlock, image: &[u8], stays: bool) -> u64 {
         self.head(home, Kind::Whole, stays.into());
         let used = (self.full.len() * RunWriter::PIECE + self.bytes.len()) as u64;

@@ -44,8 +44,8 @@ wire! {
     IoctlOut = 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     CopyFileRangeOut = 8 { bytes_copied: u64 }
     LseekOut = 8 { offset: u64 }
-    /// Behind a header with `unique` zero and the notification's number as `error`. A negative `off`: only the
-    /// attributes.
+    /// Behind a header with `unique` zero and the notification's number as `error`. A negative
+    /// `off`: only the attributes.
     NotifyInvalInode = 24 { ino: u64, off: i64, len: i64 }
     /// Head of an entry of a directory listing; the name follows, padded to 8 bytes.
     Dirent = 24 {

@@ -1,5 +1,6 @@
-//! The FUSE wire protocol, version 7.45 (`linux/fuse.h`): structures as the kernel sends and expects them,
-//! in the byte order of the machine. Names are the kernel's without `fuse_`. Nothing here decides anything.
+//! The FUSE wire protocol, version 7.45 (`linux/fuse.h`): structures as the kernel sends and
+//! expects them, in the byte order of the machine. Names are the kernel's without `fuse_`. Nothing
+//! here decides anything.
 
 mod answers;
 mod flags;

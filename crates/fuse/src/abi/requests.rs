@@ -35,7 +35,8 @@ wire! {
     }
     WriteIn = 40 {
         fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64,
-        /// The open flags of the descriptor, and per-write flags: `O_DSYNC` here means durable before the reply.
+        /// The open flags of the descriptor, and per-write flags: `O_DSYNC` here means durable
+        /// before the reply.
         flags: u32, padding: u32,
     }
     FsyncIn = 16 { fh: u64, fsync_flags: u32, padding: u32 }
@@ -52,7 +53,8 @@ wire! {
     CopyFileRangeIn = 56 {
         fh_in: u64, offset_in: u64, nodeid_out: u64, fh_out: u64, offset_out: u64, length: u64, flags: u64,
     }
-    /// `struct fstrim_range` of linux/fs.h, in bytes. `len` is how much was discarded when it comes back.
+    /// `struct fstrim_range` of linux/fs.h, in bytes. `len` is how much was discarded when it comes
+    /// back.
     TrimRange = 24 { start: u64, len: u64, minlen: u64 }
     /// linux/fs.h
     Fsxattr = 28 { xflags: u32, extsize: u32, nextents: u32, projid: u32, cowextsize: u32, padding: [u8; 8] }

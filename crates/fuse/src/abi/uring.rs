@@ -1,8 +1,9 @@
 //! FUSE over io_uring (Linux 6.14).
 //!
-//! Each ring entry owns two buffers, named once by REGISTER. A request arrives as the completion of the
-//! entry's last command. Its header is in `in_out`, its fixed structure in `op_in`, names and data in the
-//! payload buffer. The answer goes the same way up: `OutHeader` in `in_out`, everything else in the payload.
+//! Each ring entry owns two buffers, named once by REGISTER. A request arrives as the completion of
+//! the entry's last command. Its header is in `in_out`, its fixed structure in `op_in`, names and
+//! data in the payload buffer. The answer goes the same way up: `OutHeader` in `in_out`, everything
+//! else in the payload.
 
 use super::wire;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -5,7 +5,9 @@ use crate::Answer;
 use crate::abi::{self, *};
 use host::Durable;
 use std::time::Duration;
-use store::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, Refusal, StoreError, TimeChange};
+use store::{
+    Allocation, AttributeChange, FileAttributes, FileId, FileKind, Refusal, StoreError, TimeChange,
+};
 use units::Timestamp;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -63,8 +65,10 @@ impl HostDoor {
             _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
         };
         let file = self.file(header.nodeid)?;
-        let end = arguments.offset.checked_add(arguments.length).ok_or(Error::Refused(libc::EFBIG))?;
-        // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
+        let end =
+            arguments.offset.checked_add(arguments.length).ok_or(Error::Refused(libc::EFBIG))?;
+        // The kernel does not say, as it does for writes, whether the caller may keep them
+        // (CAP_FSETID).
         if header.uid != 0 {
             self.drop_privileges(file).await?;
         }

@@ -1,7 +1,9 @@
-//! A shared store with a journal of this host, behind the door: one request, one or two calls of [`host::Host`], one answer.
+//! A shared store with a journal of this host, behind the door: one request, one or two calls of
+//! [`host::Host`], one answer.
 //!
-//! A node is a file's number, but for the root. Others change the store, too: so reads and writes go past the kernel's page cache. It
-//! keeps attributes, and names of directories, while [`Host::attributes_to_keep`] and [`Host::keeps_found`] allow.
+//! A node is a file's number, but for the root. Others change the store, too: so reads and writes
+//! go past the kernel's page cache. It keeps attributes, and names of directories, while
+//! [`Host::attributes_to_keep`] and [`Host::keeps_found`] allow.
 
 mod content;
 mod names;
@@ -56,7 +58,8 @@ impl HostDoor {
         Rc::new(HostDoor { host, report, reports, known, closed })
     }
 
-    /// Brings everything to the store, and accepts nothing any more. Whether that went well; a second call says what the first did.
+    /// Brings everything to the store, and accepts nothing any more. Whether that went well; a
+    /// second call says what the first did.
     pub async fn close(&self) -> bool {
         if let Some(clean) = self.closed.get() {
             return clean;
@@ -95,7 +98,10 @@ impl HostDoor {
             Ok(answer) => answer,
             Err(Error::Refused(code)) => Answer::error(code.max(1)),
             Err(Error::Host(error)) => {
-                self.tell(&format!("operation {} on file {}: {error}", header.opcode, header.nodeid));
+                self.tell(&format!(
+                    "operation {} on file {}: {error}",
+                    header.opcode, header.nodeid
+                ));
                 Answer::error(error.errno().max(1))
             }
         }
@@ -114,7 +120,9 @@ impl HostDoor {
             }
             Operation::Getattr => self.getattr(header).await,
             Operation::Setattr(arguments) => self.setattr(header, arguments).await,
-            Operation::Readlink => Ok(Answer::bytes(&self.host.read_link(self.file(header.nodeid)?).await?)),
+            Operation::Readlink => {
+                Ok(Answer::bytes(&self.host.read_link(self.file(header.nodeid)?).await?))
+            }
             Operation::Symlink { name, target } => self.symlink(header, name, target).await,
             Operation::Mknod { arguments, name } => self.mknod(header, arguments, name).await,
             Operation::Mkdir { arguments, name } => self.mkdir(header, arguments, name).await,
@@ -152,7 +160,9 @@ impl HostDoor {
                 Ok(Answer::empty())
             }
             Operation::Statfs => self.statfs().await,
-            Operation::Opendir | Operation::Releasedir(_) => Ok(Answer::of(&crate::abi::OpenOut::default())),
+            Operation::Opendir | Operation::Releasedir(_) => {
+                Ok(Answer::of(&crate::abi::OpenOut::default()))
+            }
             Operation::Readdir(arguments) => self.readdir(header, arguments, false).await,
             Operation::Readdirplus(arguments) => self.readdir(header, arguments, true).await,
             Operation::Setxattr { arguments, name, value } => {
@@ -163,7 +173,8 @@ impl HostDoor {
             }
             Operation::Getxattr { size, name } => {
                 match self.host.xattr(self.file(header.nodeid)?, name).await {
-                    // The kernel asks for access lists before it decides who may do what, and takes any other error for its answer.
+                    // The kernel asks for access lists before it decides who may do what, and takes
+                    // any other error for its answer.
                     Err(HostError::Store(StoreError::Refused(Refusal::Unsupported)))
                         if name.starts_with(ACCESS_LISTS) =>
                     {

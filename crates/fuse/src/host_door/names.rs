@@ -48,7 +48,12 @@ impl HostDoor {
         self.answer_made(made)
     }
 
-    pub(super) async fn create(&self, header: &InHeader, arguments: CreateIn, name: &[u8]) -> Result {
+    pub(super) async fn create(
+        &self,
+        header: &InHeader,
+        arguments: CreateIn,
+        name: &[u8],
+    ) -> Result {
         let mode = arguments.mode & PERMISSIONS & !arguments.umask;
         let is_exclusive = arguments.flags & libc::O_EXCL as u32 != 0;
         let parent = self.file(header.nodeid)?;

@@ -50,10 +50,14 @@ fn the_kernel_keeps_directories_as_the_mount_says_and_no_names_of_files() {
         door_over_a_host(directories, async move |door| {
             let mode = MkdirIn { mode: 0o755, umask: 0 };
             let made =
-                ask(&door, opcode::MKDIR, ROOT_NODE, &[mode.as_bytes(), b"directory\0"].concat()).await;
+                ask(&door, opcode::MKDIR, ROOT_NODE, &[mode.as_bytes(), b"directory\0"].concat())
+                    .await;
             let (node, kept) = entry(&made);
             assert_eq!(kept, [directories; 2]);
-            assert_eq!(entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"directory\0").await), (node, kept));
+            assert_eq!(
+                entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"directory\0").await),
+                (node, kept)
+            );
             let getattr = [0u8; 16];
             for node in [ROOT_NODE, node] {
                 let told = ask(&door, opcode::GETATTR, node, &getattr).await;
@@ -61,9 +65,13 @@ fn the_kernel_keeps_directories_as_the_mount_says_and_no_names_of_files() {
                 assert_eq!(Duration::new(told.attr_valid, told.attr_valid_nsec), directories);
             }
             let mode = MknodIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
-            let made = ask(&door, opcode::MKNOD, ROOT_NODE, &[mode.as_bytes(), b"file\0"].concat()).await;
+            let made =
+                ask(&door, opcode::MKNOD, ROOT_NODE, &[mode.as_bytes(), b"file\0"].concat()).await;
             assert_eq!(entry(&made).1, [Duration::ZERO; 2]);
-            assert_eq!(entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"file\0").await).1, [Duration::ZERO; 2]);
+            assert_eq!(
+                entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"file\0").await).1,
+                [Duration::ZERO; 2]
+            );
         });
     }
 }

@@ -1,5 +1,6 @@
-//! The classic channel: read(2) of `/dev/fuse` gives one request; a write gives one answer. The reads are
-//! plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring, many at a time.
+//! The classic channel: read(2) of `/dev/fuse` gives one request; a write gives one answer. The
+//! reads are plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring,
+//! many at a time.
 
 use super::MAX_WRITE;
 use super::room::Share;
@@ -14,8 +15,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use zerocopy::IntoBytes;
 
-/// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the kernel
-/// refuses less).
+/// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the
+/// kernel refuses less).
 const MESSAGE_MAX: usize = MAX_WRITE as usize + 4096;
 /// Bytes of an answer that holds no room worth waiting for.
 const SHORT: usize = 512;
@@ -55,7 +56,9 @@ impl Classic {
         let space = inbox.space();
         loop {
             // SAFETY: the space is live and as long as said.
-            let count = unsafe { libc::read(self.fuse.as_raw_fd(), space.as_mut_ptr().cast(), space.len()) };
+            let count = unsafe {
+                libc::read(self.fuse.as_raw_fd(), space.as_mut_ptr().cast(), space.len())
+            };
             if count >= 0 {
                 self.length.set(count as usize);
                 return Ok(Received::Message);
@@ -76,18 +79,19 @@ impl Classic {
         Request::from_bytes(self.inbox.borrow_mut().take(self.length.get()))
     }
 
-    /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody minds.
-    /// `share` is the request's: what the answer holds counts until the kernel has it.
+    /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody
+    /// minds. `share` is the request's: what the answer holds counts until the kernel has it.
     pub fn answer(&self, unique: u64, answer: Answer, share: Share) {
         // What it takes besides its bytes is not worth a box.
-        let guard: Option<Box<dyn Any>> = if answer.is_within(SHORT) { None } else { Some(Box::new(share)) };
+        let guard: Option<Box<dyn Any>> =
+            if answer.is_within(SHORT) { None } else { Some(Box::new(share)) };
         let (head, body) = answer.into_message(unique);
         self.ring.send(&self.fuse, head, body, guard);
     }
 
-    /// Has the kernel forget what it keeps of a node; it has when this returns. A node that it does not know, or
-    /// a mount that is gone, needs none. (The kernel takes no lock for this that a request could hold. It locks pages
-    /// of a listing only while it copies an answer to them.)
+    /// Has the kernel forget what it keeps of a node; it has when this returns. A node that it does
+    /// not know, or a mount that is gone, needs none. (The kernel takes no lock for this that a
+    /// request could hold. It locks pages of a listing only while it copies an answer to them.)
     pub fn forget(&self, stale: Stale) {
         let (ino, off) = match stale {
             Stale::Attributes(node) => (node, -1),

@@ -1,8 +1,8 @@
 //! Answers to a crowd: those who have waited for one commit, and are answered at one moment.
 //!
-//! To wake a program takes as long as half of all else that is done for a small write. Where many are to be woken and a
-//! processor is free, a second thread does it there. The first takes new requests meanwhile. If the second loses its processor,
-//! the first gives the rest.
+//! To wake a program takes as long as half of all else that is done for a small write. Where many
+//! are to be woken and a processor is free, a second thread does it there. The first takes new
+//! requests meanwhile. If the second loses its processor, the first gives the rest.
 
 use crate::Answer;
 use runtime::File;
@@ -15,9 +15,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// So many requests under way are a crowd. Fewer are answered by the ring's next turn, which must come anyway.
+/// So many requests under way are a crowd. Fewer are answered by the ring's next turn, which must
+/// come anyway.
 const CROWD: u64 = 64;
-/// After so long the second thread has lost its processor: a crowd of a thousand is answered in less.
+/// After so long the second thread has lost its processor: a crowd of a thousand is answered in
+/// less.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
 /// Answers that the first thread gives then, before it looks for new requests.
 const HELP: usize = 4;
@@ -59,7 +61,8 @@ pub(super) struct Crowd {
 
 /// The second thread.
 enum Second {
-    /// No crowd has come yet. It must not be there when the daemon forks, and most mounts never need it.
+    /// No crowd has come yet. It must not be there when the daemon forks, and most mounts never
+    /// need it.
     NotYet,
     Begun(Arc<Shared>, JoinHandle<()>),
     /// The kernel refused it, or it has ended.
@@ -69,7 +72,13 @@ enum Second {
 impl Crowd {
     pub fn new(fuse: File, processors: usize) -> Crowd {
         let second = RefCell::new(Second::NotYet);
-        Crowd { fuse, second, is_answered: Cell::default(), until_look: Cell::default(), processors }
+        Crowd {
+            fuse,
+            second,
+            is_answered: Cell::default(),
+            until_look: Cell::default(),
+            processors,
+        }
     }
 
     /// Answers that the kernel did not take: nobody waits for them any more.
@@ -77,8 +86,9 @@ impl Crowd {
         self.shared().map_or(0, |shared| shared.failed.load(Ordering::Relaxed))
     }
 
-    /// Takes a short answer, if so many requests are under way that it pays and a processor is free; else returns it. Whether
-    /// it is the first of a crowd: then the caller calls [`Crowd::help`] again and again, after [`PATIENCE`].
+    /// Takes a short answer, if so many requests are under way that it pays and a processor is
+    /// free; else returns it. Whether it is the first of a crowd: then the caller calls
+    /// [`Crowd::help`] again and again, after [`PATIENCE`].
     pub fn take(&self, running: u64, unique: u64, answer: Answer) -> Result<bool, Answer> {
         if running < CROWD || !answer.is_within(SHORT) {
             return Err(answer);
@@ -104,8 +114,8 @@ impl Crowd {
         Ok(!self.is_answered.replace(true))
     }
 
-    /// Gives some of the answers that the second thread has not given yet. False if none is left: the next is the first of
-    /// another crowd.
+    /// Gives some of the answers that the second thread has not given yet. False if none is left:
+    /// the next is the first of another crowd.
     pub fn help(&self) -> bool {
         let is_left = self.shared().is_some_and(|shared| (0..HELP).all(|_| shared.give_next()));
         self.is_answered.set(is_left);
@@ -122,7 +132,8 @@ impl Crowd {
         let _ = thread.join();
     }
 
-    /// Whether a processor is free for this crowd. Asked at its first answer, when all of it sleeps.
+    /// Whether a processor is free for this crowd. Asked at its first answer, when all of it
+    /// sleeps.
     fn finds_processor(&self, shared: &Shared, crowd: u64) -> bool {
         let is_free = shared.running_threads().is_some_and(|running| running < self.processors);
         self.until_look.set(if is_free { 0 } else { crowd });
@@ -138,7 +149,9 @@ impl Crowd {
 
     fn begun(&self) -> Option<Arc<Shared>> {
         if matches!(*self.second.borrow(), Second::NotYet) {
-            let begun = self.begin().map_or(Second::Never, |(shared, thread)| Second::Begun(shared, thread));
+            let begun = self
+                .begin()
+                .map_or(Second::Never, |(shared, thread)| Second::Begun(shared, thread));
             self.second.replace(begun);
         }
         self.shared()
@@ -147,9 +160,11 @@ impl Crowd {
     fn begin(&self) -> io::Result<(Arc<Shared>, JoinHandle<()>)> {
         let fuse = std::fs::File::from(self.fuse.try_clone()?);
         let (queue, filled, failed) = Default::default();
-        let shared = Arc::new(Shared { queue, filled, fuse, failed, load: std::fs::File::open(LOAD)? });
+        let shared =
+            Arc::new(Shared { queue, filled, fuse, failed, load: std::fs::File::open(LOAD)? });
         let of_thread = shared.clone();
-        let thread = std::thread::Builder::new().name("answers".into()).spawn(move || of_thread.serve())?;
+        let thread =
+            std::thread::Builder::new().name("answers".into()).spawn(move || of_thread.serve())?;
         Ok((shared, thread))
     }
 }
@@ -258,6 +273,8 @@ mod tests {
         for other in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 x/80 1", "0.20 0.18 0.12 80 1"] {
             assert_eq!(running_threads(other), None);
         }
-        assert!(running_threads(&std::fs::read_to_string(LOAD).unwrap()).is_some_and(|count| count > 0));
+        assert!(
+            running_threads(&std::fs::read_to_string(LOAD).unwrap()).is_some_and(|count| count > 0)
+        );
     }
 }

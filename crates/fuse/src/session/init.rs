@@ -43,9 +43,10 @@ const PAGE_SIZE: u32 = 4096;
 /// Linux 6.18 speaks it.
 const PASSES_SYNCS: u32 = 45;
 
-/// Taken when offered. Locks stay in the kernel (no POSIX_LOCKS, FLOCK_LOCKS): all users are on this host.
-/// No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write changed a file. No ATOMIC_O_TRUNC:
-/// the file would be empty before the kernel finds that it must not be written (ETXTBSY).
+/// Taken when offered. Locks stay in the kernel (no POSIX_LOCKS, FLOCK_LOCKS): all users are on
+/// this host. No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write
+/// changed a file. No ATOMIC_O_TRUNC: the file would be empty before the kernel finds that it must
+/// not be written (ETXTBSY).
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
@@ -73,9 +74,9 @@ pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, Ini
         Transport::Classic => WANTED,
         Transport::Auto | Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    // Nobody else changes the volume, so cached pages stay valid. But a reader may bring an old page back
-    // while a direct write is under way. Kernels before protocol 7.45 (Linux 6.18) drop pages only before the
-    // write: there each change of the modification time must empty the cache.
+    // Nobody else changes the volume, so cached pages stay valid. But a reader may bring an old
+    // page back while a direct write is under way. Kernels before protocol 7.45 (Linux 6.18) drop
+    // pages only before the write: there each change of the modification time must empty the cache.
     let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
     let flags = offered & (wanted | inval);
     let minor = offer.minor.min(abi::MINOR);
@@ -101,8 +102,14 @@ pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, Ini
 mod tests {
     use super::*;
 
-    const OFFER: InitIn =
-        InitIn { major: 7, minor: 45, max_readahead: 131072, flags: !0, flags2: !0, unused: [0; 11] };
+    const OFFER: InitIn = InitIn {
+        major: 7,
+        minor: 45,
+        max_readahead: 131072,
+        flags: !0,
+        flags2: !0,
+        unused: [0; 11],
+    };
 
     #[test]
     fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
@@ -113,14 +120,18 @@ mod tests {
     fn nothing_is_taken_that_was_not_offered() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
         let negotiated = negotiate(&poor, Transport::Uring).unwrap();
-        assert_eq!((negotiated.answer.flags, negotiated.answer.flags2), (init::BIG_WRITES as u32, 0));
+        assert_eq!(
+            (negotiated.answer.flags, negotiated.answer.flags2),
+            (init::BIG_WRITES as u32, 0)
+        );
         assert!(!negotiated.uring);
     }
 
     #[test]
     fn the_write_back_cache_and_remote_locks_are_never_taken() {
         let flags = negotiate(&OFFER, Transport::Auto).unwrap().answer.flags;
-        for (bit, name) in [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
+        for (bit, name) in
+            [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
         {
             assert_eq!(flags & 1 << bit, 0, "{name}");
         }
@@ -134,13 +145,17 @@ mod tests {
 
     #[test]
     fn older_kernels_empty_the_cache_when_a_file_changes() {
-        let flags =
-            |minor| u64::from(negotiate(&InitIn { minor, ..OFFER }, Transport::Auto).unwrap().answer.flags);
+        let flags = |minor| {
+            u64::from(negotiate(&InitIn { minor, ..OFFER }, Transport::Auto).unwrap().answer.flags)
+        };
         assert_eq!(
             flags(45) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA),
             init::EXPLICIT_INVAL_DATA
         );
-        assert_eq!(flags(44) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA), init::AUTO_INVAL_DATA);
+        assert_eq!(
+            flags(44) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA),
+            init::AUTO_INVAL_DATA
+        );
     }
 
     #[test]
@@ -154,6 +169,9 @@ mod tests {
     #[test]
     fn a_kernel_too_old_is_refused_by_number() {
         let old = InitIn { minor: 23, ..OFFER };
-        assert_eq!(negotiate(&old, Transport::Auto), Err(InitError::TooOld { major: 7, minor: 23 }));
+        assert_eq!(
+            negotiate(&old, Transport::Auto),
+            Err(InitError::TooOld { major: 7, minor: 23 })
+        );
     }
 }

@@ -1,14 +1,14 @@
 //! One mounted file system: takes requests from the kernel until it is gone.
 //!
-//! Every request becomes a task of its own; answers come in any order. The session knows the protocol's
-//! beginning (INIT) and end (DESTROY, ENODEV), and nothing about files.
+//! Every request becomes a task of its own; answers come in any order. The session knows the
+//! protocol's beginning (INIT) and end (DESTROY, ENODEV), and nothing about files.
 //!
-//! 1. INIT is answered with write(2): when that returns, the kernel has digested it, and only then does it
-//!    take ring entries.
-//! 2. The classic channel is served also beside the ring. FORGET and INTERRUPT always come that way, and all
-//!    else does until every processor's queue has an entry.
-//! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that was
-//!    answered is durable. INTERRUPT itself is therefore only noted.
+//! 1. INIT is answered with write(2): when that returns, the kernel has digested it, and only then
+//!    does it take ring entries.
+//! 2. The classic channel is served also beside the ring. FORGET and INTERRUPT always come that
+//!    way, and all else does until every processor's queue has an entry.
+//! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that
+//!    was answered is durable. INTERRUPT itself is therefore only noted.
 //! 4. DESTROY, and the end, wait until nothing else is under way.
 //! 5. No more requests are under way than there is room for ([`room`]).
 
@@ -149,26 +149,26 @@ impl<F: FileSystem> Session<F> {
         self.why_no_ring.borrow().clone()
     }
 
-    /// Has the kernel forget the attributes of a node; it has when this returns. An answer that is under way does not
-    /// bring them back: the kernel drops what was asked before.
+    /// Has the kernel forget the attributes of a node; it has when this returns. An answer that is
+    /// under way does not bring them back: the kernel drops what was asked before.
     pub fn forget_attributes(&self, node: u64) {
         self.classic.forget(Stale::Attributes(node));
     }
 
-    /// Waits until the kernel and we have agreed, and it has taken what it needs of us: from here on the mount is in
-    /// use. Never returns if it refuses; then [`Session::serve`] fails.
+    /// Waits until the kernel and we have agreed, and it has taken what it needs of us: from here
+    /// on the mount is in use. Never returns if it refuses; then [`Session::serve`] fails.
     pub async fn until_begun(&self) -> Negotiated {
         self.changed.until(|| self.negotiated.get()).await
     }
-    /// Takes no more requests, over either channel; [`Session::serve`] ends when those taken are done. Whoever still uses the mount
-    /// gets errors once the connection is dropped.
+    /// Takes no more requests, over either channel; [`Session::serve`] ends when those taken are
+    /// done. Whoever still uses the mount gets errors once the connection is dropped.
     pub fn stop(&self) {
         self.stopping.set(true);
         self.changed.notify();
     }
 
-    /// Serves until the file system is unmounted, the connection aborted or [`Session::stop`] called, and
-    /// everything taken is done.
+    /// Serves until the file system is unmounted, the connection aborted or [`Session::stop`]
+    /// called, and everything taken is done.
     pub async fn serve(self: &Rc<Self>) -> Result<(), SessionError> {
         let mut readable = self.classic.readable();
         let result = loop {
@@ -193,7 +193,9 @@ impl<F: FileSystem> Session<F> {
         self.crowd.end();
         self.file_system.clone().end().await;
         if self.ring_refused.get() {
-            return Err(SessionError::NoRing("the kernel refused an entry; mount with transport=classic"));
+            return Err(SessionError::NoRing(
+                "the kernel refused an entry; mount with transport=classic",
+            ));
         }
         result
     }
@@ -226,7 +228,10 @@ impl<F: FileSystem> Session<F> {
         Ok(Drained::Full)
     }
 
-    fn take(self: &Rc<Self>, request: Result<Request, MalformedRequest>) -> Result<(), SessionError> {
+    fn take(
+        self: &Rc<Self>,
+        request: Result<Request, MalformedRequest>,
+    ) -> Result<(), SessionError> {
         match request {
             Ok(request) if request.header.opcode == opcode::INIT => self.begin(&request),
             Ok(request) => {
@@ -346,7 +351,10 @@ impl<F: FileSystem> Session<F> {
                 0 => "done".to_owned(),
                 errno => io::Error::from_raw_os_error(errno as i32).to_string(),
             };
-            tell(&format!("request {}: {name}, node {node}, process {process}: {end}", header.unique));
+            tell(&format!(
+                "request {}: {name}, node {node}, process {process}: {end}",
+                header.unique
+            ));
         }
         answer.stale().iter().for_each(|stale| self.classic.forget(*stale));
         self.running.set(self.running.get() - 1);

@@ -1,7 +1,9 @@
-//! The payload memory of all ring entries: one mapping, made before the kernel is told that there will be a ring.
+//! The payload memory of all ring entries: one mapping, made before the kernel is told that there
+//! will be a ring.
 //!
-//! The kernel fills an entry without asking, so only the number of entries bounds what it may bring at once. A
-//! page that no request reached takes no memory; what large ones left is given back while much is there.
+//! The kernel fills an entry without asking, so only the number of entries bounds what it may bring
+//! at once. A page that no request reached takes no memory; what large ones left is given back
+//! while much is there.
 
 use super::MAX_WRITE;
 use std::cell::Cell;
@@ -11,7 +13,8 @@ use std::ptr::NonNull;
 /// Entries in all, where that gives each processor [`EACH_MIN`]. With [`MAX_WRITE`] each: 128 MiB.
 const IN_ALL: usize = 128;
 const EACH_MIN: usize = 4;
-/// Processors that could be plugged in, or that others have for themselves, get the one entry that the kernel asks for.
+/// Processors that could be plugged in, or that others have for themselves, get the one entry that
+/// the kernel asks for.
 const ELSEWHERE: usize = 1;
 /// So much may stay from one request to the next. In bytes.
 const KEPT_MAX: usize = 32 << 20;
@@ -23,21 +26,30 @@ pub(super) const PAYLOAD: usize = MAX_WRITE as usize;
 /// How many entries the queue of each possible processor gets.
 pub(super) fn queue_depths(possible: u16) -> Vec<usize> {
     let usable = usable_processors();
-    let is_usable = |processor: usize| usable.as_ref().is_none_or(|usable| usable.contains(&processor));
+    let is_usable =
+        |processor: usize| usable.as_ref().is_none_or(|usable| usable.contains(&processor));
     let count = (0..possible.into()).filter(|processor| is_usable(*processor)).count();
     let each = (IN_ALL / count.max(1)).max(EACH_MIN);
-    (0..possible.into()).map(|processor| if is_usable(processor) { each } else { ELSEWHERE }).collect()
+    (0..possible.into())
+        .map(|processor| if is_usable(processor) { each } else { ELSEWHERE })
+        .collect()
 }
 
-/// The processors that this thread may run on; `None` when the kernel counts more of them than the set has bits.
+/// The processors that this thread may run on; `None` when the kernel counts more of them than the
+/// set has bits.
 fn usable_processors() -> Option<Vec<usize>> {
-    // SAFETY: the set is plain bits, of which all patterns are valid; the call writes no more than its size.
+    // SAFETY: the set is plain bits, of which all patterns are valid; the call writes no more than
+    // its size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         if libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) != 0 {
             return None;
         }
-        Some((0..libc::CPU_SETSIZE as usize).filter(|processor| libc::CPU_ISSET(*processor, &set)).collect())
+        Some(
+            (0..libc::CPU_SETSIZE as usize)
+                .filter(|processor| libc::CPU_ISSET(*processor, &set))
+                .collect(),
+        )
     }
 }
 
@@ -55,12 +67,13 @@ impl Payloads {
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), count * PAYLOAD, protection, kind, -1, 0) };
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), count * PAYLOAD, protection, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A huge page would be backed whole by the smallest request. A kernel without them refuses, which is as well.
-        // SAFETY: the mapping is ours and as long as said.
+        // A huge page would be backed whole by the smallest request. A kernel without them refuses,
+        // which is as well. SAFETY: the mapping is ours and as long as said.
         unsafe { libc::madvise(start, count * PAYLOAD, libc::MADV_NOHUGEPAGE) };
         let start = NonNull::new(start.cast()).expect("a mapping is nowhere at zero");
         Ok(Payloads { start, count, backed: Cell::new(0) })
@@ -73,7 +86,8 @@ impl Payloads {
         unsafe { self.start.as_ptr().add(index * PAYLOAD) }
     }
 
-    /// The first `length` bytes of a payload were used; `reached` is how far it was used since it was given back.
+    /// The first `length` bytes of a payload were used; `reached` is how far it was used since it
+    /// was given back.
     pub fn note(&self, reached: &Cell<usize>, length: usize) {
         let more = length.saturating_sub(reached.get());
         reached.set(reached.get() + more);

@@ -1,7 +1,9 @@
-//! How much memory requests under way may hold: what they bring, and what their answers may grow to.
+//! How much memory requests under way may hold: what they bring, and what their answers may grow
+//! to.
 //!
-//! No more is taken from the kernel than there is room for; the rest waits there, in the memory of those who ask. No
-//! request under way waits for one that is not yet taken, so that room always comes back.
+//! No more is taken from the kernel than there is room for; the rest waits there, in the memory of
+//! those who ask. No request under way waits for one that is not yet taken, so that room always
+//! comes back.
 //!
 //! The C library keeps what a burst leaves free within the heap, unless it is told to give it back.
 
@@ -18,8 +20,8 @@ const ROOM: usize = 64 << 20;
 const OVERHEAD: usize = 4 << 10;
 /// What more requests leave behind, at once or one after another, is worth giving back. In bytes.
 const BURST: usize = 16 << 20;
-/// So long after a burst began the heap gives back what is free. It does so again after each such time while it lasts, and
-/// once nothing has come for so long.
+/// So long after a burst began the heap gives back what is free. It does so again after each such
+/// time while it lasts, and once nothing has come for so long.
 pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// No request costs more than this.
 const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
@@ -60,11 +62,13 @@ impl Room {
     fn is_burst(&self) -> bool {
         self.used.get() > BURST
     }
-    /// Enough has come. Whoever is told so calls [`Room::give_back`] again and again, until that says that it is over.
+    /// Enough has come. Whoever is told so calls [`Room::give_back`] again and again, until that
+    /// says that it is over.
     pub fn is_worth_giving_back(&self) -> bool {
         self.taken.get() > BURST && !self.giving_back.replace(true)
     }
-    /// Looks for free pages of the heap only where it costs nobody time, or where a burst left many.
+    /// Looks for free pages of the heap only where it costs nobody time, or where a burst left
+    /// many.
     pub fn give_back(&self) -> bool {
         let quiet = self.taken.replace(0) == 0;
         if self.burst.replace(self.is_burst()) || quiet {
@@ -97,7 +101,9 @@ fn cost(request: &Request) -> usize {
         Ok(Operation::Getxattr { size, .. } | Operation::Listxattr { size }) => size,
         // A piece as it was read, and once more on its way to be written.
         Ok(Operation::CopyFileRange(arguments)) => {
-            return OVERHEAD + request.held() + 2 * arguments.length.min(u64::from(MAX_WRITE)) as usize;
+            return OVERHEAD
+                + request.held()
+                + 2 * arguments.length.min(u64::from(MAX_WRITE)) as usize;
         }
         _ => 0,
     };

@@ -1,12 +1,12 @@
-//! FUSE over io_uring. Each entry is a loop of its own, which lives until the connection ends. It fetches a
-//! request, and answers it with the same command that asks for the next.
+//! FUSE over io_uring. Each entry is a loop of its own, which lives until the connection ends. It
+//! fetches a request, and answers it with the same command that asks for the next.
 //!
-//! 1. The kernel takes the ring into use when every possible processor's queue has an entry. Until then, and
-//!    always for FORGET and INTERRUPT, requests come by the classic channel.
-//! 2. An entry's buffers belong to the kernel while a command is under way, and to us between its completion
-//!    and the next command. The command under way holds a reference to them.
-//! 3. A long request is read where the kernel put it: its payload is lent until its answer is there. What copies it last is
-//!    the block cache.
+//! 1. The kernel takes the ring into use when every possible processor's queue has an entry. Until
+//!    then, and always for FORGET and INTERRUPT, requests come by the classic channel.
+//! 2. An entry's buffers belong to the kernel while a command is under way, and to us between its
+//!    completion and the next command. The command under way holds a reference to them.
+//! 3. A long request is read where the kernel put it: its payload is lent until its answer is
+//!    there. What copies it last is the block cache.
 
 use super::Session;
 use super::payloads::{PAYLOAD, Payloads, queue_depths};
@@ -30,17 +30,20 @@ const LENT_MIN: usize = 4096;
 /// The area that a command has for itself.
 const AREA: usize = 80;
 
-/// The entries to give to the kernel, queue after queue. Made before it is told of them: then nothing is left that
-/// could fail for want of memory of ours.
+/// The entries to give to the kernel, queue after queue. Made before it is told of them: then
+/// nothing is left that could fail for want of memory of ours.
 pub(super) struct Entries(Vec<Rc<Entry>>);
 
 impl Entries {
     pub fn new(processors: u16) -> io::Result<Entries> {
         let depths = queue_depths(processors);
         let payloads = Rc::new(Payloads::map(depths.iter().sum())?);
-        let places =
-            depths.iter().enumerate().flat_map(|(queue, depth)| (0..*depth).map(move |at| (queue, at)));
-        let entry = |(index, (queue, at))| Entry::new(queue as u16, at == 0, payloads.clone(), index);
+        let places = depths
+            .iter()
+            .enumerate()
+            .flat_map(|(queue, depth)| (0..*depth).map(move |at| (queue, at)));
+        let entry =
+            |(index, (queue, at))| Entry::new(queue as u16, at == 0, payloads.clone(), index);
         Ok(Entries(places.enumerate().map(entry).collect()))
     }
 }
@@ -71,12 +74,17 @@ impl Entry {
             index,
             reached: Cell::new(0),
             is_lent: Cell::new(false),
-            vectors: UnsafeCell::new([libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]),
+            vectors: UnsafeCell::new(
+                [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2],
+            ),
         });
         // SAFETY: nobody else knows the entry yet.
         unsafe {
             *entry.vectors.get() = [
-                libc::iovec { iov_base: entry.headers.get().cast(), iov_len: size_of::<UringHeaders>() },
+                libc::iovec {
+                    iov_base: entry.headers.get().cast(),
+                    iov_len: size_of::<UringHeaders>(),
+                },
                 libc::iovec { iov_base: entry.payloads.at(index).cast(), iov_len: PAYLOAD },
             ];
         }
@@ -87,7 +95,8 @@ impl Entry {
     /// No command of this entry may be under way, and no other reference to the payload may live.
     #[expect(clippy::mut_from_ref, reason = "the caller promises that it is the only one")]
     unsafe fn payload(&self) -> &mut [u8] {
-        // SAFETY: the mapping lives as long as the entry, and this part of it belongs to the entry alone.
+        // SAFETY: the mapping lives as long as the entry, and this part of it belongs to the entry
+        // alone.
         unsafe { std::slice::from_raw_parts_mut(self.payloads.at(self.index), PAYLOAD) }
     }
 
@@ -96,15 +105,20 @@ impl Entry {
     /// # Safety
     /// No command of this entry may be under way, nor may one come before [`Entry::put`].
     unsafe fn request(self: &Rc<Self>) -> (u64, Option<Request>) {
-        // SAFETY: the buffers are ours now, as the caller promises, and this thread makes no other reference.
+        // SAFETY: the buffers are ours now, as the caller promises, and this thread makes no other
+        // reference.
         let headers = unsafe { &*self.headers.get() };
         let length = headers.entry.payload_size as usize;
         self.payloads.note(&self.reached, PAYLOAD.min(length));
         let parse = || {
             let (header, _) = InHeader::read_from_prefix(&headers.in_out).ok()?;
             if (LENT_MIN..=PAYLOAD).contains(&length) {
-                return Request::from_lent(header, &headers.op_in, Rc::new(LentPayload::new(self, length)))
-                    .ok();
+                return Request::from_lent(
+                    header,
+                    &headers.op_in,
+                    Rc::new(LentPayload::new(self, length)),
+                )
+                .ok();
             }
             // SAFETY: as above; the reference ends here.
             let payload = unsafe { &*self.payload() }.get(..length)?;
@@ -147,8 +161,8 @@ impl LentPayload {
 impl Deref for LentPayload {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping lives as long as the entry, and is as long as that. Nobody writes there: no command comes before
-        // `put`, and `put` not before this is dropped.
+        // SAFETY: the mapping lives as long as the entry, and is as long as that. Nobody writes
+        // there: no command comes before `put`, and `put` not before this is dropped.
         unsafe { std::slice::from_raw_parts(self.entry.payloads.at(self.entry.index), self.length) }
     }
 }
@@ -173,12 +187,14 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    /// Until the kernel takes the entry no more (ENOTCONN after unmounting), or the session is told to stop.
+    /// Until the kernel takes the entry no more (ENOTCONN after unmounting), or the session is told
+    /// to stop.
     async fn serve_entry(self: Rc<Self>, entry: Rc<Entry>) {
         let mut result = self.run_command(&entry, URING_REGISTER, 0).await;
         if result < 0 && result != -libc::ENOTCONN && entry.is_first {
-            // The kernel serves nobody before every queue has an entry (`fuse_block_alloc`): better no mount than
-            // one that hangs. Seen when `fuse.enable_uring` was switched off after INIT.
+            // The kernel serves nobody before every queue has an entry (`fuse_block_alloc`): better
+            // no mount than one that hangs. Seen when `fuse.enable_uring` was switched off after
+            // INIT.
             self.ring_refused.set(true);
             self.stop();
         }
@@ -213,8 +229,8 @@ impl<F: FileSystem> Session<F> {
             _ => (0, 0),
         };
         let command = command(self.classic.file(), operation, &area, address, length);
-        // SAFETY: vectors and buffers live as long as the entry, of which the ring now holds a reference; they
-        // are not looked at before completion. The session keeps the file open.
+        // SAFETY: vectors and buffers live as long as the entry, of which the ring now holds a
+        // reference; they are not looked at before completion. The session keeps the file open.
         unsafe { self.world.ring().submit(command, Box::new(entry.clone())) }.await
     }
 }
@@ -252,8 +268,12 @@ mod tests {
             headers.entry.payload_size = 5000;
             entry.payload()[..5000].fill(7);
             let request = entry.request().1.unwrap();
-            let Ok(Operation::Write { data, .. }) = request.operation() else { panic!("{request:?}") };
-            assert!(data == [7; 5000] && data.as_ptr() == entry.payloads.at(1) && entry.is_lent.get());
+            let Ok(Operation::Write { data, .. }) = request.operation() else {
+                panic!("{request:?}")
+            };
+            assert!(
+                data == [7; 5000] && data.as_ptr() == entry.payloads.at(1) && entry.is_lent.get()
+            );
             drop(request);
             entry.put(8, Answer::empty());
             // Nonsense from the kernel's side is no reason to stop.

@@ -43,8 +43,8 @@ impl VolumeDoor {
         let mark = Some((header.nodeid, header.pid));
         if asks_for_nothing(&arguments) && self.capabilities_taken.get() == mark {
             self.capabilities_taken.set(None);
-            // The end of taking file capabilities away, which leaves set-id bits to whoever may keep them. Thread 0 is
-            // one whose rights we do not see.
+            // The end of taking file capabilities away, which leaves set-id bits to whoever may
+            // keep them. Thread 0 is one whose rights we do not see.
             let may_keep = header.pid == 0 || privilege::holds(header.pid, Capability::SetId);
             change.kill_privileges &= !may_keep || privilege::changes_owner(header.pid).await;
         }
@@ -111,8 +111,11 @@ fn attr_of(attributes: &Attributes) -> Attr {
 }
 
 fn statx_of(attributes: &Attributes) -> Statx {
-    let time =
-        |time: Timestamp| StatxTime { seconds: time.seconds, nanoseconds: time.nanoseconds, reserved: 0 };
+    let time = |time: Timestamp| StatxTime {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+        reserved: 0,
+    };
     Statx {
         mask: STATX_MASK,
         blksize: attributes.block_size,
@@ -147,7 +150,8 @@ fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
         (true, false) => Some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds })),
         (false, false) => None,
     };
-    // Linux announces chown(-1, -1) by a request that asks for nothing: the set-id bits go all the same.
+    // Linux announces chown(-1, -1) by a request that asks for nothing: the set-id bits go all the
+    // same.
     let asks_for_nothing = asks_for_nothing(arguments);
     let new_owner = has(fattr::UID) || has(fattr::GID) || asks_for_nothing;
     SetAttributes {
@@ -161,7 +165,8 @@ fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
             true => Some(SetTime::Now),
             false => time(fattr::CTIME, 0, arguments.ctime, arguments.ctimensec),
         },
-        // Under HANDLE_KILLPRIV_V2 the kernel says so when truncating, but leaves chown wholly to us.
+        // Under HANDLE_KILLPRIV_V2 the kernel says so when truncating, but leaves chown wholly to
+        // us.
         kill_privileges: has(fattr::KILL_SUIDGID) || new_owner && !directory,
         // The kernel has taken the bit out of the mode already (setattr_prepare).
         clear_set_group: false,
@@ -174,7 +179,8 @@ mod tests {
 
     #[test]
     fn only_what_the_kernel_marked_is_changed() {
-        let arguments = SetattrIn { mode: 0o100644, uid: 7, size: 9, atime: 5, ..Default::default() };
+        let arguments =
+            SetattrIn { mode: 0o100644, uid: 7, size: 9, atime: 5, ..Default::default() };
         // FATTR_FH: only says that a file handle is given.
         let asks = SetattrIn { valid: 1 << 6, ..arguments };
         let touched = SetAttributes { changed: Some(SetTime::Now), ..Default::default() };
@@ -184,7 +190,10 @@ mod tests {
         let change = change_of(&SetattrIn { valid, ..arguments }, false);
         let accessed = Some(SetTime::At(Timestamp { seconds: 5, nanoseconds: 0 }));
         let modified = Some(SetTime::Now);
-        assert_eq!(change, SetAttributes { mode: Some(0o644), accessed, modified, ..Default::default() });
+        assert_eq!(
+            change,
+            SetAttributes { mode: Some(0o644), accessed, modified, ..Default::default() }
+        );
     }
 
     #[test]

@@ -23,7 +23,8 @@ const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
 /// No project has the number -1 (`projid_valid`).
 const NO_PROJECT: u32 = u32::MAX;
-/// `_IOW('O', 0xd0, __u32)`, ours: durability is enough for the file (1), or as attribute and names say (0).
+/// `_IOW('O', 0xd0, __u32)`, ours: durability is enough for the file (1), or as attribute and names
+/// say (0).
 const SET_DURABILITY: u32 = 0x4004_4fd0;
 /// The flags that both calls can express, and their bits in each (`FS_XFLAG_...`).
 const BOTH_WAYS: [(u32, u32); 6] = [
@@ -36,7 +37,12 @@ const BOTH_WAYS: [(u32, u32); 6] = [
 ];
 
 impl VolumeDoor {
-    pub(super) async fn ioctl(&self, header: &InHeader, arguments: IoctlIn, input: &[u8]) -> Result {
+    pub(super) async fn ioctl(
+        &self,
+        header: &InHeader,
+        arguments: IoctlIn,
+        input: &[u8],
+    ) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let before = self.volume.flags(&inode);
         let mut answer = Answer::of(&IoctlOut::default());
@@ -53,12 +59,19 @@ impl VolumeDoor {
             }
             SETFLAGS => {
                 let wanted = first_word(input)?;
-                self.check_flags_change(header, &arguments, &inode, wanted, self.volume.project(&inode))?;
+                self.check_flags_change(
+                    header,
+                    &arguments,
+                    &inode,
+                    wanted,
+                    self.volume.project(&inode),
+                )?;
                 self.volume.set_flags(&inode, wanted).await?;
                 changed = true;
             }
             FSSETXATTR => {
-                let wanted = Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
+                let wanted =
+                    Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
                 if (wanted.extsize, wanted.cowextsize) != (0, 0) {
                     return Err(Error::Refused(libc::EOPNOTSUPP));
                 }
@@ -115,7 +128,8 @@ impl VolumeDoor {
         {
             return Err(Error::Refused(libc::EPERM));
         }
-        // Projects are counted by whoever rules the machine: an owner in a user namespace of his own does not.
+        // Projects are counted by whoever rules the machine: an owner in a user namespace of his
+        // own does not.
         let is_accounted = is_moved || changed & flags::PROJECT_INHERIT != 0;
         if is_accounted && !privilege::is_of_our_user_namespace(header.pid) {
             return Err(Error::Refused(libc::EINVAL));
@@ -126,7 +140,10 @@ impl VolumeDoor {
     /// Who has it open for writing, owns it, or may do what its owner may.
     fn check_may_write(&self, header: &InHeader, arguments: &IoctlIn, inode: &Inode) -> Result<()> {
         let owns = || header.uid == self.volume.getattr(inode).uid;
-        if is_writable(arguments.fh) || owns() || privilege::holds(header.pid, Capability::FileOwner) {
+        if is_writable(arguments.fh)
+            || owns()
+            || privilege::holds(header.pid, Capability::FileOwner)
+        {
             return Ok(());
         }
         Err(Error::Refused(libc::EPERM))
@@ -141,15 +158,16 @@ impl VolumeDoor {
             return Err(Error::Refused(libc::EINVAL));
         }
         let within = own / asked;
-        let at = u32::try_from(arguments.block / within).map_err(|_| Error::Refused(libc::EFBIG))?;
+        let at =
+            u32::try_from(arguments.block / within).map_err(|_| Error::Refused(libc::EFBIG))?;
         let home = self.volume.told_address(&inode, FileBlock(at)).await?;
         let block = home.map_or(0, |home| home.get() * within + arguments.block % within);
         Ok(Answer::of(&BmapOut { block }))
     }
 }
 
-/// The command by its 64-bit number. A 64-bit process that uses a number of 32-bit ones gets ENOTTY, as from the
-/// kernel's ext4. By such a number it would come past the checks of the kernel.
+/// The command by its 64-bit number. A 64-bit process that uses a number of 32-bit ones gets
+/// ENOTTY, as from the kernel's ext4. By such a number it would come past the checks of the kernel.
 fn standard(arguments: &IoctlIn) -> u32 {
     let compatible = arguments.flags & abi::ioctl::COMPAT != 0;
     match arguments.cmd {
@@ -160,8 +178,9 @@ fn standard(arguments: &IoctlIn) -> u32 {
     }
 }
 
-/// Whether the kernel asks for itself: with a structure of its own, and so without an address. A caller may give the
-/// address zero, too, but then as much as the number says, which is a long for flags. The kernel gives 32 bits.
+/// Whether the kernel asks for itself: with a structure of its own, and so without an address. A
+/// caller may give the address zero, too, but then as much as the number says, which is a long for
+/// flags. The kernel gives 32 bits.
 fn is_asked_by_kernel(arguments: &IoctlIn) -> bool {
     let own_size = match arguments.cmd {
         SETFLAGS => size_of::<u32>(),
@@ -185,12 +204,9 @@ fn flags_of(xflags: u32, before: u32) -> Result<u32> {
     if xflags & !known != 0 {
         return Err(Error::Refused(libc::EOPNOTSUPP));
     }
-    Ok(BOTH_WAYS.iter().fold(
-        before,
-        |flags, (flag, xflag)| {
-            if xflags & xflag != 0 { flags | flag } else { flags & !flag }
-        },
-    ))
+    Ok(BOTH_WAYS.iter().fold(before, |flags, (flag, xflag)| {
+        if xflags & xflag != 0 { flags | flag } else { flags & !flag }
+    }))
 }
 
 #[cfg(test)]
@@ -200,7 +216,10 @@ mod tests {
     #[test]
     fn flags_survive_the_way_through_the_other_form() {
         let (immutable, extents) = (flags::IMMUTABLE | flags::NO_DUMP, flags::EXTENTS);
-        assert_eq!(flags_of(xflags_of(immutable), extents | flags::APPEND).unwrap(), immutable | extents);
+        assert_eq!(
+            flags_of(xflags_of(immutable), extents | flags::APPEND).unwrap(),
+            immutable | extents
+        );
         assert!(flags_of(0x8000, 0).is_err(), "dax");
     }
 }

@@ -12,7 +12,8 @@ impl VolumeDoor {
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let directory = self.inode(header.nodeid).await?;
         let room = arguments.size.min(crate::MAX_WRITE) as usize;
-        let entries = self.volume.readdir(&directory, arguments.offset, room / ENTRY_TYPICAL + 1).await?;
+        let entries =
+            self.volume.readdir(&directory, arguments.offset, room / ENTRY_TYPICAL + 1).await?;
         let mut answer = Answer::with_room(room);
         for entry in &entries {
             if answer.payload_length() + length_of(entry) > room {
@@ -27,7 +28,8 @@ impl VolumeDoor {
         let directory = self.inode(header.nodeid).await?;
         let room = arguments.size.min(crate::MAX_WRITE) as usize;
         let typical = ENTRY_TYPICAL + size_of::<EntryOut>();
-        let entries = self.volume.readdirplus(&directory, arguments.offset, room / typical + 1).await?;
+        let entries =
+            self.volume.readdirplus(&directory, arguments.offset, room / typical + 1).await?;
         let mut answer = Answer::with_room(room);
         for (entry, inode) in &entries {
             if answer.payload_length() + size_of::<EntryOut>() + length_of(entry) > room {

@@ -1,13 +1,13 @@
-//! Opening, reading and writing. What a descriptor's flags mean for the page cache is decided here. A
-//! synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as one WRITE
-//! that says so.
+//! Opening, reading and writing. What a descriptor's flags mean for the page cache is decided here.
+//! A synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as
+//! one WRITE that says so.
 
 use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
 use ext4::{
-    Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags, WriteOrigin, Written,
-    flags,
+    Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags,
+    WriteOrigin, Written, flags,
 };
 use runtime::Slice;
 use std::rc::Rc;
@@ -35,8 +35,8 @@ impl VolumeDoor {
         }
     }
 
-    /// Whether the kernel is to keep its pages. When we no longer know which of them stand for holes, they go before somebody
-    /// may change them.
+    /// Whether the kernel is to keep its pages. When we no longer know which of them stand for
+    /// holes, they go before somebody may change them.
     fn keep_cache(&self, inode: &Inode, flags: u32) -> bool {
         let drop = inode.opens.get() == 0 && is_mappable(flags) && inode.pages.is_forgotten();
         if drop {
@@ -45,7 +45,12 @@ impl VolumeDoor {
         !drop
     }
 
-    pub(super) async fn create(&self, header: &InHeader, arguments: CreateIn, name: &[u8]) -> Result {
+    pub(super) async fn create(
+        &self,
+        header: &InHeader,
+        arguments: CreateIn,
+        name: &[u8],
+    ) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let caller = caller(header, arguments.umask);
         let made = self.volume.mknod(&parent, name, &caller, regular(arguments.mode), 0).await?;
@@ -87,7 +92,12 @@ impl VolumeDoor {
         Ok(answer_content(content))
     }
 
-    pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &WriteData<'_>) -> Result {
+    pub(super) async fn write(
+        &self,
+        header: &InHeader,
+        arguments: WriteIn,
+        data: &WriteData<'_>,
+    ) -> Result {
         let WriteIn { offset, write_flags, flags, .. } = arguments;
         let how = WriteFlags {
             kill_privileges: write_flags & abi::write::KILL_SUIDGID != 0,
@@ -97,10 +107,11 @@ impl VolumeDoor {
         };
         let inode = self.inode(header.nodeid).await?;
         let before = self.mode(&inode);
-        let result = match self.volume.write_data(&inode, &caller(header, 0), offset, data, how).await {
-            Ok(written) => self.settle_write(&inode, written, flags).await,
-            Err(error) => Err(error),
-        };
+        let result =
+            match self.volume.write_data(&inode, &caller(header, 0), offset, data, how).await {
+                Ok(written) => self.settle_write(&inode, written, flags).await,
+                Err(error) => Err(error),
+            };
         self.telling_of_privileges(header, &inode, before, result)
     }
 
@@ -110,9 +121,15 @@ impl VolumeDoor {
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
     }
 
-    /// A part of what is asked for is an answer; the caller comes again for the rest. Each mebibyte is a write by itself.
-    pub(super) async fn copy_file_range(&self, header: &InHeader, arguments: CopyFileRangeIn) -> Result {
-        let (from, to) = (self.inode(header.nodeid).await?, self.inode(arguments.nodeid_out).await?);
+    /// A part of what is asked for is an answer; the caller comes again for the rest. Each mebibyte
+    /// is a write by itself.
+    pub(super) async fn copy_file_range(
+        &self,
+        header: &InHeader,
+        arguments: CopyFileRangeIn,
+    ) -> Result {
+        let (from, to) =
+            (self.inode(header.nodeid).await?, self.inode(arguments.nodeid_out).await?);
         let written_to = InHeader { nodeid: arguments.nodeid_out, ..*header };
         let before = self.mode(&to);
         let copied = self.copy(header, &from, &to, arguments).await;
@@ -127,7 +144,8 @@ impl VolumeDoor {
         arguments: CopyFileRangeIn,
     ) -> Result {
         let flags = WriteFlags {
-            // The kernel does not say, as it does for writes, whether the caller may keep them (CAP_FSETID).
+            // The kernel does not say, as it does for writes, whether the caller may keep them
+            // (CAP_FSETID).
             kill_privileges: header.uid != 0,
             append: false,
             // The kernel writes its pages back before, and drops them behind the copy.
@@ -138,8 +156,10 @@ impl VolumeDoor {
         while copied < wanted {
             let length = (wanted - copied).min(crate::MAX_WRITE.into()) as usize;
             let step = async {
-                let content =
-                    self.volume.read(from, arguments.offset_in.saturating_add(copied), length).await?;
+                let content = self
+                    .volume
+                    .read(from, arguments.offset_in.saturating_add(copied), length)
+                    .await?;
                 let at = arguments.offset_out.saturating_add(copied);
                 self.volume.write(to, &caller(header, 0), at, &content.to_vec(), flags).await
             };
@@ -183,16 +203,25 @@ impl VolumeDoor {
         };
         let FallocateIn { offset, length, .. } = arguments;
         let before = self.mode(&inode);
-        let done = self.volume.fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length).await;
+        let done = self
+            .volume
+            .fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length)
+            .await;
         self.telling_of_privileges(header, &inode, before, done.map(|_| Answer::empty()))
     }
 
     /// The result of an operation on a file that had the mode `before` it.
     ///
-    /// The kernel keeps a file's mode, and starts programs by it. An operation may take set-id bits away
-    /// although its answer does not tell the mode, also one that fails later on. The kernel must then ask
-    /// again.
-    fn telling_of_privileges(&self, header: &InHeader, inode: &Inode, before: u16, result: Result) -> Result {
+    /// The kernel keeps a file's mode, and starts programs by it. An operation may take set-id bits
+    /// away although its answer does not tell the mode, also one that fails later on. The kernel
+    /// must then ask again.
+    fn telling_of_privileges(
+        &self,
+        header: &InHeader,
+        inode: &Inode,
+        before: u16,
+        result: Result,
+    ) -> Result {
         if self.mode(inode) == before {
             return result;
         }
@@ -223,7 +252,8 @@ fn regular(mode: u32) -> u16 {
 fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
     let changes = open_flags & libc::O_ACCMODE != libc::O_RDONLY;
     let only_adds = open_flags & libc::O_APPEND != 0;
-    if changes && (inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) && !only_adds) {
+    if changes && (inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) && !only_adds)
+    {
         return Err(Error::Refused(libc::EPERM));
     }
     Ok(())
@@ -239,7 +269,8 @@ fn sync_asked(flags: u32) -> Option<SyncWhat> {
     }
 }
 
-/// O_SYNC contains the bit of O_DSYNC. Nobody else changes the volume, so what is cached stays valid.
+/// O_SYNC contains the bit of O_DSYNC. Nobody else changes the volume, so what is cached stays
+/// valid.
 fn opened(flags: u32, keep_cache: bool) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
     let kept = if keep_cache { fopen::KEEP_CACHE } else { 0 };
@@ -270,7 +301,10 @@ fn origin_of(write_flags: u32) -> WriteOrigin {
 fn answer_content(content: Content) -> Answer {
     let length = content.len();
     let is_data = |piece: &Piece| matches!(piece, Piece::Bytes { .. });
-    if length > COPIED_MAX && content.pieces.len() <= SLICES_MAX && content.pieces.iter().all(is_data) {
+    if length > COPIED_MAX
+        && content.pieces.len() <= SLICES_MAX
+        && content.pieces.iter().all(is_data)
+    {
         let slice = |piece| match piece {
             Piece::Bytes { buffer, range } => Slice { buffer, range },
             Piece::Zeros(_) => unreachable!("all are data"),

@@ -1,7 +1,7 @@
 //! An ext4 volume behind the door: one request, one or two calls of [`ext4::Volume`], one answer.
 //!
-//! A node is an inode number, but for the root: node 1 is inode 2. Nobody but this kernel changes the volume,
-//! so names (also missing ones) and attributes are given to the kernel for an hour.
+//! A node is an inode number, but for the root: node 1 is inode 2. Nobody but this kernel changes
+//! the volume, so names (also missing ones) and attributes are given to the kernel for an hour.
 
 mod attributes;
 mod control;
@@ -29,7 +29,8 @@ const REPORTS_MAX: u32 = 100;
 pub struct DoorOptions {
     /// Each change of a directory is durable before its reply (mount options `sync` and `dirsync`).
     pub synchronous_directories: bool,
-    /// The kernel checks who may change flags and projects, and passes no such call on as it came: [`crate::checks_flags`].
+    /// The kernel checks who may change flags and projects, and passes no such call on as it came:
+    /// [`crate::checks_flags`].
     pub kernel_checks_flags: bool,
     /// Told of each failure that is the volume's or the disk's fault and not the caller's.
     pub report: Box<dyn Fn(&str)>,
@@ -40,11 +41,12 @@ pub struct VolumeDoor {
     options: DoorOptions,
     reports: Cell<u32>,
     state: Cell<State>,
-    /// Node and thread of the last removal of file capabilities. Before a write the kernel takes them away by a REMOVEXATTR
-    /// and a SETATTR that asks for nothing (`setattr_prepare` within `fuse_do_setattr`). For chown(-1, -1) it sends the
-    /// same: FATTR_KILL_SUIDGID comes only with a new owner or size, and no bit tells the reason. Who may not keep set-id
-    /// bits loses them either way. For the others the call that the thread waits in tells; where that cannot be seen, the
-    /// write is believed, since it is what happens.
+    /// Node and thread of the last removal of file capabilities. Before a write the kernel takes
+    /// them away by a REMOVEXATTR and a SETATTR that asks for nothing (`setattr_prepare` within
+    /// `fuse_do_setattr`). For chown(-1, -1) it sends the same: FATTR_KILL_SUIDGID comes only with
+    /// a new owner or size, and no bit tells the reason. Who may not keep set-id bits loses them
+    /// either way. For the others the call that the thread waits in tells; where that cannot be
+    /// seen, the write is believed, since it is what happens.
     capabilities_taken: Cell<Option<(u64, u32)>>,
 }
 
@@ -60,11 +62,13 @@ type Result<T = Answer> = std::result::Result<T, Error>;
 
 impl VolumeDoor {
     pub fn new(volume: Rc<Volume>, options: DoorOptions) -> Rc<VolumeDoor> {
-        let (reports, state, capabilities_taken) = (Cell::new(0), Cell::new(State::Open), Cell::default());
+        let (reports, state, capabilities_taken) =
+            (Cell::new(0), Cell::new(State::Open), Cell::default());
         Rc::new(VolumeDoor { volume, options, reports, state, capabilities_taken })
     }
 
-    /// Closes the volume: brings everything home, and accepts nothing any more. A second call says what the first did.
+    /// Closes the volume: brings everything home, and accepts nothing any more. A second call says
+    /// what the first did.
     pub async fn close(&self) -> std::result::Result<(), ClosedBadly> {
         if self.state.get() == State::Open {
             self.state.set(State::Closed);
@@ -79,7 +83,10 @@ impl VolumeDoor {
     fn answer_of(&self, header: &InHeader, result: Result) -> Answer {
         result.unwrap_or_else(|error| {
             if !matches!(error, Error::Refused(_)) {
-                self.report(&format!("operation {} on inode {}: {error}", header.opcode, header.nodeid));
+                self.report(&format!(
+                    "operation {} on inode {}: {error}",
+                    header.opcode, header.nodeid
+                ));
             }
             Answer::error(error.errno())
         })
@@ -131,16 +138,17 @@ impl VolumeDoor {
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Lseek(arguments) => self.lseek(header, arguments).await,
             Operation::CopyFileRange(arguments) => self.copy_file_range(header, arguments).await,
-            // ENOSYS: the kernel does without from now on.
-            // A directory is opened without us, and its listing is kept then. Each reading says where it goes on, and an
-            // open directory is a reference that the kernel has not given back. Nobody but this kernel changes the
-            // directory, and it drops the listing with each change. That `..` names a new parent it does not see:
-            // `rename` tells it.
+            // ENOSYS: the kernel does without from now on. A directory is opened without us, and
+            // its listing is kept then. Each reading says where it goes on, and an open directory
+            // is a reference that the kernel has not given back. Nobody but this kernel changes the
+            // directory, and it drops the listing with each change. That `..` names a new parent it
+            // does not see: `rename` tells it.
             Operation::Opendir | Operation::Releasedir(_) => Err(Error::Refused(libc::ENOSYS)),
             // Nothing waits for a close: errors are told by fsync.
-            Operation::Flush | Operation::Other | Operation::Init(_) | Operation::Interrupt { .. } => {
-                Err(Error::Refused(libc::ENOSYS))
-            }
+            Operation::Flush
+            | Operation::Other
+            | Operation::Init(_)
+            | Operation::Interrupt { .. } => Err(Error::Refused(libc::ENOSYS)),
         }
     }
 
@@ -151,8 +159,9 @@ impl VolumeDoor {
         }
     }
 
-    /// Waits for a change of a directory to be durable, on mounts and in directories that promise it. An inode
-    /// that the answer tells of is remembered before: meanwhile another may take its name away.
+    /// Waits for a change of a directory to be durable, on mounts and in directories that promise
+    /// it. An inode that the answer tells of is remembered before: meanwhile another may take its
+    /// name away.
     async fn settle(&self, directory: &Inode, transaction: TransactionId) -> Result<()> {
         let asked = self.options.synchronous_directories;
         self.volume.settle_directory(directory, transaction, asked).await
@@ -186,7 +195,8 @@ impl FileSystem for VolumeDoor {
             Ok(Operation::Fsync(arguments) | Operation::Fsyncdir(arguments)) => {
                 self.fsync(header, arguments).await
             }
-            // Thousands of writes and syncs may wait for one commit, and a future is as long as its longest branch.
+            // Thousands of writes and syncs may wait for one commit, and a future is as long as its
+            // longest branch.
             Ok(operation) => Box::pin(self.perform(header, operation)).await,
         };
         self.answer_of(header, result)

@@ -49,7 +49,10 @@ impl VolumeDoor {
     pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let caller = caller(header, arguments.umask);
-        let made = self.volume.mknod(&parent, name, &caller, arguments.mode as u16, arguments.rdev).await?;
+        let made = self
+            .volume
+            .mknod(&parent, name, &caller, arguments.mode as u16, arguments.rdev)
+            .await?;
         self.answer_made(&parent, made).await
     }
 
@@ -106,11 +109,13 @@ impl VolumeDoor {
             _ => return Err(Error::Refused(libc::EINVAL)),
         };
         let (from, to) = (self.inode(header.nodeid).await?, self.inode(new_parent).await?);
-        let moved = self.volume.rename((&from, name), (&to, new_name), &caller(header, 0), mode).await?;
+        let moved =
+            self.volume.rename((&from, name), (&to, new_name), &caller(header, 0), mode).await?;
         // One transaction holds both directories.
         let strict = if to.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) { &to } else { &from };
         self.settle(strict, moved.transaction).await?;
-        // The kernel holds the lock of a directory that gets another parent: no page of its listing is under way.
+        // The kernel holds the lock of a directory that gets another parent: no page of its listing
+        // is under way.
         let moved = moved.value.into_iter().map(node_of);
         Ok(moved.fold(Answer::empty(), Answer::with_stale_listing))
     }

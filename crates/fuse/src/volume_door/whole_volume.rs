@@ -10,8 +10,8 @@ use zerocopy::FromBytes;
 /// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. Room for 256 bytes, of which ext4 keeps 16.
 pub(super) const GET_LABEL: u32 = 0x8100_9431;
 pub(super) const SET_LABEL: u32 = 0x4100_9432;
-/// `FS_IOC_SHUTDOWN` (ext4.h). Its number tells the kernel to copy a word out and none in. So the word that
-/// says how to do it, with or without the log, does not arrive.
+/// `FS_IOC_SHUTDOWN` (ext4.h). Its number tells the kernel to copy a word out and none in. So the
+/// word that says how to do it, with or without the log, does not arrive.
 pub(super) const SHUTDOWN: u32 = 0x8004_587d;
 /// `FITRIM` (linux/fs.h).
 pub(super) const TRIM: u32 = 0xc018_5879;
@@ -33,7 +33,12 @@ impl VolumeDoor {
         Ok(Answer::of(&IoctlOut::default()))
     }
 
-    pub(super) async fn trim(&self, header: &InHeader, arguments: &IoctlIn, input: &[u8]) -> Result {
+    pub(super) async fn trim(
+        &self,
+        header: &InHeader,
+        arguments: &IoctlIn,
+        input: &[u8],
+    ) -> Result {
         may_administer(header)?;
         let range = TrimRange::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
         let size = self.volume.block_size();
@@ -54,8 +59,8 @@ impl VolumeDoor {
         Ok(answer)
     }
 
-    /// Stops at once. What was done before is durable, as with `EXT4_GOING_FLAGS_LOGFLUSH`: nobody is harmed by more
-    /// than he asked for.
+    /// Stops at once. What was done before is durable, as with `EXT4_GOING_FLAGS_LOGFLUSH`: nobody
+    /// is harmed by more than he asked for.
     pub(super) async fn shut_down(&self, header: &InHeader) -> Result {
         may_administer(header)?;
         self.report("shut down by FS_IOC_SHUTDOWN: nothing is written any more");

@@ -1,4 +1,5 @@
-//! Who may change flags and projects: requests as the kernel makes them, and as a caller can, over a volume in virtual time.
+//! Who may change flags and projects: requests as the kernel makes them, and as a caller can, over
+//! a volume in virtual time.
 
 use crate::common::{door_over_a_volume, request};
 use fuse::abi::{Fsxattr, InHeader, IoctlIn, opcode};
@@ -17,8 +18,13 @@ const UNSEEN: u32 = 0;
 
 fn ioctl(node: InodeNumber, user: u32, pid: u32, cmd: u32, arg: u64, input: &[u8]) -> Request {
     let arguments = IoctlIn { cmd, arg, in_size: input.len() as u32, ..Default::default() };
-    let header =
-        InHeader { opcode: opcode::IOCTL, nodeid: node.get().into(), uid: user, pid, ..Default::default() };
+    let header = InHeader {
+        opcode: opcode::IOCTL,
+        nodeid: node.get().into(),
+        uid: user,
+        pid,
+        ..Default::default()
+    };
     request(header, &[arguments.as_bytes(), input].concat())
 }
 
@@ -28,8 +34,10 @@ fn project(projid: u32) -> Vec<u8> {
 
 #[test]
 fn flags_and_projects_change_only_after_a_permission_check() {
-    // A caller gives as much as the number of the call says; the kernel gives the 32 bits that it has.
-    let (long, word) = (u64::from(EXTENTS | NO_DUMP).to_le_bytes(), (EXTENTS | NO_DUMP).to_le_bytes());
+    // A caller gives as much as the number of the call says; the kernel gives the 32 bits that it
+    // has.
+    let (long, word) =
+        (u64::from(EXTENTS | NO_DUMP).to_le_bytes(), (EXTENTS | NO_DUMP).to_le_bytes());
     let own = std::process::id();
     for kernel_checks in [true, false] {
         door_over_a_volume(kernel_checks, move |door, volume, file| async move {
@@ -39,7 +47,11 @@ fn flags_and_projects_change_only_after_a_permission_check() {
             let (seven, eight, none) = (project(7), project(8), project(u32::MAX));
             let before = volume.flags(&volume.inode(file).await.unwrap());
             for arg in [0, 0x7000_0000] {
-                assert_eq!(ask(STRANGER, UNSEEN, (SETFLAGS, arg), &long).await, libc::EPERM, "{arg}");
+                assert_eq!(
+                    ask(STRANGER, UNSEEN, (SETFLAGS, arg), &long).await,
+                    libc::EPERM,
+                    "{arg}"
+                );
             }
             for (arg, checked) in [(0, kernel_checks), (0x7000_0000, false)] {
                 let expected = |refusal| if checked { 0 } else { refusal };
@@ -49,7 +61,11 @@ fn flags_and_projects_change_only_after_a_permission_check() {
                 let asked = ask(OWNER, UNSEEN, (FSSETXATTR, arg), &eight).await;
                 assert_eq!(asked, expected(libc::EINVAL), "{arg}");
                 assert_eq!(ask(OWNER, own, (FSSETXATTR, arg), &seven).await, 0, "{arg}");
-                assert_eq!(ask(OWNER, UNSEEN, (FSSETXATTR, arg), &seven).await, 0, "nothing changes");
+                assert_eq!(
+                    ask(OWNER, UNSEEN, (FSSETXATTR, arg), &seven).await,
+                    0,
+                    "nothing changes"
+                );
                 assert_eq!(ask(OWNER, own, (FSSETXATTR, arg), &none).await, libc::EINVAL, "{arg}");
                 assert_eq!(ask(OWNER, own, (FSSETXATTR, arg), &project(0)).await, 0, "{arg}");
             }

@@ -11,7 +11,8 @@ use zerocopy::IntoBytes;
 const IMPOSSIBLE: u64 = 1 << 40;
 
 fn batch(nodes: &[u64]) -> Request {
-    let forgets: Vec<ForgetOne> = nodes.iter().map(|&nodeid| ForgetOne { nodeid, nlookup: 1 }).collect();
+    let forgets: Vec<ForgetOne> =
+        nodes.iter().map(|&nodeid| ForgetOne { nodeid, nlookup: 1 }).collect();
     let count = BatchForgetIn { count: nodes.len() as u32, dummy: 0 };
     let header = InHeader { opcode: opcode::BATCH_FORGET, ..Default::default() };
     request(header, &[count.as_bytes(), forgets.as_bytes()].concat())

@@ -5,8 +5,8 @@ use fuse::FileSystem;
 use fuse::abi::{FsyncIn, InHeader, WriteIn, opcode};
 use zerocopy::IntoBytes;
 
-/// Bytes. What all who wait for one commit hold should fit into a processor's cache. With 9,000 bytes a request, a thousand
-/// writers had two thirds of the syncs.
+/// Bytes. What all who wait for one commit hold should fit into a processor's cache. With 9,000
+/// bytes a request, a thousand writers had two thirds of the syncs.
 const LIMIT: usize = 2048;
 
 #[test]

@@ -65,7 +65,10 @@ fn what_is_written_can_be_read(transport: Transport) -> SessionStatistics {
     let names: Vec<_> =
         fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["file"]);
-    assert_eq!(fs::read(mounted.path().join("none")).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    assert_eq!(
+        fs::read(mounted.path().join("none")).unwrap_err().raw_os_error(),
+        Some(libc::ENOENT)
+    );
     mounted.end().1
 }
 
@@ -120,7 +123,8 @@ fn long_answers_hold_their_room_until_the_kernel_has_them() {
     let mounted = mounted(Transport::Classic);
     let path = mounted.path().join("file");
     fs::write(&path, vec![7; 1 << 20]).unwrap();
-    let open = || fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+    let open =
+        || fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
     let files: Vec<_> = (0..READERS).map(|_| open()).collect();
     std::thread::scope(|scope| {
         for file in &files {
@@ -144,15 +148,19 @@ fn many_writers_at_once_each_get_their_own_answer() {
         for writer in 0..50u32 {
             let path = mounted.path().join(writer.to_string());
             scope.spawn(move || {
-                let open =
-                    fs::OpenOptions::new().create(true).append(true).custom_flags(libc::O_SYNC).open(&path);
+                let open = fs::OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .custom_flags(libc::O_SYNC)
+                    .open(&path);
                 let mut file = open.unwrap();
                 for record in 0..20u32 {
                     file.write_all(format!("{writer} {record}\n").as_bytes()).unwrap();
                 }
                 let mut text = String::new();
                 fs::File::open(&path).unwrap().read_to_string(&mut text).unwrap();
-                let expected: String = (0..20).map(|record| format!("{writer} {record}\n")).collect();
+                let expected: String =
+                    (0..20).map(|record| format!("{writer} {record}\n")).collect();
                 assert_eq!(text, expected);
             });
         }

@@ -33,9 +33,11 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
     private_mounts();
     let directory = tempfile::tempdir().unwrap();
     let kind = Kind::Plain { name: "slow".into() };
-    let connection =
-        fuse::mount(directory.path(), &MountOptions { kind, mode: None, flags: 0, allow_other: true })
-            .unwrap();
+    let connection = fuse::mount(
+        directory.path(),
+        &MountOptions { kind, mode: None, flags: 0, allow_other: true },
+    )
+    .unwrap();
     let daemon = std::thread::spawn(move || {
         let world = RealWorld::new().unwrap();
         let slow = Rc::new(Slow { memory: Rc::default(), world: world.clone() });
@@ -45,7 +47,8 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
             inner.sleep_until(inner.now().plus(Duration::from_secs(1))).await;
             stopped.stop();
         }));
-        let statistics = world.run(async move { session.serve().await.map(|()| session.statistics()) });
+        let statistics =
+            world.run(async move { session.serve().await.map(|()| session.statistics()) });
         world.end();
         statistics.unwrap()
     });
@@ -53,7 +56,8 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
     fs::write(&path, [7; 4096]).unwrap();
     let ended = std::thread::scope(|scope| {
         for _ in 0..READERS {
-            let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+            let file =
+                fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
             scope.spawn(move || while file.read_exact_at(&mut [0; 512], 0).is_ok() {});
         }
         let begun = Instant::now();
@@ -62,7 +66,8 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
         }
         let ended = daemon.is_finished();
         let path = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
-        // SAFETY: the path ends with a zero byte. Forced: the readers get errors, if they have not got them.
+        // SAFETY: the path ends with a zero byte. Forced: the readers get errors, if they have not
+        // got them.
         unsafe { libc::umount2(path.as_ptr(), libc::MNT_FORCE | libc::MNT_DETACH) };
         ended
     });

@@ -107,9 +107,14 @@ fn a_peer_gets_its_turn_while_many_write() {
             let (host, done) = (host.clone(), done.clone());
             world.spawn(Box::pin(async move {
                 for round in 0..30u64 {
-                    host.write(file, (writer * 30 + round) * 8, &[writer as u8 + 1; 8], Durable::Now)
-                        .await
-                        .unwrap();
+                    host.write(
+                        file,
+                        (writer * 30 + round) * 8,
+                        &[writer as u8 + 1; 8],
+                        Durable::Now,
+                    )
+                    .await
+                    .unwrap();
                 }
                 done.set(done.get() + 1);
             }));
@@ -146,7 +151,9 @@ fn a_file_that_others_changed_is_set_aside_and_not_overwritten() {
         // Waits for the lease of the dead.
         peer_writes(&*peer, file, 0, b"theirs!").await;
         let (host, report) = begun.await.unwrap();
-        let FileFate::SetAside { name, .. } = &report.files[0].outcome else { panic!("{report:?}") };
+        let FileFate::SetAside { name, .. } = &report.files[0].outcome else {
+            panic!("{report:?}")
+        };
         let directory = host.lookup(host.root(), CONFLICT_DIRECTORY.as_bytes()).await.unwrap().file;
         let aside = host.lookup(directory, name.as_bytes()).await.unwrap().file;
         (report.clone(), host.read(aside, 0, 100).await.unwrap())
@@ -209,8 +216,12 @@ fn mode_owner_and_times_survive_with_the_data() {
         let (host, _) = begun.await.unwrap();
         let file = make(&host, "file").await;
         host.write(file, 0, b"x", Durable::Now).await.unwrap();
-        let change =
-            AttributeChange { mode: Some(0o600), uid: Some(7), size: Some(50), ..Default::default() };
+        let change = AttributeChange {
+            mode: Some(0o600),
+            uid: Some(7),
+            size: Some(50),
+            ..Default::default()
+        };
         let before = host.set_attributes(file, change).await.unwrap();
         host.sync_file(file).await.unwrap();
         (file, before)
@@ -235,7 +246,9 @@ fn a_short_journal_sends_the_oldest_files_to_the_store() {
         let files = [make(&host, "a").await, make(&host, "b").await, make(&host, "c").await];
         for round in 0..120u64 {
             let file = files[round as usize % 3];
-            host.write(file, round * 1_000_000, &vec![round as u8; 700_000], Durable::Soon).await.unwrap();
+            host.write(file, round * 1_000_000, &vec![round as u8; 700_000], Durable::Soon)
+                .await
+                .unwrap();
         }
         assert!(host.statistics().destaged_files > 0);
         host.close().await.unwrap();
@@ -258,10 +271,16 @@ fn bytes_that_are_written_over_and_over_stay_with_the_host_and_others_go() {
             let (host, _) = begun.await.unwrap();
             let file = make(&host, "file").await;
             for round in 0..28 {
-                host.write(file, round * stride, &[round as u8; 64 << 10], Durable::Soon).await.unwrap();
+                host.write(file, round * stride, &[round as u8; 64 << 10], Durable::Soon)
+                    .await
+                    .unwrap();
             }
             sleep(&*world, Duration::from_secs(20)).await;
-            assert_eq!(host.statistics().destaged_files > 0, goes, "{stride} bytes further on each time");
+            assert_eq!(
+                host.statistics().destaged_files > 0,
+                goes,
+                "{stride} bytes further on each time"
+            );
         });
         stage.world.end();
     }
@@ -286,7 +305,9 @@ fn recovery_asks_for_the_token_before_it_compares() {
         peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
         peer.write(open, 0, b"theirs").await.unwrap();
         world.spawn(Box::pin(async move {
-            let StoreEvent::Recall { file, .. } = peer.next_event().await else { panic!("no recall") };
+            let StoreEvent::Recall { file, .. } = peer.next_event().await else {
+                panic!("no recall")
+            };
             peer.return_token(file).await.unwrap();
         }));
         begun.await.unwrap().1

@@ -1,4 +1,5 @@
-//! Several writers at once, who share the commits of the journal: what each answer promises when the host's power fails.
+//! Several writers at once, who share the commits of the journal: what each answer promises when
+//! the host's power fails.
 
 use crate::common::*;
 use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
@@ -34,7 +35,10 @@ fn play(
         for (number, file) in files.iter_mut().enumerate() {
             *file = make(&host, &format!("file{number}")).await;
         }
-        log.set_latency(Latency { least: Duration::from_micros(100), spread: Duration::from_micros(900) });
+        log.set_latency(Latency {
+            least: Duration::from_micros(100),
+            spread: Duration::from_micros(900),
+        });
         first.set(log.changes());
         if let Some(cut) = cut {
             log.cut_at(cut);
@@ -70,7 +74,8 @@ fn answers_to_writers_at_once_survive_a_cut_at_every_write_of_the_journal() {
     assert!(writes.end - writes.start > u64::from(ROUNDS) * 2, "{writes:?}: not one for all");
     for cut in writes {
         let random = |seed| CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
-        for policy in [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random(cut), random(cut + 1000)] {
+        for policy in [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random(cut), random(cut + 1000)]
+        {
             let stage = Stage::new(11);
             let disk = stage.disk(stage.formatted());
             let (files, answered, _) = play(&stage, &disk, Some(cut));
@@ -96,7 +101,10 @@ fn a_log_goes_round_under_writers_at_once() {
     let (begun, world, log) = (stage.begin(&disk, options()), stage.world(), disk.clone());
     let files = stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
-        log.set_latency(Latency { least: Duration::from_micros(100), spread: Duration::from_micros(900) });
+        log.set_latency(Latency {
+            least: Duration::from_micros(100),
+            spread: Duration::from_micros(900),
+        });
         let mut writers = Vec::new();
         for number in 0..WRITERS {
             let (file, host) = (make(&host, &format!("file{number}")).await, host.clone());

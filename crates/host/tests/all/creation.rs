@@ -28,7 +28,11 @@ fn a_new_file_and_its_first_write_are_one_message() {
         assert_eq!(cluster.messages() - before, 2, "nobody waits for more than the unlink");
         assert!(host.statistics().dirty_in_journal > 0);
         sleep(&*world, Duration::from_secs(3)).await;
-        assert_eq!(cluster.messages() - before, 4, "the question how many names are left, and the token");
+        assert_eq!(
+            cluster.messages() - before,
+            4,
+            "the question how many names are left, and the token"
+        );
         assert_eq!(host.statistics().dirty_in_journal, 0, "what nobody can read goes nowhere");
     });
 }
@@ -60,13 +64,15 @@ fn a_file_that_is_removed_before_it_went_to_the_store_never_goes_there() {
     }
 }
 
-/// The recall comes right after the answer that it takes back. With a server that crashes before it answers it comes before.
+/// The recall comes right after the answer that it takes back. With a server that crashes before it
+/// answers it comes before.
 #[test]
 fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
     for (delay, is_late) in (0..600).step_by(20).flat_map(|delay| [(delay, false), (delay, true)]) {
         let stage = Stage::new(delay);
         let disk = stage.disk(stage.formatted());
-        let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let (begun, peer, world) =
+            (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
         let cluster = stage.cluster.clone();
         let file = stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
@@ -103,17 +109,20 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
     }
 }
 
-/// The name goes and another comes, in each order that there is. How many are left is asked behind the answer. Then the peer reads,
-/// or the host dies; before the question, and after it.
+/// The name goes and another comes, in each order that there is. How many are left is asked behind
+/// the answer. Then the peer reads, or the host dies; before the question, and after it.
 #[test]
 fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
     let (mut kept, mut gone) = (0, 0);
     let ends = [(0, false), (3000, false), (0, true), (3000, true)];
-    for (delay, (later, dies)) in (0..600).step_by(20).flat_map(|delay| ends.map(|end| (delay, end))) {
+    for (delay, (later, dies)) in
+        (0..600).step_by(20).flat_map(|delay| ends.map(|end| (delay, end)))
+    {
         let what = format!("{delay} µs, {later} ms later, the host dies: {dies}");
         let stage = Stage::new(delay);
         let disk = stage.disk(stage.formatted());
-        let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let (begun, peer, world) =
+            (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
         let told = what.clone();
         let linked = stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
@@ -141,10 +150,17 @@ fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
         let begun = stage.begin(&stage.disk(image), under_pressure());
         let report = stage.world.run(async move { begun.await.unwrap().1 });
-        assert!(report.files.iter().all(|file| !matches!(file.outcome, FileFate::SetAside { .. })), "{what}");
+        assert!(
+            report.files.iter().all(|file| !matches!(file.outcome, FileFate::SetAside { .. })),
+            "{what}"
+        );
         match linked {
             Some(file) => {
-                assert_eq!(stage.content(file), if dies { &b"mail"[..] } else { b"mailbox" }, "{what}");
+                assert_eq!(
+                    stage.content(file),
+                    if dies { &b"mail"[..] } else { b"mailbox" },
+                    "{what}"
+                );
                 kept += 1;
             }
             None => gone += 1,

@@ -1,5 +1,5 @@
-//! Files that lose a name while something of them is dirty. Whether it was the last one only the store knows. That is asked behind
-//! the answer.
+//! Files that lose a name while something of them is dirty. Whether it was the last one only the
+//! store knows. That is asked behind the answer.
 
 use crate::common::*;
 use disks::CrashPolicy;
@@ -22,12 +22,16 @@ async fn make_mail(host: &Rc<Host>, name: &str) -> FileId {
     file
 }
 
-/// The host knows of no other name when it removes this one; a peer's other name reaches the servers before the removal does.
+/// The host knows of no other name when it removes this one; a peer's other name reaches the
+/// servers before the removal does.
 async fn unlink_what_a_peer_links(stage: &Stage, host: &Rc<Host>, file: FileId, name: &str) {
     let (peer, world) = (stage.peer(), stage.world());
     let other = format!("kept {name}");
     let linked =
-        spawn_with_result(&*world, async move { peer.link(file, peer.root(), other.as_bytes()).await });
+        spawn_with_result(
+            &*world,
+            async move { peer.link(file, peer.root(), other.as_bytes()).await },
+        );
     sleep(&*stage.world(), Duration::from_micros(1)).await;
     host.unlink(host.root(), name.as_bytes()).await.unwrap();
     assert_eq!(linked.await.unwrap().unwrap().links, 2);
@@ -37,10 +41,12 @@ fn is_set_aside(report: &HostRecoveryReport) -> bool {
     report.files.iter().any(|file| matches!(file.outcome, FileFate::SetAside { .. }))
 }
 
-/// The network loses a message of what follows from the removal, and all after it. The journal goes on, and then the host dies.
+/// The network loses a message of what follows from the removal, and all after it. The journal goes
+/// on, and then the host dies.
 #[test]
 fn a_file_with_another_name_left_loses_nothing_whichever_message_is_lost() {
-    let cuts = (1..=6).flat_map(|message| [Moment::Request, Moment::Answer].map(|at| Some((message, at))));
+    let cuts =
+        (1..=6).flat_map(|message| [Moment::Request, Moment::Answer].map(|at| Some((message, at))));
     let mut lost = 0;
     for cut in cuts.chain([None]) {
         let stage = Rc::new(Stage::new(1));
@@ -55,7 +61,8 @@ fn a_file_with_another_name_left_loses_nothing_whichever_message_is_lost() {
                 inner.cluster.cut_at(Cut { kind, message: messages + message, moment });
             }
             sleep(&*inner.world(), Duration::from_secs(5)).await;
-            let is_cut = cut.is_some_and(|(message, _)| inner.cluster.messages() >= messages + message);
+            let is_cut =
+                cut.is_some_and(|(message, _)| inner.cluster.messages() >= messages + message);
             if !is_cut {
                 assert_eq!(inner.content(file), b"mail", "at the store, not in the journal alone");
                 assert_eq!(host.statistics().dirty_in_journal, 0);
@@ -97,14 +104,19 @@ fn what_is_dirty_goes_to_the_store_before_each_name_but_the_last() {
         let sent = inner.cluster.traffic().data_bytes;
         host.unlink(root, b"third").await.unwrap();
         sleep(&*inner.world(), Duration::from_secs(5)).await;
-        assert_eq!(inner.cluster.traffic().data_bytes, sent, "the content of a file without a name");
+        assert_eq!(
+            inner.cluster.traffic().data_bytes,
+            sent,
+            "the content of a file without a name"
+        );
         assert_eq!(host.statistics().dirty_in_journal, 0);
         host.close().await.unwrap();
         assert_eq!(inner.cluster.traffic().data_bytes, sent, "nor at the unmount");
     });
 }
 
-/// The recovery looks after files whose question was not answered, and nobody is locked out of them.
+/// The recovery looks after files whose question was not answered, and nobody is locked out of
+/// them.
 #[test]
 fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
     let stage = Rc::new(Stage::new(3));
@@ -133,7 +145,8 @@ fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
     assert_eq!(stage.content(file), b"mailbox");
 }
 
-/// Removes as many files of a MiB as fast as it can. The most that the journal and memory had of them, and how long it took.
+/// Removes as many files of a MiB as fast as it can. The most that the journal and memory had of
+/// them, and how long it took.
 fn remove_at_once(seed: u64, journal_bytes: u64, files: u64) -> (u64, Duration) {
     let stage = Rc::new(Stage::new(seed));
     let disk = stage.disk(stage.formatted_with(journal_bytes));
@@ -166,10 +179,14 @@ fn what_removed_files_keep_until_the_question_is_bounded() {
 #[test]
 fn removed_files_in_a_short_journal_do_not_wait_for_others_to_go() {
     let (_, time) = remove_at_once(5, 16 << 20, 100);
-    assert!(time < Duration::from_secs(1), "{time:?}: each time it was full someone waited for a second");
+    assert!(
+        time < Duration::from_secs(1),
+        "{time:?}: each time it was full someone waited for a second"
+    );
 }
 
-/// All are removed at the same moment. Who comes when the bound is reached waits until a question is answered.
+/// All are removed at the same moment. Who comes when the bound is reached waits until a question
+/// is answered.
 #[test]
 fn no_more_removed_files_wait_for_the_question_than_the_bound() {
     const BOUND: usize = 1024;

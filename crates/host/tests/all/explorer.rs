@@ -1,12 +1,14 @@
-//! Cuts of the host, of a server and of the network at every message of small scripts. Cuts of the host also
-//! at every write of its journal.
+//! Cuts of the host, of a server and of the network at every message of small scripts. Cuts of the
+//! host also at every write of its journal.
 //!
-//! After each cut, what was promised is at the store or set aside. What was never written is nowhere, and a file is a
-//! state that it had. Where the store gives up content by itself, what was not promised yet may be there in part.
-//! Recovery is cut, too, and begun again. What a door's kernel keeps is gone before a peer may change the file.
+//! After each cut, what was promised is at the store or set aside. What was never written is
+//! nowhere, and a file is a state that it had. Where the store gives up content by itself, what was
+//! not promised yet may be there in part. Recovery is cut, too, and begun again. What a door's
+//! kernel keeps is gone before a peer may change the file.
 //!
-//! A peer may be cut off, too, and begins again. Is the host cut off, the peer has the file after the lease, and may see a state
-//! before the promised one. If it writes, the host's bytes are set aside, and nothing goes over the peer's.
+//! A peer may be cut off, too, and begins again. Is the host cut off, the peer has the file after
+//! the lease, and may see a state before the promised one. If it writes, the host's bytes are set
+//! aside, and nothing goes over the peer's.
 
 use crate::common::*;
 use device::World;
@@ -16,7 +18,9 @@ use runtime::race;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{AttributeChange, Cut, CutKind, FileAttributes, FileId, Moment, Network, OpenMode, Store, Token};
+use store::{
+    AttributeChange, Cut, CutKind, FileAttributes, FileId, Moment, Network, OpenMode, Store, Token,
+};
 use units::Instant;
 
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +66,27 @@ const SCRIPTS: [&[Step]; 8] = [
         Wait(3000),
         PeerWrites(1),
     ],
-    &[Write(0, 0, 40, Now), Link(0), Write(0, 20, 40, Now), Unlink(0), Write(0, 50, 40, Soon), Sync(0)],
-    &[Write(0, 0, 50, Now), Write(1, 0, 70, Now), Write(0, 30, 40, Soon), Write(1, 10, 9, Soon), Close],
-    &[Write(0, 0, 50, Now), PeerWritesUnderLooks(0), Write(0, 10, 50, Soon), PeerWritesUnderLooks(0)],
+    &[
+        Write(0, 0, 40, Now),
+        Link(0),
+        Write(0, 20, 40, Now),
+        Unlink(0),
+        Write(0, 50, 40, Soon),
+        Sync(0),
+    ],
+    &[
+        Write(0, 0, 50, Now),
+        Write(1, 0, 70, Now),
+        Write(0, 30, 40, Soon),
+        Write(1, 10, 9, Soon),
+        Close,
+    ],
+    &[
+        Write(0, 0, 50, Now),
+        PeerWritesUnderLooks(0),
+        Write(0, 10, 50, Soon),
+        PeerWritesUnderLooks(0),
+    ],
     &[
         Write(0, 0, 50, Now),
         Write(0, 40, 40, Soon),
@@ -137,14 +159,16 @@ impl Model {
         (sizes.clone().min().unwrap()..=sizes.max().unwrap()).contains(&content.len())
             && content.iter().enumerate().all(is_known)
     }
-    /// Whether nothing promised is lost, and the peer's byte is there. Each other byte is at the store or set aside, and one that the
-    /// file had since the last promise before the peer came.
+    /// Whether nothing promised is lost, and the peer's byte is there. Each other byte is at the
+    /// store or set aside, and one that the file had since the last promise before the peer came.
     fn is_set_aside(&self, content: &[u8], aside: &[Vec<u8>]) -> bool {
         let states = &self.states[self.before_peer..];
         // Of the store also that a later state ends before.
-        let is_of_a_state = |byte: Option<&u8>, at| states.iter().any(|state| state.get(at) == byte);
-        let is_aside =
-            |at| aside.iter().any(|place| place.get(at).is_some() && is_of_a_state(place.get(at), at));
+        let is_of_a_state =
+            |byte: Option<&u8>, at| states.iter().any(|state| state.get(at) == byte);
+        let is_aside = |at| {
+            aside.iter().any(|place| place.get(at).is_some() && is_of_a_state(place.get(at), at))
+        };
         let is_kept = |at| is_of_a_state(content.get(at), at) || is_aside(at);
         content.first() == self.peers.as_ref() && (1..states[0].len()).all(is_kept)
     }
@@ -206,7 +230,10 @@ async fn play(
                 let seen = peer_reads(&*peer, files[file]).await;
                 let model = &mut models.borrow_mut()[file];
                 let is_last = seen == *model.states.last().unwrap();
-                assert!(is_last || !keeps_connection, "a peer reads what was written last, not {seen:?}");
+                assert!(
+                    is_last || !keeps_connection,
+                    "a peer reads what was written last, not {seen:?}"
+                );
                 assert!(model.had_parts(&seen), "a peer reads what was never written: {seen:?}");
                 if is_last {
                     model.promised = model.states.len() - 1;
@@ -227,9 +254,17 @@ async fn play(
                     models.borrow_mut()[file].was_kept |= kernel.keeps(&*world).is_some();
                     let open = peer.open(files[file], OpenMode::ReadWrite).await?;
                     peer.take_token(open, Token::ExclusiveWrite).await?;
-                    assert_eq!(kernel.keeps(&*world), None, "kept before the write: a peer has the token");
+                    assert_eq!(
+                        kernel.keeps(&*world),
+                        None,
+                        "kept before the write: a peer has the token"
+                    );
                     peer.write(open, 0, &[200 + number]).await?;
-                    assert_eq!(kernel.keeps(&*world), None, "kept after the write: a peer has the token");
+                    assert_eq!(
+                        kernel.keeps(&*world),
+                        None,
+                        "kept after the write: a peer has the token"
+                    );
                     peer.return_token(files[file]).await?;
                     peer.close(open).await
                 };
@@ -248,7 +283,10 @@ async fn play(
             Wait(time) => sleep(&*world, Duration::from_millis(time)).await,
             Close => {
                 host.close().await?;
-                models.borrow_mut().iter_mut().for_each(|model| model.promised = model.states.len() - 1);
+                models
+                    .borrow_mut()
+                    .iter_mut()
+                    .for_each(|model| model.promised = model.states.len() - 1);
             }
         }
     }
@@ -291,7 +329,8 @@ enum Behind {
     Holding,
     /// One that the scripts outgrow: content and sizes go by themselves.
     Outgrown,
-    /// The same with three data servers, whose journals are on disks: what is sent at once arrives in any order.
+    /// The same with three data servers, whose journals are on disks: what is sent at once arrives
+    /// in any order.
     ThreeServers,
 }
 use Behind::*;
@@ -327,7 +366,8 @@ fn run(script: &'static [Step], seed: u64, behind: Behind, cut: Option<CutAt>) -
         Some(CutAt::JournalWrite(at)) => disk.cut_at(at),
         None => {}
     }
-    let played = play(host, stage.peer(), stage.world(), files, script, models.clone(), keeps_connection);
+    let played =
+        play(host, stage.peer(), stage.world(), files, script, models.clone(), keeps_connection);
     let (cluster, power) = (stage.cluster.clone(), disk.clone());
     let finished = stage.world.run(async move {
         let dies = race(cluster.until_client_cut(), power.power_lost());
@@ -336,7 +376,8 @@ fn run(script: &'static [Step], seed: u64, behind: Behind, cut: Option<CutAt>) -
             runtime::Either::Right(_) => false,
         }
     });
-    let (messages, journal_writes) = (message + 1..stage.cluster.messages() + 1, write..disk.changes());
+    let (messages, journal_writes) =
+        (message + 1..stage.cluster.messages() + 1, write..disk.changes());
     let (all_content, all_metadata) = messages_by_server(&stage);
     let (content_messages, metadata_messages) = (all_content - content, all_metadata - metadata);
     Run {
@@ -361,7 +402,8 @@ fn messages_by_server(stage: &Stage) -> (u64, u64) {
 }
 
 impl Run {
-    /// The host's machine has died, and a peer reads before it recovers. How many files have zeros that were never written.
+    /// The host's machine has died, and a peer reads before it recovers. How many files have zeros
+    /// that were never written.
     fn peer_reads_first(&self, what: &str) -> usize {
         let Run { stage, files, models, .. } = self;
         stage.cluster.kill(&identity());
@@ -370,8 +412,13 @@ impl Run {
         let zeros = files.iter().zip(models.iter()).filter(|(file, model)| {
             let (peer, file) = (stage.peer(), **file);
             let seen = stage.world.run(async move { peer_reads(&*peer, file).await });
-            assert!(model.had_parts(&seen), "{what}: a peer reads what was never written: {seen:?}");
-            let had = |(at, byte): (usize, &u8)| model.states.iter().any(|state| state.get(at) == Some(byte));
+            assert!(
+                model.had_parts(&seen),
+                "{what}: a peer reads what was never written: {seen:?}"
+            );
+            let had = |(at, byte): (usize, &u8)| {
+                model.states.iter().any(|state| state.get(at) == Some(byte))
+            };
             !seen.iter().enumerate().all(had)
         });
         zeros.count()
@@ -406,15 +453,18 @@ impl Run {
         stage.cluster.cancel_cut();
         let disk = stage.disk(image);
         let begun = stage.begin(&disk, options());
-        let (host, report) = stage.world.run(begun).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let (host, report) =
+            stage.world.run(begun).unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut set_aside = 0;
         for (file, model) in files.iter().zip(models.borrow().iter()) {
             let content = stage.content(*file);
-            let outcome = report.files.iter().find(|found| found.file == file.0).map(|found| &found.outcome);
+            let outcome =
+                report.files.iter().find(|found| found.file == file.0).map(|found| &found.outcome);
             let aside = stage.set_aside(*file);
             let is_by_peer = peer_between && *file == files[0];
             if is_by_peer || !aside.is_empty() && is_cut_off && model.peers.is_some() {
-                // Over a change of a peer nothing goes; what was promised and not there yet is set aside.
+                // Over a change of a peer nothing goes; what was promised and not there yet is set
+                // aside.
                 assert!(
                     model.is_set_aside(&content, &aside),
                     "{what}: {file:?} is {content:?}, and set aside {aside:?}: {outcome:?}"
@@ -470,28 +520,34 @@ fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Client, message, moment };
                 for (policy, peer) in policies(message).into_iter().zip([false, true, false]) {
-                    let what = format!("script {number} at {behind:?}, {cut:?}, {policy:?}, peer {peer}");
-                    run(script, 1, behind, Some(CutAt::Message(cut))).recover(policy, None, peer, &what);
+                    let what =
+                        format!("script {number} at {behind:?}, {cut:?}, {policy:?}, peer {peer}");
+                    run(script, 1, behind, Some(CutAt::Message(cut)))
+                        .recover(policy, None, peer, &what);
                 }
             }
         }
     }
 }
 
-/// Ceph's clients answer a recall with the size, and then send the content. Where content goes by itself a later piece may be there
-/// without an earlier one. Nothing else leaves zeros behind.
+/// Ceph's clients answer a recall with the size, and then send the content. Where content goes by
+/// itself a later piece may be there without an earlier one. Nothing else leaves zeros behind.
 #[test]
 fn a_peer_that_reads_before_the_recovery_finds_zeros_of_a_recall_alone() {
     let mut zeros = 0;
     for (number, script, behind) in cases() {
-        let has_recalls =
-            script.iter().any(|step| matches!(step, PeerReads(_) | PeerWrites(_) | PeerWritesUnderLooks(_)));
+        let has_recalls = script
+            .iter()
+            .any(|step| matches!(step, PeerReads(_) | PeerWrites(_) | PeerWritesUnderLooks(_)));
         for message in run(script, 7, behind, None).messages {
             let cut = Cut { kind: CutKind::Client, message, moment: Moment::Answer };
             let what = format!("script {number} at {behind:?}, {cut:?}, read before the recovery");
             let run = run(script, 7, behind, Some(CutAt::Message(cut)));
             let found = run.peer_reads_first(&what);
-            assert!(found == 0 || has_recalls || behind != Holding, "{what}: zeros that were never written");
+            assert!(
+                found == 0 || has_recalls || behind != Holding,
+                "{what}: zeros that were never written"
+            );
             zeros += if behind == Holding { found } else { 0 };
             run.recover(CrashPolicy::LoseAll, None, false, &what);
         }
@@ -505,8 +561,10 @@ fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
         let all = run(script, 2, behind, None);
         for write in all.journal_writes.clone() {
             for policy in policies(write) {
-                let what = format!("script {number} at {behind:?}, journal write {write}, {policy:?}");
-                run(script, 2, behind, Some(CutAt::JournalWrite(write))).recover(policy, None, false, &what);
+                let what =
+                    format!("script {number} at {behind:?}, journal write {write}, {policy:?}");
+                run(script, 2, behind, Some(CutAt::JournalWrite(write)))
+                    .recover(policy, None, false, &what);
             }
         }
     }
@@ -516,7 +574,8 @@ fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
 fn a_crash_during_recovery_is_harmless_at_every_message() {
     for (number, script, behind) in cases() {
         for after in 0..24 {
-            let what = format!("script {number} at {behind:?}, recovery cut at its message {after}");
+            let what =
+                format!("script {number} at {behind:?}, recovery cut at its message {after}");
             run(script, 3, behind, None).recover(CrashPolicy::LoseAll, Some(after), false, &what);
         }
     }
@@ -547,8 +606,12 @@ fn a_server_that_crashes_at_any_message_costs_only_time() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Server, message, moment };
                 let cut = run(script, 4, behind, Some(CutAt::Message(cut)));
-                assert!(cut.finished, "script {number} at {behind:?}, message {message}, {moment:?}");
-                let what = format!("script {number} at {behind:?}, server at {message}, {moment:?}");
+                assert!(
+                    cut.finished,
+                    "script {number} at {behind:?}, message {message}, {moment:?}"
+                );
+                let what =
+                    format!("script {number} at {behind:?}, server at {message}, {moment:?}");
                 cut.recover(CrashPolicy::LoseAll, None, false, &what);
             }
         }
@@ -570,15 +633,20 @@ fn a_network_that_is_gone_for_longer_than_the_lease_loses_nothing_promised() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Network, message, moment };
                 let cut = run(script, 5, behind, Some(CutAt::Message(cut)));
-                // A change of names, and an unmount, may end with the connection; and so may what was set aside.
+                // A change of names, and an unmount, may end with the connection; and so may what
+                // was set aside.
                 let may_end = |step: &Step| {
-                    matches!(step, Link(_) | Unlink(_) | Close | PeerWrites(_) | PeerWritesUnderLooks(_))
+                    matches!(
+                        step,
+                        Link(_) | Unlink(_) | Close | PeerWrites(_) | PeerWritesUnderLooks(_)
+                    )
                 };
                 assert!(
                     cut.finished || script.iter().any(may_end),
                     "script {number} at {behind:?}, message {message}, {moment:?}: the host reconnects"
                 );
-                let what = format!("script {number} at {behind:?}, network at {message}, {moment:?}");
+                let what =
+                    format!("script {number} at {behind:?}, network at {message}, {moment:?}");
                 set_aside += cut.recover(CrashPolicy::LoseAll, None, false, &what);
             }
         }

@@ -44,7 +44,8 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
     for seed in 0..50 {
         let stage = Stage::new(seed);
         let disk = stage.disk(stage.formatted());
-        let (begun, peer, world) = (stage.begin(&disk, HostOptions::default()), stage.peer(), stage.world());
+        let (begun, peer, world) =
+            (stage.begin(&disk, HostOptions::default()), stage.peer(), stage.world());
         stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             let file = make(&host, "file").await;
@@ -74,7 +75,11 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
                     kept.set(None);
                 }
                 peer.write(open, size - 1, b"x").await.unwrap();
-                assert!(kept.get().is_none(), "seed {seed}: {:?} kept while a peer writes", kept.get());
+                assert!(
+                    kept.get().is_none(),
+                    "seed {seed}: {:?} kept while a peer writes",
+                    kept.get()
+                );
                 peer.return_token(file).await.unwrap();
             }
             peer.close(open).await.unwrap();
@@ -104,7 +109,9 @@ fn kernel_forgets_attributes_when_the_connection_is_lost() {
 #[test]
 fn directories_are_kept_only_if_the_mount_allows_it_and_no_longer() {
     const WHILE: Duration = Duration::from_millis(20);
-    for (directories, expected) in [(HostOptions::default().directories, Duration::ZERO), (WHILE, WHILE)] {
+    for (directories, expected) in
+        [(HostOptions::default().directories, Duration::ZERO), (WHILE, WHILE)]
+    {
         let stage = Stage::new(1);
         let disk = stage.disk(stage.formatted());
         let begun = stage.begin(&disk, HostOptions { directories, ..HostOptions::default() });

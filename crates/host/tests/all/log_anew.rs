@@ -1,5 +1,5 @@
-//! A short journal: what was written over and over is logged anew, and the store gets nothing of it. Nothing promised is lost by
-//! that, wherever the host dies.
+//! A short journal: what was written over and over is logged anew, and the store gets nothing of
+//! it. Nothing promised is lost by that, wherever the host dies.
 
 use crate::common::*;
 use disks::{Atomicity, CrashPolicy, MemoryDisk};
@@ -44,14 +44,15 @@ impl Model {
             content.iter().enumerate().all(|(at, byte)| *byte == wanted(at))
                 && state[content.len().div_ceil(BLOCK)..].iter().all(|byte| *byte == 0)
         };
-        self.states[self.promised..].iter().any(is) || (self.states.is_empty() && content.is_empty())
+        self.states[self.promised..].iter().any(is)
+            || (self.states.is_empty() && content.is_empty())
     }
 }
 
 type Shared = Rc<RefCell<Model>>;
 
-/// Blocks in turn, by far more than half of the journal, and none of it synced until the end. Sixteen bytes of another file are synced
-/// all the time, so that the journal commits in between.
+/// Blocks in turn, by far more than half of the journal, and none of it synced until the end.
+/// Sixteen bytes of another file are synced all the time, so that the journal commits in between.
 async fn write_over(
     host: Rc<Host>,
     stage: Rc<Stage>,
@@ -126,7 +127,8 @@ fn run(seed: u64, network: Network, cut: Option<CutAt>) -> Run {
         let (host, _) = begun.await.unwrap();
         let files = [make(&host, "a").await, make(&host, "b").await];
         // It has its whole length at the store, so that it does not outgrow its room.
-        let change = store::AttributeChange { size: Some((BLOCKS * BLOCK) as u64), ..Default::default() };
+        let change =
+            store::AttributeChange { size: Some((BLOCKS * BLOCK) as u64), ..Default::default() };
         host.set_attributes(files[0], change).await.unwrap();
         (host, files)
     });
@@ -155,7 +157,8 @@ fn run(seed: u64, network: Network, cut: Option<CutAt>) -> Run {
         statistics.logged_anew_bytes
     });
     let (message, write) = begin.get();
-    let (messages, journal_writes) = (message + 1..stage.cluster.messages() + 1, write..disk.changes());
+    let (messages, journal_writes) =
+        (message + 1..stage.cluster.messages() + 1, write..disk.changes());
     Run { stage, disk, files, model, messages, journal_writes, logged_anew }
 }
 
@@ -168,7 +171,10 @@ impl Run {
         let report = stage.world.run(async move { begun.await.unwrap().1 });
         let is_aside = |outcome: &FileFate| matches!(outcome, FileFate::SetAside { .. });
         assert!(!report.files.iter().any(|file| is_aside(&file.outcome)), "{what}: {report:?}");
-        assert!(model.borrow().has(&stage.content(files[0])), "{what}: no state since the promised one");
+        assert!(
+            model.borrow().has(&stage.content(files[0])),
+            "{what}: no state since the promised one"
+        );
         stage.world.end();
     }
 }
@@ -181,7 +187,11 @@ fn networks() -> [Network; 2] {
 #[test]
 fn what_is_written_over_is_logged_anew_and_stays_with_the_host() {
     let all = run(1, Network::default(), None);
-    assert!(all.logged_anew.is_some_and(|bytes| bytes >= (BLOCKS * BLOCK) as u64), "{:?}", all.logged_anew);
+    assert!(
+        all.logged_anew.is_some_and(|bytes| bytes >= (BLOCKS * BLOCK) as u64),
+        "{:?}",
+        all.logged_anew
+    );
     let content = all.stage.content(all.files[0]);
     assert!(content.iter().all(|byte| *byte == 0), "the store has what it had before");
     all.recover(CrashPolicy::LoseAll, "at the end");
@@ -213,21 +223,27 @@ fn promises_survive_a_cut_at_every_message_while_records_are_logged_anew() {
                 let cut = Cut { kind, message, moment };
                 let what = format!("{network:?}, {cut:?}");
                 let cut = run(3, network, Some(CutAt::Message(cut)));
-                assert_eq!(cut.logged_anew.is_some(), kind != CutKind::Client, "{what}: whether it goes on");
+                assert_eq!(
+                    cut.logged_anew.is_some(),
+                    kind != CutKind::Client,
+                    "{what}: whether it goes on"
+                );
                 cut.recover(CrashPolicy::LoseAll, &what);
             }
         }
     }
 }
 
-/// Hot and growing files at once, so that room is short, too. The power fails at a random write of the journal.
+/// Hot and growing files at once, so that room is short, too. The power fails at a random write of
+/// the journal.
 #[test]
 fn random_writers_in_a_short_journal_lose_nothing_promised() {
     let mut all_anew = 0;
     for seed in 0..12 {
         let stage = Rc::new(Stage::new(seed));
         let disk = stage.disk(stage.formatted());
-        let (begun, inner, dice) = (stage.begin(&disk, options()), stage.clone(), SplitMix::new(seed));
+        let (begun, inner, dice) =
+            (stage.begin(&disk, options()), stage.clone(), SplitMix::new(seed));
         let models: Rc<[Shared; 3]> = Rc::default();
         models.iter().for_each(|model| model.borrow_mut().states.push([0; BLOCKS]));
         let (power, told) = (disk.clone(), models.clone());
@@ -236,8 +252,12 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
             let files = [make(&host, "a").await, make(&host, "b").await, make(&host, "c").await];
             power.cut_at(power.changes() + 20 + dice.next() % 150);
             let writers = [0, 1, 2].map(|number| {
-                let (host, world, models, dice) =
-                    (host.clone(), inner.world(), told.clone(), SplitMix::new(seed * 3 + number as u64 + 1));
+                let (host, world, models, dice) = (
+                    host.clone(),
+                    inner.world(),
+                    told.clone(),
+                    SplitMix::new(seed * 3 + number as u64 + 1),
+                );
                 spawn_with_result(&*inner.world(), async move {
                     for round in 1..=60u8 {
                         // The third grows, and does not write over much.
@@ -247,8 +267,10 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
                             dice.next() as usize % BLOCKS
                         };
                         models[number].borrow_mut().change(block, round);
-                        let durable = if dice.next() % 4 == 0 { Durable::Now } else { Durable::Soon };
-                        host_write(&host, files[number], block * BLOCK, &[round; BLOCK], durable).await?;
+                        let durable =
+                            if dice.next() % 4 == 0 { Durable::Now } else { Durable::Soon };
+                        host_write(&host, files[number], block * BLOCK, &[round; BLOCK], durable)
+                            .await?;
                         if durable == Durable::Now {
                             models[number].borrow_mut().promise();
                         }
@@ -271,9 +293,15 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
         let begun = stage.begin(&disk, options());
         let report = stage.world.run(async move { begun.await.unwrap().1 });
         let is_aside = |outcome: &FileFate| matches!(outcome, FileFate::SetAside { .. });
-        assert!(!report.files.iter().any(|file| is_aside(&file.outcome)), "seed {seed}: {report:?}");
+        assert!(
+            !report.files.iter().any(|file| is_aside(&file.outcome)),
+            "seed {seed}: {report:?}"
+        );
         for (file, model) in files.iter().zip(&*models) {
-            assert!(model.borrow().has(&stage.content(*file)), "seed {seed}, {anew} logged anew: {file:?}");
+            assert!(
+                model.borrow().has(&stage.content(*file)),
+                "seed {seed}, {anew} logged anew: {file:?}"
+            );
         }
         stage.world.end();
     }

@@ -16,7 +16,8 @@ fn a_name_that_another_adds_during_an_unlink_keeps_what_was_synced() {
     for delay in (0..800).step_by(50) {
         let stage = Stage::new(delay);
         let disk = stage.disk(stage.formatted());
-        let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let (begun, peer, world) =
+            (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
         let (file, has_name) = stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             let file = make(&host, "file").await;
@@ -64,14 +65,16 @@ fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_as
                 for file in files {
                     host.write(file, u64::from(round), &[round + 1], Durable::Now).await.unwrap();
                 }
-                let [name, former] = [round, round.wrapping_sub(1)].map(|round| format!("link {round}"));
+                let [name, former] =
+                    [round, round.wrapping_sub(1)].map(|round| format!("link {round}"));
                 host.link(kept, root, name.as_bytes()).await.unwrap();
                 peer_writes(&*peer, kept, 100 + u64::from(round), &[7]).await;
                 host.write(kept, 50, &[round], Durable::Soon).await.unwrap();
                 if round > 0 {
                     host.unlink(root, former.as_bytes()).await.unwrap();
                 }
-                let (from, to) = if round % 2 == 0 { ("moved", "target") } else { ("target", "moved") };
+                let (from, to) =
+                    if round % 2 == 0 { ("moved", "target") } else { ("target", "moved") };
                 let _ = make(&host, to).await;
                 host.rename((root, from.as_bytes()), (root, to.as_bytes()), RenameOver::Replace)
                     .await
@@ -106,7 +109,10 @@ fn a_closed_host_leaves_an_empty_journal_whatever_its_disk_does_first() {
     for seed in 0..40 {
         let stage = Stage::new(seed);
         let disk = stage.disk(stage.formatted());
-        disk.set_latency(Latency { least: Duration::from_micros(10), spread: Duration::from_millis(5) });
+        disk.set_latency(Latency {
+            least: Duration::from_micros(10),
+            spread: Duration::from_millis(5),
+        });
         let begun = stage.begin(&disk, under_pressure());
         stage.world.run(async move {
             let (host, _) = begun.await.unwrap();

@@ -22,7 +22,8 @@ fn what_was_answered_is_there_after_the_host_was_fenced_and_it_goes_on() {
         let reports: Rc<RefCell<Vec<HostRecoveryReport>>> = Rc::default();
         let told = reports.clone();
         host.on_reconnection(Box::new(move |report| told.borrow_mut().push(report.clone())));
-        let files = [make(&host, "synced").await, make(&host, "answered").await, make(&host, "new").await];
+        let files =
+            [make(&host, "synced").await, make(&host, "answered").await, make(&host, "new").await];
         host.write(files[0], 0, b"synced", Durable::Now).await.unwrap();
         host.write(files[1], 0, b"answered", Durable::Soon).await.unwrap();
         inner.connect().fence(&identity()).await.unwrap();
@@ -58,7 +59,8 @@ fn what_others_changed_meanwhile_stays_and_who_has_the_file_open_learns_of_it() 
         }
         let directory = host.lookup(host.root(), CONFLICT_DIRECTORY.as_bytes()).await.unwrap().file;
         let listing = host.list(directory, 0).await.unwrap();
-        let aside = listing.entries.iter().find(|entry| !entry.name.ends_with(b".txt")).unwrap().file;
+        let aside =
+            listing.entries.iter().find(|entry| !entry.name.ends_with(b".txt")).unwrap().file;
         assert_eq!(host.read(aside, 0, 100).await.unwrap(), b"mine");
         // Whoever opens it anew sees what is there.
         host.close_file(file).await.unwrap();
@@ -158,7 +160,10 @@ fn many_writers_go_on_through_many_lost_connections() {
         let begun = stage.begin(&disk, under_pressure());
         stage.world.run(async move { begun.await.unwrap() });
         for (number, file) in files.into_iter().enumerate() {
-            assert!(stage.content(file) == vec![number as u8 + 1; 2000], "seed {seed}, file {number}");
+            assert!(
+                stage.content(file) == vec![number as u8 + 1; 2000],
+                "seed {seed}, file {number}"
+            );
         }
     }
 }

@@ -27,7 +27,8 @@ fn written(number: usize, runs: u64) -> Vec<u8> {
     content
 }
 
-/// A host that crashed with so many dirty files, and what its journal has: their contents were synced.
+/// A host that crashed with so many dirty files, and what its journal has: their contents were
+/// synced.
 fn crashed(stage: &Stage, files: usize, runs_of: fn(usize) -> u64) -> (Vec<FileId>, Image) {
     let disk = stage.disk(stage.formatted());
     let begun = stage.begin(&disk, under_pressure());
@@ -79,8 +80,8 @@ fn files_of_many_pieces_and_of_few_share_the_ledger() {
     }
 }
 
-/// Two versions of every file were synced. The daemon was killed while the disk's cache had the second one's records; the machine
-/// dies while the next one recovers.
+/// Two versions of every file were synced. The daemon was killed while the disk's cache had the
+/// second one's records; the machine dies while the next one recovers.
 #[test]
 fn what_a_killed_host_left_in_a_cache_goes_nowhere_in_part() {
     const FILES: usize = 3;
@@ -130,7 +131,10 @@ fn what_a_killed_host_left_in_a_cache_goes_nowhere_in_part() {
         for (number, file) in files.iter().enumerate() {
             let content = stage.content(*file);
             let versions = [number, number + FILES].map(|number| written(number, 2));
-            assert!(versions.contains(&content), "cut at {after}: {file:?} is {content:?}: {report:?}");
+            assert!(
+                versions.contains(&content),
+                "cut at {after}: {file:?} is {content:?}: {report:?}"
+            );
         }
     }
 }
@@ -162,12 +166,17 @@ fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
         for (number, file) in files.iter().enumerate() {
             let content = stage.content(*file);
             if changed.contains(file) {
-                assert_eq!(content.first(), Some(&99), "cut at {after}: what a peer wrote was overwritten");
+                assert_eq!(
+                    content.first(),
+                    Some(&99),
+                    "cut at {after}: what a peer wrote was overwritten"
+                );
                 continue;
             }
             assert_eq!(content, written(number, 2), "cut at {after}: file {number}");
             let outcome = report.files.iter().find(|found| found.file == file.0);
-            let is_aside = outcome.is_some_and(|found| matches!(found.outcome, FileFate::SetAside { .. }));
+            let is_aside =
+                outcome.is_some_and(|found| matches!(found.outcome, FileFate::SetAside { .. }));
             assert!(!is_aside, "cut at {after}: {outcome:?}");
         }
     }
@@ -233,9 +242,14 @@ fn a_crash_after_a_peers_turn_amid_a_replay_is_harmless_at_every_message() {
         stage.cluster.cancel_cut();
         let report = recovered(&stage, &stage.disk(image));
         let content = stage.content(file);
-        let aside = report.files.iter().any(|file| matches!(file.outcome, FileFate::SetAside { .. }));
+        let aside =
+            report.files.iter().any(|file| matches!(file.outcome, FileFate::SetAside { .. }));
         if writes && is_done {
-            assert_eq!(content.first(), Some(&99), "cut at {after}: what a peer wrote was overwritten");
+            assert_eq!(
+                content.first(),
+                Some(&99),
+                "cut at {after}: what a peer wrote was overwritten"
+            );
             continue;
         }
         assert!(!aside || writes, "cut at {after}: {report:?}");
@@ -245,7 +259,8 @@ fn a_crash_after_a_peers_turn_amid_a_replay_is_harmless_at_every_message() {
     }
 }
 
-/// The recovery crashes while it waits: the next one must not take what is finished behind the file for all.
+/// The recovery crashes while it waits: the next one must not take what is finished behind the file
+/// for all.
 #[test]
 fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
     let stage = Stage::new(3);
@@ -286,13 +301,17 @@ fn a_crash_amid_a_recall_sets_nothing_aside() {
             let file = make(&host, "file").await;
             host.write(file, 0, b"synced", Durable::Now).await.unwrap();
             host.write(file, 3, b"soon", Durable::Soon).await.unwrap();
-            journal.set_latency(Latency { least: Duration::from_millis(3), spread: Duration::ZERO });
+            journal
+                .set_latency(Latency { least: Duration::from_millis(3), spread: Duration::ZERO });
             race(peer_reads(&*peer, file), sleep(&*clock, after)).await;
             file
         });
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
         let report = recovered(&stage, &stage.disk(image));
-        assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{after:?}: {report:?}");
+        assert!(
+            report.files.iter().all(|file| file.outcome == FileFate::Replayed),
+            "{after:?}: {report:?}"
+        );
         let content = stage.content(file);
         assert!(content == b"synced" || content == b"synsoon", "{after:?}: {content:?}");
     }

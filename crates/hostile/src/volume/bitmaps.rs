@@ -6,15 +6,19 @@ use format::ext4::{VolumeSuperblock, bitmap, group_flags};
 use runtime::SplitMix;
 use units::{GroupNumber, HomeBlock};
 
-/// Marks up to ten inodes and blocks free that are in use in `image`, but were not in `fresh`, as mke2fs left it.
+/// Marks up to ten inodes and blocks free that are in use in `image`, but were not in `fresh`, as
+/// mke2fs left it.
 pub fn lie_in_bitmaps(image: &mut Image, fresh: &Image, dice: &SplitMix) {
     let superblock = read_superblock(image);
     for _ in 0..1 + dice.next() % 10 {
         let group = GroupNumber((dice.next() % u64::from(superblock.groups())) as u32);
         let of_inodes = dice.next().is_multiple_of(3);
-        let (now, then) =
-            (bits(image, &superblock, group, of_inodes), bits(fresh, &superblock, group, of_inodes));
-        let count = if of_inodes { superblock.inodes_per_group } else { superblock.blocks_in_group(group) };
+        let (now, then) = (
+            bits(image, &superblock, group, of_inodes),
+            bits(fresh, &superblock, group, of_inodes),
+        );
+        let count =
+            if of_inodes { superblock.inodes_per_group } else { superblock.blocks_in_group(group) };
         let used = |index: &u32| bitmap::is_set(&now.1, *index) && !bitmap::is_set(&then.1, *index);
         let candidates: Vec<u32> = (0..count).filter(used).collect();
         let Some(pick) = (dice.next() as usize).checked_rem(candidates.len()) else { continue };
@@ -39,7 +43,10 @@ fn bits(
         false => (descriptor.block_bitmap, group_flags::BLOCK_UNINIT),
     };
     let unused = vec![0; superblock.block_size.bytes()];
-    (at, if descriptor.is(uninitialised) { unused } else { read_block(image, superblock, at.get()) })
+    (
+        at,
+        if descriptor.is(uninitialised) { unused } else { read_block(image, superblock, at.get()) },
+    )
 }
 
 /// Makes the group's counts and checksums say what its bitmaps say.

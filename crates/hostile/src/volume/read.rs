@@ -43,7 +43,8 @@ pub(super) fn read_inode(
 ) -> (u64, RawInode) {
     let (group, index) = superblock.group_of_inode(number);
     let table = read_descriptor(image, superblock, group).inode_table.get();
-    let slot = (table << superblock.block_size.shift()) + u64::from(index) * u64::from(superblock.inode_size);
+    let slot = (table << superblock.block_size.shift())
+        + u64::from(index) * u64::from(superblock.inode_size);
     let mut raw = vec![0; superblock.inode_size.into()];
     image.read(slot, &mut raw);
     let mut layout = seal::layout_of(superblock);

@@ -1,10 +1,12 @@
-//! What each metadata block of a healthy image is, so that damage goes where structures are and checksums can be made
-//! right again.
+//! What each metadata block of a healthy image is, so that damage goes where structures are and
+//! checksums can be made right again.
 
 use crate::patches::Input;
 use crate::seal;
 use crate::volume::bitmaps::vouch_for_bitmaps;
-use crate::volume::read::{descriptor_at, read_block, read_descriptor, read_inode, read_superblock};
+use crate::volume::read::{
+    descriptor_at, read_block, read_descriptor, read_inode, read_superblock,
+};
 use disks::Image;
 use format::ext4::checksum::inode_seed;
 use format::ext4::extent::{ExtentEntry, ExtentNode};
@@ -73,14 +75,17 @@ impl Roles {
         self.places.extend([(Role::Superblock, home); 4]);
         for index in 0..superblock.descriptor_blocks() {
             let first = index * superblock.descriptors_per_block();
-            self.places.push((Role::Descriptors { first }, superblock.descriptor_block(index).get()));
+            self.places
+                .push((Role::Descriptors { first }, superblock.descriptor_block(index).get()));
         }
         for group in (0..superblock.groups()).map(GroupNumber) {
             let descriptor = read_descriptor(image, &superblock, group);
             self.places.push((Role::BlockBitmap(group), descriptor.block_bitmap.get()));
             self.places.push((Role::InodeBitmap(group), descriptor.inode_bitmap.get()));
             let bits = read_block(image, &superblock, descriptor.inode_bitmap.get());
-            for index in (0..superblock.inodes_per_group).filter(|index| bitmap::is_set(&bits, *index)) {
+            for index in
+                (0..superblock.inodes_per_group).filter(|index| bitmap::is_set(&bits, *index))
+            {
                 let number = InodeNumber(group.get() * superblock.inodes_per_group + index + 1);
                 self.gather_inode(image, number);
             }
@@ -98,8 +103,11 @@ impl Roles {
         }
         let mut tree = Tree::default();
         tree.gather(image, &self.superblock, &inode);
-        let node =
-            if inode.flags & flags::EXTENTS != 0 { Role::ExtentNode { of: number } } else { Role::Pointers };
+        let node = if inode.flags & flags::EXTENTS != 0 {
+            Role::ExtentNode { of: number }
+        } else {
+            Role::Pointers
+        };
         self.places.extend(tree.nodes.iter().map(|block| (node, *block)));
         if number.get() == self.superblock.journal_inode {
             let first = tree.data.iter().take(40);
@@ -107,7 +115,8 @@ impl Roles {
         } else if number.get() == self.superblock.orphan_file_inode
             && self.superblock.features.has(feature::ORPHAN_FILE)
         {
-            self.places.extend(tree.data.iter().map(|block| (Role::Orphans { of: number }, *block)));
+            self.places
+                .extend(tree.data.iter().map(|block| (Role::Orphans { of: number }, *block)));
         } else if inode.mode & 0o170_000 == 0o040_000 {
             for (index, block) in tree.data.iter().enumerate() {
                 let bytes = read_block(image, &self.superblock, *block);
@@ -151,7 +160,8 @@ impl Roles {
     /// Makes right the checksums of the places that were hit, and of those that vouch for them.
     pub fn seal(&self, image: &mut Image, touched: &BTreeSet<usize>) {
         let superblock = &self.superblock;
-        let Some(seed) = superblock.features.has(feature::METADATA_CSUM).then_some(superblock.checksum_seed)
+        let Some(seed) =
+            superblock.features.has(feature::METADATA_CSUM).then_some(superblock.checksum_seed)
         else {
             return;
         };
@@ -181,7 +191,8 @@ impl Roles {
                     format::ext4::orphan::store_checksum(&mut bytes, HomeBlock(block), Some(seed));
                 }
                 Role::Superblock => {
-                    let within = (SUPERBLOCK_OFFSET - (block << superblock.block_size.shift())) as usize;
+                    let within =
+                        (SUPERBLOCK_OFFSET - (block << superblock.block_size.shift())) as usize;
                     seal::superblock(&mut bytes[within..within + 1024]);
                 }
                 Role::Log if bytes.starts_with(&SUPERBLOCK_OF_JOURNAL) => {
@@ -260,7 +271,8 @@ impl Tree {
         for entry in ExtentNode::parse(node).expect("a healthy node").entries() {
             match entry {
                 ExtentEntry::Extent(extent) => {
-                    self.data.extend((0..u64::from(extent.count)).map(|more| extent.home.get() + more));
+                    self.data
+                        .extend((0..u64::from(extent.count)).map(|more| extent.home.get() + more));
                 }
                 ExtentEntry::Index(index) => {
                     self.nodes.push(index.child.get());

@@ -1,10 +1,12 @@
-//! No golden image, healthy or hostile, takes more memory or time than this. It is opened (or refused), walked, read
-//! to the end, recovered and changed in every mode, in a process with a hard limit.
+//! No golden image, healthy or hostile, takes more memory or time than this. It is opened (or
+//! refused), walked, read to the end, recovered and changed in every mode, in a process with a hard
+//! limit.
 
 use hostile::golden;
 use std::process::Command;
 
-/// Of the process's whole address space: its program, the image, and a cache that would hold all of it.
+/// Of the process's whole address space: its program, the image, and a cache that would hold all of
+/// it.
 const MEMORY_MAX: u64 = 256 << 20;
 /// For six visits of a few MiB, on however busy a machine.
 const SECONDS_MAX: u64 = 120;
@@ -15,7 +17,13 @@ fn every_golden_image_is_read_in_bounded_memory_and_time() {
     assert!(names.len() >= 60, "golden images are missing: {names:?}");
     let visit = |name: &str| {
         let mut command = Command::new("timeout");
-        command.args(["-k", "1", &SECONDS_MAX.to_string(), "prlimit", &format!("--as={MEMORY_MAX}")]);
+        command.args([
+            "-k",
+            "1",
+            &SECONDS_MAX.to_string(),
+            "prlimit",
+            &format!("--as={MEMORY_MAX}"),
+        ]);
         command.arg(env!("CARGO_BIN_EXE_visit-golden")).arg(name).output().unwrap()
     };
     for name in &names {

@@ -1,7 +1,9 @@
-//! Every golden image is still what its `expect` says: how it opens or why it is refused, and what recovery
-//! did. It also says what e2fsck and the kernel find, and each file with the checksum of its content.
+//! Every golden image is still what its `expect` says: how it opens or why it is refused, and what
+//! recovery did. It also says what e2fsck and the kernel find, and each file with the checksum of
+//! its content.
 //!
-//! `GOLDEN_WRITE_EXPECT=1` writes the `expect` of images that have none yet; one that exists is never changed.
+//! `GOLDEN_WRITE_EXPECT=1` writes the `expect` of images that have none yet; one that exists is
+//! never changed.
 
 use crate::listing;
 
@@ -39,7 +41,8 @@ fn every_golden_image_is_still_what_it_was_when_it_was_made() {
         }
         let expected = std::fs::read_to_string(&path).unwrap_or_default();
         if told != expected {
-            let differs = told.lines().zip(expected.lines()).find(|(told, expected)| told != expected);
+            let differs =
+                told.lines().zip(expected.lines()).find(|(told, expected)| told != expected);
             wrong.push(format!("{name}: (now, expected) {differs:?}"));
         }
     }
@@ -52,12 +55,17 @@ fn tell(name: &str) -> String {
     let mut text = String::new();
 
     let opened = open_and_list(&home, journal.as_ref(), EngineOptions::default(), &mut text);
-    let verdict =
-        |home: &Image, journal: Option<&Image>, how: &str| check(directory.path(), home, journal, how);
+    let verdict = |home: &Image, journal: Option<&Image>, how: &str| {
+        check(directory.path(), home, journal, how)
+    };
     writeln!(text, "e2fsck -fy: {}", verdict(&home, journal.as_ref(), "-fy")).unwrap();
     let Some((listed, home_after, journal_after)) = opened else { return text };
-    writeln!(text, "e2fsck -fn, afterwards: {}", verdict(&home_after, journal_after.as_ref(), "-fn"))
-        .unwrap();
+    writeln!(
+        text,
+        "e2fsck -fn, afterwards: {}",
+        verdict(&home_after, journal_after.as_ref(), "-fn")
+    )
+    .unwrap();
     if kernel_may_mount(name) {
         let path = directory.path().join("for-the-kernel");
         home.write_file(&path).unwrap();
@@ -75,16 +83,23 @@ fn tell(name: &str) -> String {
         let mut told = String::new();
         let again = open_and_list(&home, journal.as_ref(), engine, &mut told);
         let same = again.is_some_and(|(again, ..)| again == listed);
-        writeln!(text, "log=scattered: {}", if same { "the same files" } else { "other files" }).unwrap();
+        writeln!(text, "log=scattered: {}", if same { "the same files" } else { "other files" })
+            .unwrap();
         told.lines().for_each(|line| writeln!(text, "log=scattered, {line}").unwrap());
     }
     let all = listed.join("\n");
-    writeln!(text, "files: {} lines, checksum {:08x}\n\n{all}", listed.len(), crc32c(!0, all.as_bytes()))
-        .unwrap();
+    writeln!(
+        text,
+        "files: {} lines, checksum {:08x}\n\n{all}",
+        listed.len(),
+        crc32c(!0, all.as_bytes())
+    )
+    .unwrap();
     text
 }
 
-/// How a mount goes on with the logs that a crash left, if they are scattered: in the format that they have.
+/// How a mount goes on with the logs that a crash left, if they are scattered: in the format that
+/// they have.
 fn scattered_restart(name: &str, home: &Image) -> Option<EngineOptions> {
     if !name.starts_with("dirty-") {
         return None;
@@ -94,7 +109,8 @@ fn scattered_restart(name: &str, home: &Image) -> Option<EngineOptions> {
     home.read(blocks[0].start, &mut bytes);
     let superblock = JournalSuperblock::parse(&bytes, size, blocks.len() as u64).unwrap();
     superblock.scattered.as_ref()?;
-    let records = if superblock.packed.is_some() { RecordFormat::Packed } else { RecordFormat::Blocks };
+    let records =
+        if superblock.packed.is_some() { RecordFormat::Packed } else { RecordFormat::Blocks };
     Some(EngineOptions {
         log: LogKind::Scattered,
         data: DataMode::Journal,
@@ -133,13 +149,19 @@ fn open_and_list(
         Err(error) => {
             writeln!(text, "mount: refused: {error}").unwrap();
             assert!(home_disk.image() == *home, "a refused volume was written to");
-            assert!(journal_disk.map(|disk| disk.image()) == journal.cloned(), "its journal was written to");
+            assert!(
+                journal_disk.map(|disk| disk.image()) == journal.cloned(),
+                "its journal was written to"
+            );
             None
         }
         Ok((report, listed)) => {
             let recovery = &report.recovery;
             writeln!(text, "mount: opened").unwrap();
-            report.warnings.iter().for_each(|warning| writeln!(text, "warning: {warning}").unwrap());
+            report
+                .warnings
+                .iter()
+                .for_each(|warning| writeln!(text, "warning: {warning}").unwrap());
             let replay = &recovery.replay.counts;
             match recovery.clean {
                 true => writeln!(text, "recovery: nothing to do"),
@@ -170,7 +192,8 @@ fn open_and_list(
                 writeln!(text, "snapshot: refused: {why}").unwrap();
             }
             let orphans = report.orphans;
-            writeln!(text, "orphans: {} freed, {} cut to size", orphans.freed, orphans.truncated).unwrap();
+            writeln!(text, "orphans: {} freed, {} cut to size", orphans.freed, orphans.truncated)
+                .unwrap();
             Some((listed, home_disk.image(), journal_disk.map(|disk| disk.image())))
         }
     }

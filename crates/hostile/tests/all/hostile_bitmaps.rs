@@ -1,19 +1,26 @@
-//! Bits of bitmaps are flipped at random, with counts and checksums that agree, under a volume whose files are in
-//! memory. There is no panic, and no file comes to hold another's content. `OKEANOS_HOSTILE_SEED` and
-//! `OKEANOS_HOSTILE_ROUNDS` as for the targets.
+//! Bits of bitmaps are flipped at random, with counts and checksums that agree, under a volume
+//! whose files are in memory. There is no panic, and no file comes to hold another's content.
+//! `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` as for the targets.
 
 use device::World;
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions};
-use ext4::{Caller, Inode, OpenParts, RangeMode, Result, SyncWhat, Volume, VolumeOptions, WriteFlags};
+use ext4::{
+    Caller, Inode, OpenParts, RangeMode, Result, SyncWhat, Volume, VolumeOptions, WriteFlags,
+};
 use hostile::lie_in_bitmaps;
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use units::InodeNumber;
 use volume_images::{ImageRequest, Journal};
 
-const MODES: [DataMode; 5] =
-    [DataMode::Wasteless, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Writeback];
+const MODES: [DataMode; 5] = [
+    DataMode::Wasteless,
+    DataMode::Ordered,
+    DataMode::Journal,
+    DataMode::Selective,
+    DataMode::Writeback,
+];
 const ROUNDS: u64 = 150;
 const FILES: u64 = 24;
 const STEPS: u64 = 120;
@@ -28,8 +35,13 @@ struct File {
 async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> Result<Rc<Volume>> {
     let engine = EngineOptions { data, ..EngineOptions::default() };
     let options = VolumeOptions { engine, ..VolumeOptions::default() };
-    Volume::open(OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal: None, options })
-        .await
+    Volume::open(OpenParts {
+        world: world.clone(),
+        home: Rc::new(disk.clone()),
+        journal: None,
+        options,
+    })
+    .await
 }
 
 async fn make(volume: &Rc<Volume>, name: String, byte: u8, length: usize) -> Result<File> {
@@ -38,7 +50,8 @@ async fn make(volume: &Rc<Volume>, name: String, byte: u8, length: usize) -> Res
     let inode = volume.mknod(&root, &name, &Caller::ROOT, 0o100_644, 0).await?.value;
     volume.opened(&inode);
     // An error may come behind a part of it.
-    let _ = volume.write(&inode, &Caller::ROOT, 0, &vec![byte; length], WriteFlags::default()).await;
+    let _ =
+        volume.write(&inode, &Caller::ROOT, 0, &vec![byte; length], WriteFlags::default()).await;
     Ok(File { inode, name, byte })
 }
 
@@ -59,7 +72,9 @@ async fn play(volume: &Rc<Volume>, files: &mut Vec<File>, dice: &SplitMix) {
         match dice.next() % 9 {
             0..3 => {
                 let bytes = vec![byte; length];
-                let _ = volume.write(&inode, &Caller::ROOT, offset, &bytes, WriteFlags::default()).await;
+                let _ = volume
+                    .write(&inode, &Caller::ROOT, offset, &bytes, WriteFlags::default())
+                    .await;
             }
             3 => {
                 let _ = volume.truncate(&inode, offset / 4).await;
@@ -81,8 +96,9 @@ async fn play(volume: &Rc<Volume>, files: &mut Vec<File>, dice: &SplitMix) {
             }
             7 => {}
             _ => {
-                let _ =
-                    volume.mkdir(&root, format!("directory-{step}").as_bytes(), &Caller::ROOT, 0o755).await;
+                let _ = volume
+                    .mkdir(&root, format!("directory-{step}").as_bytes(), &Caller::ROOT, 0o755)
+                    .await;
                 let _ = volume.sync_file(&inode, SyncWhat::All).await;
             }
         }
@@ -103,8 +119,13 @@ fn hostile_bitmaps_under_a_live_cache_make_no_file_hold_anothers_content() {
         let (kind, block_size, size) = kinds[(dice.next() % 3) as usize];
         let data = MODES[(dice.next() % 5) as usize];
         println!("seed {seed} round {round}: {kind} {block_size} {data:?}");
-        let request =
-            ImageRequest { options: &["-t", kind], block_size, size, journal: Journal::Inside, stale: None };
+        let request = ImageRequest {
+            options: &["-t", kind],
+            block_size,
+            size,
+            journal: Journal::Inside,
+            stale: None,
+        };
         let image = volume_images::make(&request).unwrap().home;
         let virtual_world = VirtualWorld::new(round);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());

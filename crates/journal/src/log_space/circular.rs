@@ -30,7 +30,8 @@ impl LogRing {
     }
     /// How many blocks lie from `from` forward to `to`.
     pub fn distance(self, from: LogBlock, to: LogBlock) -> u32 {
-        let (from, to, length) = (u64::from(from.get()), u64::from(to.get()), u64::from(self.blocks()));
+        let (from, to, length) =
+            (u64::from(from.get()), u64::from(to.get()), u64::from(self.blocks()));
         ((to + length - from) % length) as u32
     }
     /// The block `count` further on.
@@ -60,14 +61,17 @@ impl LogWalk for LogRing {
     }
 }
 
-/// One ring of log blocks, as JBD2 has it: used from tail to head. One block always stays free, so that head = tail
-/// means empty. Room comes back from the oldest transaction on: one released earlier waits for those before it.
+/// One ring of log blocks, as JBD2 has it: used from tail to head. One block always stays free, so
+/// that head = tail means empty. Room comes back from the oldest transaction on: one released
+/// earlier waits for those before it.
 ///
-/// Transactions follow each other at once, or behind a gap of blocks that nobody reads ([`LogSpace::leave_gap`]). The
-/// superblock says how long one may be. A gap belongs to the transaction behind it.
+/// Transactions follow each other at once, or behind a gap of blocks that nobody reads
+/// ([`LogSpace::leave_gap`]). The superblock says how long one may be. A gap belongs to the
+/// transaction behind it.
 ///
-/// How long its transactions are, with their gaps, stands in the superblock before the first one that is longer is written. When the log
-/// seems to end, recovery looks no further than the next transaction can begin.
+/// How long its transactions are, with their gaps, stands in the superblock before the first one
+/// that is longer is written. When the log seems to end, recovery looks no further than the next
+/// transaction can begin.
 #[derive(Clone, Debug)]
 pub struct CircularLog {
     ring: LogRing,
@@ -101,7 +105,10 @@ impl CircularLog {
     pub fn of(superblock: &JournalSuperblock) -> CircularLog {
         let ring = LogRing::of(superblock);
         let unit = superblock.log_block_bytes() as u32;
-        let log = CircularLog { short: SHORT_BYTES / unit, ..CircularLog::beginning_at(ring, ring.first) };
+        let log = CircularLog {
+            short: SHORT_BYTES / unit,
+            ..CircularLog::beginning_at(ring, ring.first)
+        };
         log.with_gaps(superblock.gap_max())
     }
 
@@ -127,10 +134,12 @@ impl CircularLog {
     pub fn ring(&self) -> LogRing {
         self.ring
     }
-    /// Blocks that come back when all before `tail` is released. `tail` is held, or follows the last one that is.
+    /// Blocks that come back when all before `tail` is released. `tail` is held, or follows the
+    /// last one that is.
     pub fn held_before(&self, tail: TransactionId) -> u32 {
         let Some(oldest) = self.oldest().filter(|oldest| tail.is_after(*oldest)) else { return 0 };
-        let start = |transaction| self.start_of(transaction).expect("a held transaction, or the next one");
+        let start =
+            |transaction| self.start_of(transaction).expect("a held transaction, or the next one");
         self.ring.distance(start(oldest), start(tail))
     }
 }
@@ -142,7 +151,8 @@ impl LogSpace for CircularLog {
     fn free(&self) -> u32 {
         self.capacity() - self.used
     }
-    /// Gaps fill a log soon. So that it is not emptied by small steps, seven eighths are free afterwards.
+    /// Gaps fill a log soon. So that it is not emptied by small steps, seven eighths are free
+    /// afterwards.
     fn stays(&self) -> u32 {
         self.capacity() / if self.gap > 0 { 8 } else { 2 }
     }
@@ -212,7 +222,8 @@ mod tests {
         log.release(id(0));
         log.reserve(id(1), 5).unwrap();
         let runs = log.bind(id(1));
-        let expected = [LogRun { start: LogBlock(9), count: 2 }, LogRun { start: LogBlock(1), count: 3 }];
+        let expected =
+            [LogRun { start: LogBlock(9), count: 2 }, LogRun { start: LogBlock(1), count: 3 }];
         assert_eq!(runs.0, expected);
         assert_eq!(runs.part(1, 2), [9 + 1, 1].map(|at| LogRun { start: LogBlock(at), count: 1 }));
         assert_eq!((log.start_of(id(1)), log.free()), (Some(LogBlock(9)), 4));
@@ -232,7 +243,8 @@ mod tests {
             assert_eq!(log.announce(&mut superblock, None), announced, "{count} blocks");
             assert_eq!(superblock.transaction_bound, Some(bound));
         }
-        // Nothing on disk may say less than what was said before: that transaction is perhaps still there.
+        // Nothing on disk may say less than what was said before: that transaction is perhaps still
+        // there.
         log.release_before(id(4));
         assert!(!log.announce(&mut superblock, Some(id(4))));
     }
@@ -312,7 +324,10 @@ mod tests {
         assert_eq!([0, 1].map(|number| log.gap_before(id(number))), [0, 3]);
         assert_eq!(log.bind(id(1)).0, [LogRun { start: LogBlock(6), count: 5 }]);
         // Recovery looks for a transaction from the end of the one before it on.
-        assert_eq!([1, 2].map(|number| log.start_of(id(number)).unwrap()), [LogBlock(3), LogBlock(11)]);
+        assert_eq!(
+            [1, 2].map(|number| log.start_of(id(number)).unwrap()),
+            [LogBlock(3), LogBlock(11)]
+        );
         assert_eq!((log.free(), log.held_before(id(2))), (95 - 10, 10));
         log.release(id(0));
         assert_eq!((log.free(), log.held_before(id(2))), (95 - 8, 8));

@@ -1,15 +1,17 @@
 //! How much of the log lies free between a transaction and the one before it.
 //!
-//! A disk that turns has just passed the end of one commit when it is given the next: that waits for a revolution. Where
-//! the log goes on a little farther on, it need not. How far that is follows from what disk, bus and program take
-//! meanwhile. So it is learnt, from how long commits took that followed another at once. No geometry is known, and nothing
-//! depends on a guess but time.
+//! A disk that turns has just passed the end of one commit when it is given the next: that waits
+//! for a revolution. Where the log goes on a little farther on, it need not. How far that is
+//! follows from what disk, bus and program take meanwhile. So it is learnt, from how long commits
+//! took that followed another at once. No geometry is known, and nothing depends on a guess but
+//! time.
 //!
 //! 1. Without a gap, a few commits in a row that waited long are a reason to try one.
-//! 2. A few commits are judged together. If too many of them are late the gap is doubled, up to the longest. If that does
-//!    not do either, gaps do not help: it takes ever more late ones until they are tried again.
-//! 3. After some that were in time a shorter gap is tried, or none. If that will not do it takes ever longer until the next
-//!    try.
+//! 2. A few commits are judged together. If too many of them are late the gap is doubled, up to the
+//!    longest. If that does not do either, gaps do not help: it takes ever more late ones until
+//!    they are tried again.
+//! 3. After some that were in time a shorter gap is tried, or none. If that will not do it takes
+//!    ever longer until the next try.
 
 use std::time::Duration;
 
@@ -44,13 +46,16 @@ const FIRST: u32 = 32 << 10;
 fn shorter(gap: u32) -> u32 {
     if gap.is_power_of_two() { gap / 4 * 3 } else { gap / 3 * 2 }
 }
-/// What takes longer beside its bytes may have waited for a revolution: half of one at 15,000 turns a minute.
+/// What takes longer beside its bytes may have waited for a revolution: half of one at 15,000 turns
+/// a minute.
 const LATE: Duration = Duration::from_millis(2);
 /// In a second. Where bytes pass more slowly a commit may seem late.
 const SLOW: u64 = 80_000_000;
-/// What passes in a second while the program thinks: rather too much. Bytes too many cost their own time, bytes too few a revolution.
+/// What passes in a second while the program thinks: rather too much. Bytes too many cost their own
+/// time, bytes too few a revolution.
 const FAST: u64 = 200_000_000;
-/// Whoever comes later than this has lost the place of the head, since the rate is not known so well.
+/// Whoever comes later than this has lost the place of the head, since the rate is not known so
+/// well.
 const AT_ONCE: Duration = Duration::from_millis(1);
 /// A block on its way home: a short seek, and half a revolution.
 const GOES_HOME: Duration = Duration::from_millis(6);
@@ -60,8 +65,8 @@ const MAY_BE_LATE: u32 = 2;
 /// So many in a row are late before gaps are tried, at least and at most.
 const LATE_MIN: u32 = 4;
 const LATE_MAX: u32 = 4096;
-/// So often a gap goes well before less is tried, at least and at most. A try may cost three revolutions, where so many commits
-/// take some hundred.
+/// So often a gap goes well before less is tried, at least and at most. A try may cost three
+/// revolutions, where so many commits take some hundred.
 const WELL_MIN: u32 = 32;
 const WELL_MAX: u32 = 2048;
 
@@ -100,7 +105,8 @@ pub struct Gaps {
     /// Commits with this gap that were judged, and how many of them were late.
     judged: u32,
     late: u32,
-    /// Without a gap: the least that a late one waited. A commit with a gap is late if it gains less than a third of that.
+    /// Without a gap: the least that a late one waited. A commit with a gap is late if it gains
+    /// less than a third of that.
     waited: Duration,
     /// How often this gap went well, and how often it must before less is tried.
     well: u32,
@@ -129,10 +135,11 @@ impl Gaps {
         }
     }
 
-    /// How many bytes are to lie free before a commit of so many `blocks` that begins so long after the one before it has ended.
+    /// How many bytes are to lie free before a commit of so many `blocks` that begins so long after
+    /// the one before it has ended.
     ///
-    /// The log turns sooner by the gap. If each commit changes the same blocks, they go home once in each turn. Where that takes longer
-    /// than the gaps of the turn save, there is none.
+    /// The log turns sooner by the gap. If each commit changes the same blocks, they go home once
+    /// in each turn. Where that takes longer than the gaps of the turn save, there is none.
     pub fn wanted(&self, idle: Duration, blocks: u64) -> u32 {
         match self.option {
             LogGap::Off => 0,
@@ -151,8 +158,8 @@ impl Gaps {
     pub fn committed(&mut self, commit: &TimedCommit) {
         self.written = commit.written;
         // Else the disk had something else to do since the commit before it.
-        let is_next =
-            std::mem::replace(&mut self.writes, commit.writes).checked_add(1) == Some(commit.writes);
+        let is_next = std::mem::replace(&mut self.writes, commit.writes).checked_add(1)
+            == Some(commit.writes);
         if self.option != LogGap::Auto || commit.idle > AT_ONCE || !is_next {
             return;
         }
@@ -176,7 +183,8 @@ impl Gaps {
     }
 
     fn judge(&mut self, waited: Duration) {
-        (self.judged, self.late) = (self.judged + 1, self.late + u32::from(waited > self.waited / 3 * 2));
+        (self.judged, self.late) =
+            (self.judged + 1, self.late + u32::from(waited > self.waited / 3 * 2));
         let is_bad = self.late > MAY_BE_LATE;
         match self.before {
             Some(before) if is_bad => {
@@ -216,11 +224,16 @@ mod tests {
 
     const LOG: u64 = 32 << 20;
     const MILLISECOND: Duration = Duration::from_millis(1);
-    const COMMIT: TimedCommit =
-        TimedCommit { gap: 0, written: 4096, idle: Duration::ZERO, took: Duration::ZERO, writes: 0 };
+    const COMMIT: TimedCommit = TimedCommit {
+        gap: 0,
+        written: 4096,
+        idle: Duration::ZERO,
+        took: Duration::ZERO,
+        writes: 0,
+    };
 
-    /// Commits of 4 KiB, one right behind the other, on a disk where a gap of less than `needed` bytes loses a revolution.
-    /// Returns how many did, and the bytes of all gaps.
+    /// Commits of 4 KiB, one right behind the other, on a disk where a gap of less than `needed`
+    /// bytes loses a revolution. Returns how many did, and the bytes of all gaps.
     fn play(gaps: &mut Gaps, count: u32, needed: u64) -> (u32, u64) {
         let (mut late, mut bytes) = (0, 0);
         for _ in 0..count {
@@ -238,7 +251,9 @@ mod tests {
 
     #[test]
     fn the_least_gap_that_is_in_time_is_found_and_kept() {
-        for (needed, found) in [(1, FIRST), (40_000, 48 << 10), (60_000, 64 << 10), (400_000, LogGap::MOST)] {
+        for (needed, found) in
+            [(1, FIRST), (40_000, 48 << 10), (60_000, 64 << 10), (400_000, LogGap::MOST)]
+        {
             let mut gaps = auto();
             let (late, _) = play(&mut gaps, 100, needed);
             assert!(late <= LATE_MIN + 5 * 3, "{needed}: {late} late");
@@ -299,7 +314,10 @@ mod tests {
         let mut gaps = auto();
         play(&mut gaps, 100, 20_000);
         // 910 commits in a turn, each of which saves two thirds of 8 ms.
-        assert_eq!([1, 800, 820].map(|blocks| gaps.wanted(Duration::ZERO, blocks)), [FIRST, FIRST, 0]);
+        assert_eq!(
+            [1, 800, 820].map(|blocks| gaps.wanted(Duration::ZERO, blocks)),
+            [FIRST, FIRST, 0]
+        );
     }
 
     #[test]
@@ -307,10 +325,18 @@ mod tests {
         let dice = units::SplitMix::new(5);
         let mut gaps = Gaps::new(LogGap::Auto, 100 << 10, LOG);
         for step in 0..20_000 {
-            let any = || 1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)));
+            let any = || {
+                1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)))
+            };
             let time = || Duration::from_nanos(any());
             let writes = if dice.below(4) > 0 { gaps.writes.saturating_add(1) } else { any() };
-            gaps.committed(&TimedCommit { gap: any(), written: any(), idle: time(), took: time(), writes });
+            gaps.committed(&TimedCommit {
+                gap: any(),
+                written: any(),
+                idle: time(),
+                took: time(),
+                writes,
+            });
             assert!(gaps.wanted(time(), any()) <= 100 << 10, "step {step}: {gaps:?}");
         }
         for (gap, most, wanted) in

@@ -1,4 +1,5 @@
-//! The transactions that hold room in a log, oldest first: consecutive ids, and the first is not released.
+//! The transactions that hold room in a log, oldest first: consecutive ids, and the first is not
+//! released.
 
 use std::collections::VecDeque;
 use units::TransactionId;
@@ -50,7 +51,8 @@ impl<T> HeldInOrder<T> {
         self.0.iter().map(|held| (held.transaction, &held.room))
     }
 
-    /// Of `transaction`, which is released once; and takes those away that no older one keeps: `gone` is told of each.
+    /// Of `transaction`, which is released once; and takes those away that no older one keeps:
+    /// `gone` is told of each.
     pub fn release(&mut self, transaction: TransactionId, mut gone: impl FnMut(T)) {
         let index = self.position(transaction).expect("a transaction in the log is released once");
         self.0[index].released = true;

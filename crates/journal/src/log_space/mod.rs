@@ -1,16 +1,17 @@
-//! WHERE the log lies. A log owns its space, the order in which room is handed out and taken back, and the order in
-//! which it is read.
+//! WHERE the log lies. A log owns its space, the order in which room is handed out and taken back,
+//! and the order in which it is read.
 //!
 //! Invariants of every log:
-//! 1. Transactions reserve room in the order of their ids, without gaps. What one has reserved is its own until it is
-//!    released.
-//! 2. A log may choose addresses late: a plan names slots (the n-th block of a transaction), and `bind` says where they
-//!    lie. It is called once for each transaction, in order, before any of its blocks is written.
-//! 3. A transaction is released by its id, in any order, and only once no recovery can need it. What it logged is
-//!    durable at home, and what the log says on disk about its beginning is durable, too. When its room can be used
-//!    again is the log's own matter.
-//! 4. From where the oldest unreleased transaction starts, [`LogWalk::next`] visits the blocks of all transactions in the
-//!    order of ids and slots. Nobody else knows how to walk a log.
+//! 1. Transactions reserve room in the order of their ids, without gaps. What one has reserved is
+//!    its own until it is released.
+//! 2. A log may choose addresses late: a plan names slots (the n-th block of a transaction), and
+//!    `bind` says where they lie. It is called once for each transaction, in order, before any of
+//!    its blocks is written.
+//! 3. A transaction is released by its id, in any order, and only once no recovery can need it.
+//!    What it logged is durable at home, and what the log says on disk about its beginning is
+//!    durable, too. When its room can be used again is the log's own matter.
+//! 4. From where the oldest unreleased transaction starts, [`LogWalk::next`] visits the blocks of
+//!    all transactions in the order of ids and slots. Nobody else knows how to walk a log.
 
 mod circular;
 mod gaps;
@@ -60,7 +61,9 @@ impl FromStr for LogKind {
     type Err = String;
     fn from_str(name: &str) -> Result<LogKind, String> {
         let found = LogKind::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| format!("log={name}: unknown kind of log; known are circular, scattered"))
+        found.ok_or_else(|| {
+            format!("log={name}: unknown kind of log; known are circular, scattered")
+        })
     }
 }
 
@@ -114,7 +117,8 @@ pub struct LogFull {
     pub free: u32,
 }
 
-/// The order in which the blocks of a log are read, as recovery finds it before there is a [`LogSpace`]. Asks no disk.
+/// The order in which the blocks of a log are read, as recovery finds it before there is a
+/// [`LogSpace`]. Asks no disk.
 pub trait LogWalk: fmt::Debug {
     /// The block that follows `at` in the order of the log; `None` if it ends there.
     fn next(&self, at: LogBlock) -> Option<LogBlock>;
@@ -133,7 +137,8 @@ pub trait LogSpace {
     fn room(&self) -> u32 {
         self.free()
     }
-    /// Most blocks that one transaction may take (as JBD2: a quarter, so that the next one and a checkpoint fit beside it).
+    /// Most blocks that one transaction may take (as JBD2: a quarter, so that the next one and a
+    /// checkpoint fit beside it).
     fn transaction_max(&self) -> u32 {
         self.capacity() / 4
     }
@@ -145,12 +150,14 @@ pub trait LogSpace {
     fn stays(&self) -> u32 {
         self.capacity() / 2
     }
-    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go there. Then no more than
-    /// [`LogSpace::stays`] are left, and a transaction of `largest` blocks fits.
+    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go
+    /// there. Then no more than [`LogSpace::stays`] are left, and a transaction of `largest` blocks
+    /// fits.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
         needed.saturating_sub(self.stays().min(self.capacity().saturating_sub(largest)))
     }
-    /// The next transaction that reserves room is to begin so many blocks behind the one before it, if there is room to waste.
+    /// The next transaction that reserves room is to begin so many blocks behind the one before it,
+    /// if there is room to waste.
     fn leave_gap(&mut self, _blocks: u32) {}
     /// How many blocks in front of `transaction` are gone with it, and hold nothing.
     fn gap_before(&self, _transaction: TransactionId) -> u32 {
@@ -158,26 +165,33 @@ pub trait LogSpace {
     }
     /// Takes `count` (> 0) blocks for `transaction`, which follows the last one that took some.
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull>;
-    /// Chooses the place of `transaction`, which is about to be bound. `head`: where the arm of the home disk is.
+    /// Chooses the place of `transaction`, which is about to be bound. `head`: where the arm of the
+    /// home disk is.
     fn choose(&mut self, _transaction: TransactionId, _head: HomeBlock) {}
     /// Says where the blocks of `transaction` lie, at the latest moment: its plan is being issued.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns;
-    /// What stands in front of the blocks of `transaction`, which is bound: to be written with the first of them. `durable`:
-    /// that transaction and all before it are.
-    fn header(&self, _transaction: TransactionId, _durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
+    /// What stands in front of the blocks of `transaction`, which is bound: to be written with the
+    /// first of them. `durable`: that transaction and all before it are.
+    fn header(
+        &self,
+        _transaction: TransactionId,
+        _durable: TransactionId,
+    ) -> Option<(LogBlock, Rc<Buffer>)> {
         None
     }
-    /// What the table of runs must have, durably, before the blocks of `transaction`, which is bound, are written.
+    /// What the table of runs must have, durably, before the blocks of `transaction`, which is
+    /// bound, are written.
     fn table_pages(&mut self, _transaction: TransactionId) -> Vec<TablePage> {
         Vec::new()
     }
-    /// What makes the table of runs count for nothing, until a transaction has told all of it again. No transaction is on its way.
+    /// What makes the table of runs count for nothing, until a transaction has told all of it
+    /// again. No transaction is on its way.
     fn forget_table(&mut self) -> Vec<TablePage> {
         Vec::new()
     }
-    /// Says in the superblock what recovery must know beside where the log begins. It tells this of all transactions
-    /// from `tail` on, or, without one, of the place that was chosen. It also tells how long transactions are. Whether
-    /// that is more than the superblock said before.
+    /// Says in the superblock what recovery must know beside where the log begins. It tells this of
+    /// all transactions from `tail` on, or, without one, of the place that was chosen. It also
+    /// tells how long transactions are. Whether that is more than the superblock said before.
     fn announce(&self, _superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
         false
     }
@@ -185,11 +199,13 @@ pub trait LogSpace {
     fn run_of(&self, _transaction: TransactionId) -> Option<LogRun> {
         None
     }
-    /// In which logs a restart is to look for runs from `end` on, where it knows all others. `said`: where it would look else.
+    /// In which logs a restart is to look for runs from `end` on, where it knows all others.
+    /// `said`: where it would look else.
     fn since(&self, _end: TransactionId, _said: &ActiveLogs) -> ActiveLogs {
         ActiveLogs::none()
     }
-    /// How many log blocks the longest run from `first` on takes, its header included, as a restart must know it; 0 if it need not.
+    /// How many log blocks the longest run from `first` on takes, its header included, as a restart
+    /// must know it; 0 if it need not.
     fn longest_from(&self, _first: TransactionId) -> u32 {
         0
     }
@@ -197,8 +213,8 @@ pub trait LogSpace {
     fn are_many(&self, _since: &ActiveLogs) -> bool {
         false
     }
-    /// Where recovery begins to read so that it finds `transaction`, if that is bound; for the next one, if the log knows
-    /// already.
+    /// Where recovery begins to read so that it finds `transaction`, if that is bound; for the next
+    /// one, if the log knows already.
     fn start_of(&self, transaction: TransactionId) -> Option<LogBlock>;
     /// The oldest transaction that has not been released.
     fn oldest(&self) -> Option<TransactionId>;
@@ -210,8 +226,9 @@ pub trait LogSpace {
             self.release(oldest);
         }
     }
-    /// Begins to move the runs of a log that is filled above `percent` away from `head`, if there is one and a place for them.
-    /// No transaction may be on its way to the disk. Until the end there is less room.
+    /// Begins to move the runs of a log that is filled above `percent` away from `head`, if there
+    /// is one and a place for them. No transaction may be on its way to the disk. Until the end
+    /// there is less room.
     fn begin_swap(&mut self, _percent: u32, _head: HomeBlock) -> Option<LogSwap> {
         None
     }
@@ -219,11 +236,17 @@ pub trait LogSpace {
     fn is_run_of_swap(&self, _run: &SwappedRun, _bytes: &[u8]) -> bool {
         false
     }
-    /// What is to stand in front of each copy, once the copies are durable. `durable`: that transaction and all before it are.
-    fn headers_of_swap(&self, _swap: &LogSwap, _durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+    /// What is to stand in front of each copy, once the copies are durable. `durable`: that
+    /// transaction and all before it are.
+    fn headers_of_swap(
+        &self,
+        _swap: &LogSwap,
+        _durable: TransactionId,
+    ) -> Vec<(LogBlock, Rc<Buffer>)> {
         Vec::new()
     }
-    /// Copies and headers are durable. Which runs lie elsewhere now: those whose transactions were not released meanwhile.
+    /// Copies and headers are durable. Which runs lie elsewhere now: those whose transactions were
+    /// not released meanwhile.
     fn end_swap(&mut self, _swap: &LogSwap) -> Vec<SwappedRun> {
         Vec::new()
     }

@@ -4,8 +4,8 @@ use super::LogWalk;
 use format::scattered::ActiveLogs;
 use units::{HomeBlock, LogBlock};
 
-/// So many neighbours are announced together, though no more than an eighth of all: an arm that goes on finds the next
-/// ones announced.
+/// So many neighbours are announced together, though no more than an eighth of all: an arm that
+/// goes on finds the next ones announced.
 const ANNOUNCED_BITS: u32 = 16;
 
 /// Where the logs lie.
@@ -88,7 +88,9 @@ impl LogWalk for Logs {
     }
     fn together(&self, at: LogBlock) -> u32 {
         match at.get().checked_sub(self.first.get()) {
-            Some(offset) if offset / self.blocks < self.count() => self.blocks - offset % self.blocks,
+            Some(offset) if offset / self.blocks < self.count() => {
+                self.blocks - offset % self.blocks
+            }
             _ => 1,
         }
     }

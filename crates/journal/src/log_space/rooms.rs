@@ -1,7 +1,10 @@
-//! The room in logs of one length: what each has left, and what is promised to transactions that are not bound yet.
+//! The room in logs of one length: what each has left, and what is promised to transactions that
+//! are not bound yet.
 //!
-//! 1. A log is filled from its start. Its room comes back when all of its runs are released, and all at once.
-//! 2. What fits when it is promised fits when it is taken: other promises may take the longest rooms of all.
+//! 1. A log is filled from its start. Its room comes back when all of its runs are released, and
+//!    all at once.
+//! 2. What fits when it is promised fits when it is taken: other promises may take the longest
+//!    rooms of all.
 
 #[derive(Clone, Debug)]
 pub(super) struct Rooms {

@@ -1,14 +1,17 @@
-//! What scattered logs tell of their runs in a table on memory that survives a power cut (`mtl=`, [`format::run_table`]).
+//! What scattered logs tell of their runs in a table on memory that survives a power cut (`mtl=`,
+//! [`format::run_table`]).
 //!
-//! 1. The table tells of a run, durably, before any block of that is written: whatever the logs hold, it tells.
-//! 2. It counts only under the mark that the journal superblock has. Each mount has a mark of its own, and says it before
-//!    its first run. A mount without a table says 0.
-//! 3. The first run of a mount brings all that are live. While runs move from log to log no table counts, and the first
-//!    run behind that brings all again.
-//! 4. Which run is the latest two pages tell: one of the run, one of the run before. The first run stands on both. So a
-//!    table of which one page was forgotten, or lost, counts for nothing.
-//! 5. A run that comes meanwhile is told nowhere. So it makes the table count for nothing by itself, before it is written.
-//!    What the swap has written there to that end need not be durable yet.
+//! 1. The table tells of a run, durably, before any block of that is written: whatever the logs
+//!    hold, it tells.
+//! 2. It counts only under the mark that the journal superblock has. Each mount has a mark of its
+//!    own, and says it before its first run. A mount without a table says 0.
+//! 3. The first run of a mount brings all that are live. While runs move from log to log no table
+//!    counts, and the first run behind that brings all again.
+//! 4. Which run is the latest two pages tell: one of the run, one of the run before. The first run
+//!    stands on both. So a table of which one page was forgotten, or lost, counts for nothing.
+//! 5. A run that comes meanwhile is told nowhere. So it makes the table count for nothing by
+//!    itself, before it is written. What the swap has written there to that end need not be durable
+//!    yet.
 
 use super::scattered::{HEADER, ScatteredLog};
 use device::Buffer;
@@ -39,7 +42,8 @@ impl ScatteredLog {
         self
     }
 
-    /// What the table must have before the run of `transaction`, which is bound, is written: that run, or nothing that counts.
+    /// What the table must have before the run of `transaction`, which is bound, is written: that
+    /// run, or nothing that counts.
     pub(super) fn pages_for(&mut self, transaction: TransactionId) -> Vec<TablePage> {
         if self.swapping.is_some() {
             return self.pages_without();
@@ -50,7 +54,9 @@ impl ScatteredLog {
         if !was_whole {
             pages.insert(0, Buffer::copy_of(&run_table::head()));
             for (held, _) in self.held.iter() {
-                pages.entry(run_table::slot_page(held)).or_insert_with(|| self.slots_beside(held, seed));
+                pages
+                    .entry(run_table::slot_page(held))
+                    .or_insert_with(|| self.slots_beside(held, seed));
             }
         }
         let told = run_table::slot_page(transaction);
@@ -76,7 +82,9 @@ impl ScatteredLog {
     /// The page that holds the slot of `transaction`.
     fn slots_beside(&self, transaction: TransactionId, seed: Seed) -> Buffer {
         let mut page = Buffer::zeroed(TABLE_PAGE);
-        for header in run_table::slot_neighbours(transaction).filter_map(|beside| self.header_of(beside)) {
+        for header in
+            run_table::slot_neighbours(transaction).filter_map(|beside| self.header_of(beside))
+        {
             run_table::put_slot(&header, seed, &mut page);
         }
         page

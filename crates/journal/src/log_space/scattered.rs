@@ -1,14 +1,15 @@
-//! Many short logs all over the home disk (`docs/modes/scattered.md`): each transaction is one run in the log nearest to
-//! where the disk's arm is.
+//! Many short logs all over the home disk (`docs/modes/scattered.md`): each transaction is one run
+//! in the log nearest to where the disk's arm is.
 //!
-//! 1. A run lies in one log, and begins with a header in a block of its own, which recovery follows.
-//! 2. What may lie in a log is named in the journal superblock, durably, before the log's first run is written
-//!    ([`LogSpace::announce`]).
-//! 3. How long the longest run is, is said there likewise, before it is written. So far recovery looks for a run
-//!    behind one whose header has rotted.
+//! 1. A run lies in one log, and begins with a header in a block of its own, which recovery
+//!    follows.
+//! 2. What may lie in a log is named in the journal superblock, durably, before the log's first run
+//!    is written ([`LogSpace::announce`]).
+//! 3. How long the longest run is, is said there likewise, before it is written. So far recovery
+//!    looks for a run behind one whose header has rotted.
 //! 4. What fits when it is admitted fits when it is bound (`rooms`).
-//! 5. While a snapshot counts, the superblock also names each log that may get a run behind it, durably, before the run is
-//!    written. So a restart need not look into the others.
+//! 5. While a snapshot counts, the superblock also names each log that may get a run behind it,
+//!    durably, before the run is written. So a restart need not look into the others.
 
 use super::held::HeldInOrder;
 use super::places::Logs;
@@ -22,9 +23,11 @@ use format::scattered::{ActiveLogs, RunHeader};
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// A restart is to look into no more logs than these, if it knows what is in the others: a seek each.
+/// A restart is to look into no more logs than these, if it knows what is in the others: a seek
+/// each.
 const LOOKED_INTO_MAX: usize = 512;
-/// Recovery looks so many bytes ahead whatever the superblock says: shorter runs need not be announced.
+/// Recovery looks so many bytes ahead whatever the superblock says: shorter runs need not be
+/// announced.
 pub(crate) const LENGTH_UNSAID: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
@@ -74,8 +77,9 @@ impl ScatteredLog {
         }
     }
 
-    /// Logs that hold the `runs` of `first` and the transactions behind it, as recovery found them. Each log goes on behind
-    /// the last of its own. None of them counts as fresh: a swap needs a later durable floor than their headers have.
+    /// Logs that hold the `runs` of `first` and the transactions behind it, as recovery found them.
+    /// Each log goes on behind the last of its own. None of them counts as fresh: a swap needs a
+    /// later durable floor than their headers have.
     #[must_use]
     pub fn holding(mut self, first: TransactionId, runs: &[LogRun]) -> ScatteredLog {
         let mut transaction = first;
@@ -93,8 +97,9 @@ impl ScatteredLog {
         self
     }
 
-    /// Whether the longest run is longer than was said. What is said is rounded up, so few lengths are ever said. It
-    /// is never less than before, so none is said again with each move of the tail.
+    /// Whether the longest run is longer than was said. What is said is rounded up, so few lengths
+    /// are ever said. It is never less than before, so none is said again with each move of the
+    /// tail.
     fn announce_longest(&self, said: &mut Option<u32>) -> bool {
         let is_long = self.longest as usize * self.unit >= LENGTH_UNSAID;
         let is_longer = is_long && said.is_none_or(|said| self.longest > said);
@@ -116,8 +121,9 @@ impl ScatteredLog {
 
     /// The log with room for `blocks` in which the next run would lie nearest to `head`.
     fn nearest(&self, blocks: u32, head: HomeBlock) -> Option<u32> {
-        let distance =
-            |log: &u32| self.logs.home(*log, self.rooms.used(*log).blocks).get().abs_diff(head.get());
+        let distance = |log: &u32| {
+            self.logs.home(*log, self.rooms.used(*log).blocks).get().abs_diff(head.get())
+        };
         (0..self.logs.count()).filter(|log| self.rooms.fits(*log, blocks)).min_by_key(distance)
     }
 }
@@ -164,7 +170,8 @@ impl LogSpace for ScatteredLog {
         assert!(self.chosen.is_some(), "room was reserved");
     }
     fn bind(&mut self, transaction: TransactionId) -> LogRuns {
-        let blocks = self.held.get(transaction).expect("a transaction that has reserved room").blocks;
+        let blocks =
+            self.held.get(transaction).expect("a transaction that has reserved room").blocks;
         let log = self.chosen.take().or_else(|| {
             let head = self.logs.home(self.last, 0);
             self.nearest(blocks, head)
@@ -173,9 +180,16 @@ impl LogSpace for ScatteredLog {
         let first = self.rooms.take(log, blocks);
         self.held.get_mut(transaction).expect("as before").bound = Some((log, first));
         self.last = log;
-        LogRuns(vec![LogRun { start: self.logs.start(log).plus(first + HEADER), count: blocks - HEADER }])
+        LogRuns(vec![LogRun {
+            start: self.logs.start(log).plus(first + HEADER),
+            count: blocks - HEADER,
+        }])
     }
-    fn header(&self, transaction: TransactionId, durable: TransactionId) -> Option<(LogBlock, Rc<Buffer>)> {
+    fn header(
+        &self,
+        transaction: TransactionId,
+        durable: TransactionId,
+    ) -> Option<(LogBlock, Rc<Buffer>)> {
         let held = self.held.get(transaction)?;
         let (log, first) = held.bound.expect("a transaction that is bound");
         let at = self.logs.start(log).plus(first);
@@ -226,10 +240,12 @@ impl LogSpace for ScatteredLog {
         let start = self.logs.start(log).plus(first + HEADER);
         Some(LogRun { start, count: held.blocks - HEADER })
     }
-    /// Those that it looked into before are looked into again while they are few: they need not be announced anew.
+    /// Those that it looked into before are looked into again while they are few: they need not be
+    /// announced anew.
     fn since(&self, end: TransactionId, said: &ActiveLogs) -> ActiveLogs {
         let mut needed = self.about_to_be_filled();
-        let later = self.held.iter().rev().take_while(|(transaction, _)| transaction.is_at_or_after(end));
+        let later =
+            self.held.iter().rev().take_while(|(transaction, _)| transaction.is_at_or_after(end));
         for (log, _) in later.filter_map(|(_, held)| held.bound) {
             self.logs.announced_with(log).for_each(|bit| needed.set(bit));
         }
@@ -238,7 +254,8 @@ impl LogSpace for ScatteredLog {
         if self.are_many(&all) { needed } else { all }
     }
     fn longest_from(&self, first: TransactionId) -> u32 {
-        let later = self.held.iter().rev().take_while(|(transaction, _)| transaction.is_at_or_after(first));
+        let later =
+            self.held.iter().rev().take_while(|(transaction, _)| transaction.is_at_or_after(first));
         let longest = later.map(|(_, held)| held.blocks).max().unwrap_or(0);
         if longest as usize * self.unit < LENGTH_UNSAID { 0 } else { longest.next_power_of_two() }
     }
@@ -266,7 +283,11 @@ impl LogSpace for ScatteredLog {
     fn is_run_of_swap(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
         self.begins(run, bytes)
     }
-    fn headers_of_swap(&self, swap: &LogSwap, durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+    fn headers_of_swap(
+        &self,
+        swap: &LogSwap,
+        durable: TransactionId,
+    ) -> Vec<(LogBlock, Rc<Buffer>)> {
         self.headers(swap, durable)
     }
     fn end_swap(&mut self, swap: &LogSwap) -> Vec<SwappedRun> {
@@ -307,7 +328,11 @@ mod tests {
         let mut log = log();
         assert_eq!(put(&mut log, 0, 7, 180), LogRun { start: LogBlock(64 + 16 + 1), count: 7 });
         assert_eq!(put(&mut log, 1, 6, 180), LogRun { start: LogBlock(64 + 16 + 9), count: 6 });
-        assert_eq!(put(&mut log, 2, 2, 180).start, LogBlock(64 + 1), "the nearest has one block left");
+        assert_eq!(
+            put(&mut log, 2, 2, 180).start,
+            LogBlock(64 + 1),
+            "the nearest has one block left"
+        );
         assert_eq!(put(&mut log, 3, 2, 5000).start, LogBlock(64 + 48 + 1));
         let header = log.header(id(1), id(0)).unwrap();
         assert_eq!(header.0, LogBlock(64 + 16 + 8));
@@ -348,7 +373,8 @@ mod tests {
         assert_eq!(log.room(), 15);
     }
 
-    /// Random transactions at random places: what was admitted is bound, and no two runs share a block.
+    /// Random transactions at random places: what was admitted is bound, and no two runs share a
+    /// block.
     #[test]
     fn no_two_live_runs_share_a_block() {
         let (mut log, mut next, mut oldest) = (log(), 0u32, 0u32);
@@ -424,15 +450,21 @@ mod tests {
         // Like a run that is longer than those before it.
         log.unit = 32 << 10;
         assert!(log.announce(&mut superblock, None));
-        assert_eq!((superblock.named_snapshot().unwrap().longest, log.longest_from(id(41))), (4, 0));
+        assert_eq!(
+            (superblock.named_snapshot().unwrap().longest, log.longest_from(id(41))),
+            (4, 0)
+        );
     }
 
     #[test]
     fn a_longer_run_is_announced_before_it_is_written() {
         let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
-        let places =
-            LogPlaces { first: LogBlock(64), blocks: 256, homes: vec![HomeBlock(0), HomeBlock(1000)] };
+        let places = LogPlaces {
+            first: LogBlock(64),
+            blocks: 256,
+            homes: vec![HomeBlock(0), HomeBlock(1000)],
+        };
         let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
         let mut longest = Vec::new();
         for (number, count) in [(0, 3), (1, 14), (2, 15), (3, 40), (4, 50), (5, 3)] {
@@ -443,8 +475,14 @@ mod tests {
             log.bind(id(number));
         }
         // The first announces the log.
-        assert_eq!(longest, [(true, 0), (false, 0), (true, 16), (true, 64), (false, 64), (false, 64)]);
-        assert!(!log.announce(&mut superblock, Some(id(5))), "the tail moves, and the length stays");
+        assert_eq!(
+            longest,
+            [(true, 0), (false, 0), (true, 16), (true, 64), (false, 64), (false, 64)]
+        );
+        assert!(
+            !log.announce(&mut superblock, Some(id(5))),
+            "the tail moves, and the length stays"
+        );
         assert_eq!(superblock.transaction_bound, Some(64));
     }
 

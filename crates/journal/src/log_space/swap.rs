@@ -1,11 +1,16 @@
-//! Log swapping moves the runs of a log that is nearly full to a cold one, so the arm finds room again where it is.
+//! Log swapping moves the runs of a log that is nearly full to a cold one, so the arm finds room
+//! again where it is.
 //!
-//! 1. What moves stays where it was until its copies, with headers of their own, are durable ([`crate::plan_run_headers`]).
-//! 2. A copy's header names a later durable floor than the header before it did. So recovery, which may meet both, knows
-//!    the copy by it. For that a log moves only if it got a transaction since its runs came there. What it got must fill an
-//!    eighth of it, or all would be read and written for the room of a little.
-//! 3. Meanwhile neither log takes a run, and recovery is told of the one that is filled ([`super::LogSpace::announce`]).
-//! 4. Numbers rise within a log: runs move to an empty one, or behind others that are all older and leave room for them.
+//! 1. What moves stays where it was until its copies, with headers of their own, are durable
+//!    ([`crate::plan_run_headers`]).
+//! 2. A copy's header names a later durable floor than the header before it did. So recovery, which
+//!    may meet both, knows the copy by it. For that a log moves only if it got a transaction since
+//!    its runs came there. What it got must fill an eighth of it, or all would be read and written
+//!    for the room of a little.
+//! 3. Meanwhile neither log takes a run, and recovery is told of the one that is filled
+//!    ([`super::LogSpace::announce`]).
+//! 4. Numbers rise within a log: runs move to an empty one, or behind others that are all older and
+//!    leave room for them.
 
 use super::rooms::Used;
 use super::scattered::{HEADER, ScatteredLog};
@@ -53,8 +58,8 @@ impl LogSwap {
 }
 
 impl ScatteredLog {
-    /// Of the logs that are filled above `percent` the one nearest to `head`; and, farther away, the farthest empty one. If
-    /// there is none, the farthest that has room behind older runs.
+    /// Of the logs that are filled above `percent` the one nearest to `head`; and, farther away,
+    /// the farthest empty one. If there is none, the farthest that has room behind older runs.
     pub(super) fn find_swap(&self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         if self.swapping.is_some() || self.held.iter().any(|(_, held)| held.bound.is_none()) {
             return None;
@@ -110,7 +115,8 @@ impl ScatteredLog {
         self.swapping = Some(swap.to);
         self.rooms.close(swap.from);
         self.rooms.close(swap.to);
-        // The runs that come count as one. So the log is not begun again if what it holds is released meanwhile.
+        // The runs that come count as one. So the log is not begun again if what it holds is
+        // released meanwhile.
         self.rooms.hold(swap.to);
     }
 
@@ -125,7 +131,8 @@ impl ScatteredLog {
         }
         match moved.last() {
             Some(last) => {
-                let blocks = last.to.plus(HEADER + last.blocks).get() - self.logs.start(swap.to).get();
+                let blocks =
+                    last.to.plus(HEADER + last.blocks).get() - self.logs.start(swap.to).get();
                 let live = self.rooms.used(swap.to).live + moved.len() as u32;
                 self.rooms.set(swap.to, Used { blocks, live, fresh: 0 });
                 self.rooms.release(swap.to);
@@ -155,7 +162,8 @@ impl ScatteredLog {
         self.rooms.release(swap.to);
     }
 
-    /// Runs of which no transaction was released meanwhile. While there are any, their log was not begun again.
+    /// Runs of which no transaction was released meanwhile. While there are any, their log was not
+    /// begun again.
     fn remaining(&self, swap: &LogSwap) -> Vec<SwappedRun> {
         let first = |run: &SwappedRun| run.from.get() - self.logs.start(swap.from).get();
         let is_held = |run: &&SwappedRun| {
@@ -166,7 +174,11 @@ impl ScatteredLog {
     }
 
     /// What stands in front of the copies. `durable`: that transaction and all before it are.
-    pub(super) fn headers(&self, swap: &LogSwap, durable: TransactionId) -> Vec<(LogBlock, Rc<Buffer>)> {
+    pub(super) fn headers(
+        &self,
+        swap: &LogSwap,
+        durable: TransactionId,
+    ) -> Vec<(LogBlock, Rc<Buffer>)> {
         let header = |run: &SwappedRun| {
             let SwappedRun { transaction, to: at, blocks, .. } = *run;
             let mut block = Buffer::zeroed(self.unit);
@@ -179,7 +191,9 @@ impl ScatteredLog {
     /// Whether `bytes` begin with the header of `run`, where it was.
     pub(super) fn begins(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
         let header = RunHeader::parse(run.from, bytes, self.seed);
-        header.is_some_and(|header| (header.transaction, header.blocks) == (run.transaction, run.blocks))
+        header.is_some_and(|header| {
+            (header.transaction, header.blocks) == (run.transaction, run.blocks)
+        })
     }
 }
 
@@ -222,7 +236,11 @@ mod tests {
         let swap = log.begin_swap(80, HEAD).unwrap();
         let runs: Vec<_> =
             swap.runs().iter().map(|run| (run.transaction, run.from.get(), run.to.get())).collect();
-        assert_eq!(runs, [(id(0), 64 + 16, 64 + 48), (id(1), 64 + 24, 64 + 56)], "the last one is in use");
+        assert_eq!(
+            runs,
+            [(id(0), 64 + 16, 64 + 48), (id(1), 64 + 24, 64 + 56)],
+            "the last one is in use"
+        );
         assert_eq!(log.free(), free - 16 - 2, "both are closed meanwhile");
         assert_eq!(log.begin_swap(0, HEAD), None, "one at a time");
         assert_eq!(put(&mut log, 3, 3, 110).start, LogBlock(64 + 32 + 1));
@@ -354,8 +372,9 @@ mod tests {
         put(&mut log, 0, 14, 0);
         log.announce(&mut superblock, Some(id(0)));
         let swap = log.begin_swap(80, HomeBlock(0)).unwrap();
-        let is_active =
-            |superblock: &JournalSuperblock| superblock.scattered.as_ref().unwrap().active.contains(39);
+        let is_active = |superblock: &JournalSuperblock| {
+            superblock.scattered.as_ref().unwrap().active.contains(39)
+        };
         assert!(log.announce(&mut superblock, None) && is_active(&superblock));
         log.announce(&mut superblock, Some(id(0)));
         assert!(is_active(&superblock), "though the tail moves");
@@ -405,7 +424,8 @@ mod tests {
                 log.logs.start(log_number).plus(first).get()
                     ..log.logs.start(log_number).plus(first + held.blocks).get()
             };
-            let mut runs: Vec<_> = log.held.iter().map(|(number, held)| (place(held), number)).collect();
+            let mut runs: Vec<_> =
+                log.held.iter().map(|(number, held)| (place(held), number)).collect();
             runs.sort_by_key(|(place, _)| place.start);
             let log_of = |place: &std::ops::Range<u32>| (place.start - 64) / 16;
             let rises = |pair: &[(std::ops::Range<u32>, TransactionId)]| {
@@ -413,7 +433,10 @@ mod tests {
             };
             assert!(runs.windows(2).all(rises), "seed {seed}: {runs:?}");
             let places: Vec<_> = runs.into_iter().map(|(place, _)| place).collect();
-            assert!(places.windows(2).all(|pair| pair[0].end <= pair[1].start), "seed {seed}: {places:?}");
+            assert!(
+                places.windows(2).all(|pair| pair[0].end <= pair[1].start),
+                "seed {seed}: {places:?}"
+            );
             let free: u32 = (0..6).map(|number| 16 - log.rooms.used(number).blocks).sum();
             assert_eq!(log.free(), free, "seed {seed}");
         }

@@ -1,5 +1,6 @@
-//! Small and random requests join the transaction as whole blocks, sequential ones go home before the commit. The
-//! first update of a block's update sequence decides for the whole sequence. (`docs/modes/adaptive.md`)
+//! Small and random requests join the transaction as whole blocks, sequential ones go home before
+//! the commit. The first update of a block's update sequence decides for the whole sequence.
+//! (`docs/modes/adaptive.md`)
 
 use super::{Decision, LOGGED_WRITE_SIZE, Policy, Update, UpdateSequence};
 

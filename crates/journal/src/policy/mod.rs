@@ -1,8 +1,10 @@
-//! WHAT is logged: for each update of one block of file data, the bytes, the block, or nothing (home it goes).
+//! WHAT is logged: for each update of one block of file data, the bytes, the block, or nothing
+//! (home it goes).
 //!
-//! One small file per mode. Metadata is always logged and asks no policy.
-//! A policy sees one update and the block's [`UpdateSequence`]; it keeps no state of its own, but for what it learns of the disk.
-//! Whatever depends on the mode is asked of its policy: outside this folder nobody names a mode to decide by it.
+//! One small file per mode. Metadata is always logged and asks no policy. A policy sees one update
+//! and the block's [`UpdateSequence`]; it keeps no state of its own, but for what it learns of the
+//! disk. Whatever depends on the mode is asked of its policy: outside this folder nobody names a
+//! mode to decide by it.
 
 mod adaptive;
 mod journal;
@@ -53,16 +55,17 @@ pub struct Update {
     pub block_size: BlockSize,
     /// Bytes of the whole write request that this is a part of.
     pub request: u64,
-    /// Whether the request continues a long row of requests of one transaction, each of which begins where the one before
-    /// ended.
+    /// Whether the request continues a long row of requests of one transaction, each of which
+    /// begins where the one before ended.
     pub sequential: bool,
-    /// The state of the block's update sequence, ended ones already cleared ([`UpdateSequence::current`]).
+    /// The state of the block's update sequence, ended ones already cleared
+    /// ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
-    /// Whether it changes only bytes that the file had already, in a block that no transaction under way makes
-    /// reachable. Without it nothing but older bytes of the file would show.
+    /// Whether it changes only bytes that the file had already, in a block that no transaction
+    /// under way makes reachable. Without it nothing but older bytes of the file would show.
     pub in_place: bool,
-    /// To be logged whatever the mode would rather do. Durability is enough for the file, or replay could undo what
-    /// bypasses the log, because it holds a record of the block.
+    /// To be logged whatever the mode would rather do. Durability is enough for the file, or replay
+    /// could undo what bypasses the log, because it holds a record of the block.
     pub must_log: bool,
 }
 
@@ -81,7 +84,8 @@ impl Update {
 pub enum Decision {
     /// The changed bytes go to a multiwrite block of the log.
     LogBytes,
-    /// The whole block, as it is when the transaction is locked, goes to the log as a regular block.
+    /// The whole block, as it is when the transaction is locked, goes to the log as a regular
+    /// block.
     LogBlock,
     /// The block is not logged; it goes home before the transaction commits.
     HomeBeforeCommit,
@@ -179,7 +183,9 @@ impl fmt::Display for DataMode {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("data={0}: unknown mode; known are writeback, ordered, journal, wasteless, selective, adaptive")]
+#[error(
+    "data={0}: unknown mode; known are writeback, ordered, journal, wasteless, selective, adaptive"
+)]
 pub struct UnknownMode(pub String);
 
 impl FromStr for DataMode {
@@ -199,7 +205,15 @@ mod tests {
 
     fn update(range: BlockRange, request: u64, sequence: UpdateSequence) -> Update {
         let (block_size, sequential) = (BlockSize::new(4096).unwrap(), false);
-        Update { range, block_size, request, sequential, sequence, in_place: false, must_log: false }
+        Update {
+            range,
+            block_size,
+            request,
+            sequential,
+            sequence,
+            in_place: false,
+            must_log: false,
+        }
     }
 
     fn decisions(mode: DataMode, sequence: UpdateSequence) -> [Decision; 3] {
@@ -221,7 +235,10 @@ mod tests {
         assert_eq!(decisions(DataMode::Ordered, new), [HomeBeforeCommit; 3]);
         assert_eq!(decisions(DataMode::Journal, new), [LogBlock; 3]);
         assert_eq!(decisions(DataMode::Wasteless, new), [LogBytes, LogBytes, LogBlock]);
-        assert_eq!(decisions(DataMode::Selective, new), [LogBytes, HomeBeforeCommit, HomeBeforeCommit]);
+        assert_eq!(
+            decisions(DataMode::Selective, new),
+            [LogBytes, HomeBeforeCommit, HomeBeforeCommit]
+        );
         let journalled = UpdateSequence::Journalled { last };
         assert_eq!(decisions(DataMode::Selective, journalled), [LogBytes, LogBytes, LogBlock]);
         let bypassed = UpdateSequence::Bypassed { last };
@@ -234,7 +251,9 @@ mod tests {
     #[test]
     fn no_commit_waits_for_an_overwrite_in_place_that_bypasses_the_log() {
         for mode in DataMode::ALL {
-            for sequence in [UpdateSequence::None, UpdateSequence::Bypassed { last: TransactionId(7) }] {
+            for sequence in
+                [UpdateSequence::None, UpdateSequence::Bypassed { last: TransactionId(7) }]
+            {
                 let (policy, whole) = (mode.policy(THRESHOLD), BlockRange::new(0, 4096));
                 let other = update(whole, 1 << 20, sequence);
                 let expected = match policy.decide(&other) {
@@ -251,7 +270,8 @@ mod tests {
         let sequence = UpdateSequence::Bypassed { last: TransactionId(7) };
         for mode in DataMode::ALL {
             let durable_only = Variations { durable_only: true, ..Variations::default() };
-            let (plain, policy) = (mode.policy(THRESHOLD), varied(mode.policy(THRESHOLD), durable_only));
+            let (plain, policy) =
+                (mode.policy(THRESHOLD), varied(mode.policy(THRESHOLD), durable_only));
             for range in [BlockRange::new(100, 228), BlockRange::new(0, 4096)] {
                 let other = update(range, 1 << 20, sequence);
                 assert_eq!(policy.decide(&other), plain.decide(&other), "{mode}");
@@ -279,7 +299,8 @@ mod tests {
     fn a_threshold_per_block_looks_at_what_changes_of_one_block() {
         let per_block = Variations { threshold_per_block: true, ..Variations::default() };
         let policy = varied(DataMode::Selective.policy(THRESHOLD), per_block);
-        let of = |end| policy.decide(&update(BlockRange::new(0, end), 1 << 20, UpdateSequence::None));
+        let of =
+            |end| policy.decide(&update(BlockRange::new(0, end), 1 << 20, UpdateSequence::None));
         assert_eq!((of(128), of(4096)), (Decision::LogBytes, Decision::HomeBeforeCommit));
     }
 
@@ -287,7 +308,10 @@ mod tests {
     fn adaptive_sends_long_requests_and_long_rows_home() {
         let policy = DataMode::Adaptive.policy(THRESHOLD);
         let of = |request, sequential, sequence| {
-            policy.decide(&Update { sequential, ..update(BlockRange::new(0, 4096), request, sequence) })
+            policy.decide(&Update {
+                sequential,
+                ..update(BlockRange::new(0, 4096), request, sequence)
+            })
         };
         let none = UpdateSequence::None;
         assert_eq!(of(LOGGED_WRITE_SIZE, false, none), Decision::LogBlock);
@@ -299,21 +323,30 @@ mod tests {
         let mut other = DataMode::Adaptive.policy(THRESHOLD);
         other.set_logged_write_size(64 << 10);
         let of = |request| other.decide(&update(BlockRange::new(0, 4096), request, none));
-        assert_eq!((of(64 << 10), of((64 << 10) + 1)), (Decision::LogBlock, Decision::HomeBeforeCommit));
+        assert_eq!(
+            (of(64 << 10), of((64 << 10) + 1)),
+            (Decision::LogBlock, Decision::HomeBeforeCommit)
+        );
     }
 
     /// What a policy says of itself must hold for whatever it decides.
     #[test]
     fn no_mode_decides_otherwise_than_it_announces() {
         let last = TransactionId(7);
-        let sequences =
-            [UpdateSequence::None, UpdateSequence::Journalled { last }, UpdateSequence::Bypassed { last }];
+        let sequences = [
+            UpdateSequence::None,
+            UpdateSequence::Journalled { last },
+            UpdateSequence::Bypassed { last },
+        ];
         let thresholds = [THRESHOLD, WriteThreshold::Auto];
-        for (mode, threshold) in DataMode::ALL.into_iter().flat_map(|mode| thresholds.map(|one| (mode, one)))
+        for (mode, threshold) in
+            DataMode::ALL.into_iter().flat_map(|mode| thresholds.map(|one| (mode, one)))
         {
             let policy = mode.policy(threshold);
             let all = sequences.map(|sequence| decisions(mode, sequence));
-            let any = |wanted: fn(Decision) -> bool| all.as_flattened().iter().any(|found| wanted(*found));
+            let any = |wanted: fn(Decision) -> bool| {
+                all.as_flattened().iter().any(|found| wanted(*found))
+            };
             assert_eq!(any(Decision::is_logged), policy.logs_data(), "{mode}");
             assert_eq!(any(|found| found == Decision::LogBytes), policy.logs_bytes(), "{mode}");
             assert_eq!(all[1..] != [all[0]; 2], policy.keeps_sequences(), "{mode}");

@@ -1,5 +1,6 @@
-//! Small requests as wasteless, large ones home before commit; the first update of a block's update sequence
-//! decides for the whole sequence. (`docs/modes/selective.md`; paper, sections 2.2 and 2.4)
+//! Small requests as wasteless, large ones home before commit; the first update of a block's update
+//! sequence decides for the whole sequence. (`docs/modes/selective.md`; paper, sections 2.2 and
+//! 2.4)
 
 use super::threshold::AutoThreshold;
 use super::{Decision, Policy, Update, UpdateSequence, WriteThreshold, wasteless::Wasteless};

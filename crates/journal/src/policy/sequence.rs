@@ -1,11 +1,13 @@
 use super::Decision;
 use units::TransactionId;
 
-/// Where a block stands in its update sequence (paper, section 2.4). Kept per cached block; dropped only when
-/// [`UpdateSequence::current`] says so, or when the block is freed (its records are then revoked).
+/// Where a block stands in its update sequence (paper, section 2.4). Kept per cached block; dropped
+/// only when [`UpdateSequence::current`] says so, or when the block is freed (its records are then
+/// revoked).
 ///
-/// Once an update is in the log, replay would overwrite whatever reached home past the log. Once one has
-/// bypassed, replay of a later fragment is harmless only when the metadata is home too. So the first decides.
+/// Once an update is in the log, replay would overwrite whatever reached home past the log. Once
+/// one has bypassed, replay of a later fragment is harmless only when the metadata is home too. So
+/// the first decides.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum UpdateSequence {
     /// The next update is the first.
@@ -18,9 +20,9 @@ pub enum UpdateSequence {
 }
 
 impl UpdateSequence {
-    /// The state to decide by: `None` if the sequence has ended. It has ended iff the block is `clean`, its
-    /// latest content durable at home, and the last update is out of the log. That is: `log_tail`, the first
-    /// transaction of the log **on disk**, is after the last update's.
+    /// The state to decide by: `None` if the sequence has ended. It has ended iff the block is
+    /// `clean`, its latest content durable at home, and the last update is out of the log. That is:
+    /// `log_tail`, the first transaction of the log **on disk**, is after the last update's.
     #[must_use]
     pub fn current(self, clean: bool, log_tail: TransactionId) -> UpdateSequence {
         match self {
@@ -33,7 +35,8 @@ impl UpdateSequence {
         }
     }
 
-    /// The state after `decision` was taken for an update in `transaction`. `self` is the current state.
+    /// The state after `decision` was taken for an update in `transaction`. `self` is the current
+    /// state.
     #[must_use]
     pub fn after(self, decision: Decision, transaction: TransactionId) -> UpdateSequence {
         if decision.is_logged() {
@@ -62,7 +65,8 @@ mod tests {
     #[test]
     fn each_update_prolongs_the_sequence() {
         let (first, second) = (TransactionId(1), TransactionId(2));
-        let state = UpdateSequence::None.after(Decision::LogBytes, first).after(Decision::LogBlock, second);
+        let state =
+            UpdateSequence::None.after(Decision::LogBytes, first).after(Decision::LogBlock, second);
         assert_eq!(state, UpdateSequence::Journalled { last: second });
         let state = UpdateSequence::None.after(Decision::HomeBeforeCommit, first);
         assert_eq!(state, UpdateSequence::Bypassed { last: first });

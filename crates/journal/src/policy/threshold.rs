@@ -1,21 +1,29 @@
-//! Which size is small, learnt on line: `threshold=auto` of selective journaling. (`docs/modes/selective.md`)
+//! Which size is small, learnt on line: `threshold=auto` of selective journaling.
+//! (`docs/modes/selective.md`)
 //!
-//! A request that is logged costs its bytes in the log. If no later one changes the same blocks, it also
-//! costs a write home when others go there too. One that bypasses the log costs a write home that its commit
-//! waits for. Whoever carries plans out says how long these took; this chooses the threshold at which the
-//! requests of late would have cost least.
+//! A request that is logged costs its bytes in the log. If no later one changes the same blocks, it
+//! also costs a write home when others go there too. One that bypasses the log costs a write home
+//! that its commit waits for. Whoever carries plans out says how long these took; this chooses the
+//! threshold at which the requests of late would have cost least.
 //!
-//! 1. Requests below [`SMALL`] bytes are always small, and those of [`LARGE`] never: the threshold lies between the two.
-//! 2. It moves up only where that gains a tenth, and down where it gains anything. So it does not move back and forth under a
-//!    load between the two.
-//! 3. What was not tried of late is tried again, with a few requests, if it could gain. Trials take no more than one part in
-//!    [`TRIAL_SHARE`] of the time. They are ever more seldom as long as they change nothing.
-//! 4. Requests that go home later, together with their neighbours, cost what such a write costs for all of them.
-//! 5. What goes home while nobody waits costs those who do only as far as the disk has no time to spare.
-//! 6. A request for whose commit nobody waits costs the same at home, now or later: then the log is only more.
-//! 7. Data that is overwritten in place and synced needs no commit at home. In the log it takes one, which all share who wait at that time.
+//! 1. Requests below [`SMALL`] bytes are always small, and those of [`LARGE`] never: the threshold
+//!    lies between the two.
+//! 2. It moves up only where that gains a tenth, and down where it gains anything. So it does not
+//!    move back and forth under a load between the two.
+//! 3. What was not tried of late is tried again, with a few requests, if it could gain. Trials take
+//!    no more than one part in [`TRIAL_SHARE`] of the time. They are ever more seldom as long as
+//!    they change nothing.
+//! 4. Requests that go home later, together with their neighbours, cost what such a write costs for
+//!    all of them.
+//! 5. What goes home while nobody waits costs those who do only as far as the disk has no time to
+//!    spare.
+//! 6. A request for whose commit nobody waits costs the same at home, now or later: then the log is
+//!    only more.
+//! 7. Data that is overwritten in place and synced needs no commit at home. In the log it takes
+//!    one, which all share who wait at that time.
 //! 8. It begins with all in the log. That keeps nobody waiting until something has to go home.
-//! 9. It knows the time only from what it is told, and nothing is left to chance: the same observations give the same thresholds.
+//! 9. It knows the time only from what it is told, and nothing is left to chance: the same
+//!    observations give the same thresholds.
 
 use super::write_costs::{CommitCost, Took, WriteCosts};
 use std::cell::{Cell, RefCell};
@@ -35,7 +43,8 @@ const GAIN: f64 = 0.9;
 const TRIAL_SHARE: u32 = 32;
 /// A trial is of so many requests at most.
 const TRIAL_REQUESTS: f64 = 8.0;
-/// After a trial that changes nothing the next one waits for four times as many commits, up to so many.
+/// After a trial that changes nothing the next one waits for four times as many commits, up to so
+/// many.
 const PATIENCE_MAX: u64 = 64;
 /// A trial by which the cost of a home write seems another by such a part is followed by one soon.
 const SURPRISE: f64 = 0.25;
@@ -45,7 +54,8 @@ const SURPRISE: f64 = 0.25;
 struct Class {
     requests: f64,
     bytes: f64,
-    /// Their blocks, and how many of these no recent request had changed: each of those will be a write home.
+    /// Their blocks, and how many of these no recent request had changed: each of those will be a
+    /// write home.
     blocks: f64,
     fresh: f64,
     /// Commits that only they and longer ones need, if they are logged.
@@ -143,8 +153,9 @@ impl AutoThreshold {
         self.present.get()
     }
 
-    /// Whether a request counts as small, if no earlier one has decided that for its blocks. `sequential`: it continues a long row of one transaction, so
-    /// at home it costs its bytes and nothing beside.
+    /// Whether a request counts as small, if no earlier one has decided that for its blocks.
+    /// `sequential`: it continues a long row of one transaction, so at home it costs its bytes and
+    /// nothing beside.
     pub fn is_small(&self, request: u64, sequential: bool) -> bool {
         if !(SMALL..LARGE).contains(&request) || sequential {
             return request < SMALL;
@@ -156,8 +167,8 @@ impl AutoThreshold {
         }
     }
 
-    /// A request of that length, which is no part of a long row, changed so many bytes of a block. `fresh`: no recent request
-    /// had changed it.
+    /// A request of that length, which is no part of a long row, changed so many bytes of a block.
+    /// `fresh`: no recent request had changed it.
     pub fn updated(&self, request: u64, bytes: u64, fresh: bool) {
         let Some(index) = class_of(request) else {
             self.had_small.set(self.had_small.get() || request < SMALL);
@@ -186,8 +197,8 @@ impl AutoThreshold {
         self.learnt.borrow_mut().costs.went_home(took, waited);
     }
 
-    /// A sync came at `asked` for data that was overwritten in place: at home it takes no commit. In the log it shares one with those that
-    /// come while the one before is under way.
+    /// A sync came at `asked` for data that was overwritten in place: at home it takes no commit.
+    /// In the log it shares one with those that come while the one before is under way.
     pub fn asked_for_data_alone(&self, asked: Instant) {
         let learnt = &mut *self.learnt.borrow_mut();
         let (shortest, had_small) = (self.shortest.take(), self.had_small.take());
@@ -211,13 +222,15 @@ impl AutoThreshold {
         self.conclude(learnt, now, Duration::from_nanos(took));
     }
 
-    /// Chooses the threshold anew, now that something that took so long was made durable, and what is to be tried.
+    /// Chooses the threshold anew, now that something that took so long was made durable, and what
+    /// is to be tried.
     fn conclude(&self, learnt: &mut Learnt, now: Instant, took: Duration) {
         let before = self.present.get();
         self.choose(learnt);
         let differs = |now: f64, before: f64| (now - before).abs() > before * SURPRISE;
         let home = learnt.costs.home();
-        let surprises = learnt.home_before.zip(home).is_some_and(|(before, now)| differs(now, before));
+        let surprises =
+            learnt.home_before.zip(home).is_some_and(|(before, now)| differs(now, before));
         learnt.home_before = home;
         let tried = self.trial.take().is_some();
         if self.present.get() != before || tried && surprises {
@@ -239,8 +252,8 @@ impl AutoThreshold {
         }
     }
 
-    /// A trial of what the present threshold did to no request of late. There were some, and it could gain. Of two, the one that
-    /// was not made for longer.
+    /// A trial of what the present threshold did to no request of late. There were some, and it
+    /// could gain. Of two, the one that was not made for longer.
     fn next_trial(&self, learnt: &Learnt) -> Option<Trial> {
         let costs = learnt.class_costs();
         let (logged, sent_home) = costs.split_at(self.split());
@@ -265,7 +278,8 @@ impl AutoThreshold {
             let logged = costs[..split].iter().map(ClassCost::logged);
             logged.chain(costs[split..].iter().map(|cost| cost.home)).sum()
         };
-        let best = (0..=CLASSES).min_by(|left, right| cost(*left).total_cmp(&cost(*right))).unwrap_or(0);
+        let best =
+            (0..=CLASSES).min_by(|left, right| cost(*left).total_cmp(&cost(*right))).unwrap_or(0);
         let present = self.split();
         // What is logged takes memory, too, until it is home: less of that need not gain.
         let gain = if best < present { 1.0 } else { GAIN };
@@ -293,7 +307,8 @@ mod tests {
     struct World {
         auto: AutoThreshold,
         now: Instant,
-        /// Of a home write that a commit waits for, of one that nobody waits for, and of a commit's own.
+        /// Of a home write that a commit waits for, of one that nobody waits for, and of a commit's
+        /// own.
         home: u64,
         later: u64,
         log: u64,
@@ -331,7 +346,8 @@ mod tests {
                 trials,
             }
         }
-        /// One commit of `count` requests, `hot` of which change what others changed; what is logged goes home at once.
+        /// One commit of `count` requests, `hot` of which change what others changed; what is
+        /// logged goes home at once.
         fn commit(&mut self, request: u64, count: u64, hot: u64) -> u64 {
             let (waited, durable) = (self.waited, self.cached.is_none());
             let mut cost = CommitCost { waited, durable, ..CommitCost::default() };
@@ -400,10 +416,13 @@ mod tests {
         assert!(disk.auto.is_small(64 << 10, false) && !disk.auto.is_small(64 << 10, true));
     }
 
-    /// Of a load that stays, a tenth at most is lost against the better of the two, whatever the disk.
+    /// Of a load that stays, a tenth at most is lost against the better of the two, whatever the
+    /// disk.
     #[test]
     fn no_load_loses_a_tenth_against_the_better_fixed_threshold() {
-        for (times, byte) in [(DISK, 10), (SSD, 2), ((1_000_000, 900_000), 50), ((300_000, 20_000), 1)] {
+        for (times, byte) in
+            [(DISK, 10), (SSD, 2), ((1_000_000, 900_000), 50), ((300_000, 20_000), 1)]
+        {
             for request in [4096, 16 << 10, 64 << 10, 512 << 10] {
                 for (count, hot) in [(1, 0), (16, 0), (16, 12), (1, 1)] {
                     let (number, mut world) = (600, World::new(times, byte));
@@ -470,7 +489,8 @@ mod tests {
         assert_eq!(disk.auto.present(), SMALL, "{:?}", disk.auto);
     }
 
-    /// A database's log: one request overwrites in place, and is synced; so many do it at the same time.
+    /// A database's log: one request overwrites in place, and is synced; so many do it at the same
+    /// time.
     fn overwrite_and_sync(disk: &mut World, request: u64, writers: u64) {
         let usual = request < disk.auto.present();
         let mut logged = Took::default();
@@ -563,14 +583,21 @@ mod tests {
     fn no_observation_leads_beyond_the_bounds() {
         let (auto, dice) = (AutoThreshold::default(), units::SplitMix::new(3));
         for step in 0..5000 {
-            let any = || 1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)));
+            let any = || {
+                1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)))
+            };
             let took = || Took { writes: any(), bytes: any(), nanoseconds: any() };
             auto.updated(any(), any(), dice.below(2) == 0);
             auto.went_home(&took(), dice.below(2) == 0);
             auto.committed(
                 Instant(any()),
                 Duration::from_nanos(any()),
-                &CommitCost { home: took(), log: took(), waited: true, durable: dice.below(2) == 0 },
+                &CommitCost {
+                    home: took(),
+                    log: took(),
+                    waited: true,
+                    durable: dice.below(2) == 0,
+                },
             );
             auto.asked_for_data_alone(Instant(any()));
             auto.needed_no_commit(Instant(any()), Instant(any()));

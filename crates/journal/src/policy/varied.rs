@@ -5,14 +5,15 @@ use super::{AutoThreshold, Decision, Policy, Update};
 /// Each of them alone, or several together.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Variations {
-    /// There are files of which durability is enough (paper: O_DUR, section IV-D). Their data is logged in every mode,
-    /// whatever the size of a request. Once the log holds a block, so are all updates of it until the log holds it no
-    /// more: replay would undo one that bypassed.
+    /// There are files of which durability is enough (paper: O_DUR, section IV-D). Their data is
+    /// logged in every mode, whatever the size of a request. Once the log holds a block, so are all
+    /// updates of it until the log holds it no more: replay would undo one that bypassed.
     pub durable_only: bool,
-    /// Overwrites in place that bypass the log go home before the commit, as in ext3. In ext4 no commit waits for them.
+    /// Overwrites in place that bypass the log go home before the commit, as in ext3. In ext4 no
+    /// commit waits for them.
     pub ordered_overwrites: bool,
-    /// The threshold is compared with what a request changes of one block, and not with the length of the request. The prototype of
-    /// selective journaling did so.
+    /// The threshold is compared with what a request changes of one block, and not with the length
+    /// of the request. The prototype of selective journaling did so.
     pub threshold_per_block: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Updates of a part of a block are logged as bytes, whole blocks as blocks. (`docs/modes/wasteless.md`)
+//! Updates of a part of a block are logged as bytes, whole blocks as blocks.
+//! (`docs/modes/wasteless.md`)
 
 use super::{Decision, Policy, Update};
 
@@ -6,7 +7,8 @@ pub(super) struct Wasteless;
 
 impl Policy for Wasteless {
     fn decide(&self, update: &Update) -> Decision {
-        // A whole block in a multiwrite block would cost a copy and gain nothing (paper, section 3.1).
+        // A whole block in a multiwrite block would cost a copy and gain nothing (paper, section
+        // 3.1).
         if update.is_whole_block() { Decision::LogBlock } else { Decision::LogBytes }
     }
     fn logs_data(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What writes cost on this disk: learnt from how long they took.
 //!
-//! A write takes time for its bytes, and a time beside. Home writes differ in the time beside; log writes tell what a byte
-//! takes.
+//! A write takes time for its bytes, and a time beside. Home writes differ in the time beside; log
+//! writes tell what a byte takes.
 
 use std::time::Duration;
 use units::Instant;
@@ -12,12 +12,14 @@ const KEPT: f64 = 3.0 / 4.0;
 const WAITED_KEPT: f64 = 15.0 / 16.0;
 /// Writes of so many bytes tell how long a byte takes.
 const STREAM: u64 = 256 << 10;
-/// Nanoseconds that a byte takes as long as nobody knows: few, so that long requests are logged once, which tells.
+/// Nanoseconds that a byte takes as long as nobody knows: few, so that long requests are logged
+/// once, which tells.
 const BYTE_AT_FIRST: f64 = 1.0;
 /// A byte may take longer than it did at best: so much with each long write.
 const BYTE_FORGETS: f64 = 1.0 + 1.0 / 256.0;
 const BYTE_MIN: f64 = 0.05;
-/// The weight of the latest log write among those before. And how far they must differ, squared, to tell what a byte takes.
+/// The weight of the latest log write among those before. And how far they must differ, squared, to
+/// tell what a byte takes.
 const SLOPE_FORGETS: f64 = 1.0 / 64.0;
 const SLOPE_MIN: f64 = 0.01;
 
@@ -26,7 +28,8 @@ const UNSORTED: f64 = 2.0;
 /// Nanoseconds after which the work before counts half.
 const BUSY_REMEMBERED: f64 = 4e9;
 
-/// Writes of one kind, and the time from the first one's start to the last one's end, with the barrier behind them.
+/// Writes of one kind, and the time from the first one's start to the last one's end, with the
+/// barrier behind them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Took {
     /// Each of neighbouring blocks.
@@ -67,7 +70,8 @@ impl Beside {
     }
 }
 
-/// How the time of log writes grows with their bytes: means, and how both differ from them together.
+/// How the time of log writes grows with their bytes: means, and how both differ from them
+/// together.
 #[derive(Clone, Copy, Default, Debug)]
 struct Slope {
     count: f64,
@@ -118,10 +122,12 @@ pub(super) struct WriteCosts {
 }
 
 impl WriteCosts {
-    /// Nanoseconds that a home write takes beside its bytes that someone waits for; `None`: there was none yet.
+    /// Nanoseconds that a home write takes beside its bytes that someone waits for; `None`: there
+    /// was none yet.
     ///
-    /// Without barriers the cache of a drive takes a few writes at once, and many wait for those before them. So it is not believed that one
-    /// takes less than twice as long as those that nobody waits for, which are sorted and many.
+    /// Without barriers the cache of a drive takes a few writes at once, and many wait for those
+    /// before them. So it is not believed that one takes less than twice as long as those that
+    /// nobody waits for, which are sorted and many.
     pub fn home(&self) -> Option<f64> {
         let home = self.home.each()?;
         Some(if self.durable { home } else { home.max(self.later().unwrap_or(0.0) * UNSORTED) })
@@ -142,7 +148,8 @@ impl WriteCosts {
     pub fn waited(&self) -> f64 {
         if self.written > 0.0 { self.waited / self.written } else { 1.0 }
     }
-    /// So many of those make `bytes` go home, of so many requests. They are fewer where neighbours were changed by several.
+    /// So many of those make `bytes` go home, of so many requests. They are fewer where neighbours
+    /// were changed by several.
     pub fn later_writes(&self, requests: f64, bytes: f64) -> f64 {
         let Beside { writes, bytes: of_writes, .. } = self.later;
         if of_writes > 0.0 { requests.min(bytes * writes / of_writes) } else { requests }
@@ -179,11 +186,13 @@ impl WriteCosts {
             sum.add(took, byte);
         }
     }
-    /// A long write takes what its bytes take, and something beside: the shortest time is the best guess.
+    /// A long write takes what its bytes take, and something beside: the shortest time is the best
+    /// guess.
     fn streamed(&mut self, took: &Took) {
         if took.bytes >= STREAM {
             let each = took.nanoseconds as f64 / took.bytes as f64;
-            self.byte_max = Some(self.byte_max.map_or(each, |byte| (byte * BYTE_FORGETS).min(each)));
+            self.byte_max =
+                Some(self.byte_max.map_or(each, |byte| (byte * BYTE_FORGETS).min(each)));
         }
     }
 }

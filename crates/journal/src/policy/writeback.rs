@@ -1,4 +1,5 @@
-//! Data goes home whenever write-back sends it; only metadata is logged. (`docs/modes/writeback.md`)
+//! Data goes home whenever write-back sends it; only metadata is logged.
+//! (`docs/modes/writeback.md`)
 
 use super::{Decision, Policy, Update};
 

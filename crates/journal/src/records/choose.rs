@@ -24,13 +24,13 @@ impl RecordFormat {
             RecordFormat::Packed => "packed",
         }
     }
-    /// Where nobody says: as others can read them, if they can; else the format that takes the fewest bytes. `bytes`: parts of
-    /// blocks are logged, which others cannot read.
+    /// Where nobody says: as others can read them, if they can; else the format that takes the
+    /// fewest bytes. `bytes`: parts of blocks are logged, which others cannot read.
     pub fn by_default(bytes: bool) -> RecordFormat {
         if bytes { RecordFormat::Packed } else { RecordFormat::Blocks }
     }
-    /// Whether a transaction may set out while another is on its way: it says which ones were durable then. Of JBD2's blocks
-    /// any later transaction proves that those before it were.
+    /// Whether a transaction may set out while another is on its way: it says which ones were
+    /// durable then. Of JBD2's blocks any later transaction proves that those before it were.
     pub fn may_overlap(self) -> bool {
         self == RecordFormat::Packed
     }
@@ -42,8 +42,9 @@ impl RecordFormat {
     pub fn has_short_units(self) -> bool {
         self == RecordFormat::Packed
     }
-    /// Whether its log has a checksum of the superblock in any case, and a nonce that tells its transactions from those of
-    /// logs before it. Without the one a flipped bit of the other would make each transaction a stranger's.
+    /// Whether its log has a checksum of the superblock in any case, and a nonce that tells its
+    /// transactions from those of logs before it. Without the one a flipped bit of the other would
+    /// make each transaction a stranger's.
     fn has_nonce(self) -> bool {
         self == RecordFormat::Packed
     }
@@ -83,7 +84,8 @@ pub fn of(superblock: &JournalSuperblock) -> Rc<dyn Records> {
     }
 }
 
-/// Says in the superblock in which format its log, which is empty, will be written. `nonce`: asked if the format has one.
+/// Says in the superblock in which format its log, which is empty, will be written. `nonce`: asked
+/// if the format has one.
 pub fn begin(
     superblock: &mut JournalSuperblock,
     wanted: RecordsWanted,
@@ -91,7 +93,11 @@ pub fn begin(
 ) -> Rc<dyn Records> {
     let multiwrite = wanted.bytes || wanted.transaction_checksum && wanted.checksums;
     let has_nonce = wanted.format.has_nonce();
-    superblock.set_log_format(wanted.checksums || has_nonce, wanted.wide || superblock.is_wide(), multiwrite);
+    superblock.set_log_format(
+        wanted.checksums || has_nonce,
+        wanted.wide || superblock.is_wide(),
+        multiwrite,
+    );
     if has_nonce {
         let most = superblock.block_size.bytes() as u32;
         let unit = wanted.unit.max(superblock.shortest_unit()).min(most);
@@ -101,7 +107,8 @@ pub fn begin(
     of(superblock)
 }
 
-/// Whether a mount that wants this would go on with the log of `superblock` in the very format that it has.
+/// Whether a mount that wants this would go on with the log of `superblock` in the very format that
+/// it has.
 pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> bool {
     let mut new = superblock.clone();
     new.set_clean(superblock.sequence);
@@ -110,7 +117,8 @@ pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> b
         new.set_scattered(0);
         new.name_snapshot(superblock.named_snapshot().cloned());
     }
-    let format = |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);
+    let format =
+        |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);
     format(&new) == format(superblock)
 }
 

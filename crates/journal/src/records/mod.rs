@@ -1,23 +1,26 @@
-//! HOW a transaction is written. A record format makes the bytes of the log from a locked transaction. In the
-//! bytes of a log it finds transactions and their records again.
+//! HOW a transaction is written. A record format makes the bytes of the log from a locked
+//! transaction. In the bytes of a log it finds transactions and their records again.
 //!
-//! Planner (`commit`) and recovery (`recover`) know records, not formats. A format knows neither the order of writes,
-//! nor where the log lies, nor what is home. Invariants of every format:
-//! 1. A transaction is a sequence of log blocks of [`Records::block_bytes`] each, without gaps in the log's own order.
-//!    Each transaction follows the one before it, or a gap that the log has left: then [`Scanner::begins`] finds it. The
-//!    last block completes it.
-//! 2. [`LogContent::Sealed`] promises that a checksum over the whole transaction tells a torn one from a whole one. Whoever
-//!    cannot promise it says [`LogContent::InTwo`], and gets a barrier before the block that commits.
-//! 3. What is scanned gives back what was written: the same home blocks, bytes and revokes, in the same order. Records of
-//!    one block in one transaction replay in the order in which they come.
-//! 4. [`Records::log_blocks_bound`] is never less than what `write` makes. Handles reserve by it, so a commit never finds
-//!    the log too short.
-//! 5. What lies in the log from earlier rounds, or from another journal, is never taken for a transaction. Blocks
-//!    carry the transaction's id, and checksums the journal's identity.
-//! 6. [`Scanner::ahead`] says *proves* only of blocks that could not exist had the open transaction not been durable.
-//!    With one commit at a time any later transaction proves that. A format for overlapping commits writes down up to
-//!    which transaction everything was durable when it was issued ([`CommitMoment::durable`]), and proves just that.
-//! 7. Nothing read is believed: no block makes a reader panic, loop, or hold more than the log is long.
+//! Planner (`commit`) and recovery (`recover`) know records, not formats. A format knows neither
+//! the order of writes, nor where the log lies, nor what is home. Invariants of every format:
+//! 1. A transaction is a sequence of log blocks of [`Records::block_bytes`] each, without gaps in
+//!    the log's own order. Each transaction follows the one before it, or a gap that the log has
+//!    left: then [`Scanner::begins`] finds it. The last block completes it.
+//! 2. [`LogContent::Sealed`] promises that a checksum over the whole transaction tells a torn one
+//!    from a whole one. Whoever cannot promise it says [`LogContent::InTwo`], and gets a barrier
+//!    before the block that commits.
+//! 3. What is scanned gives back what was written: the same home blocks, bytes and revokes, in the
+//!    same order. Records of one block in one transaction replay in the order in which they come.
+//! 4. [`Records::log_blocks_bound`] is never less than what `write` makes. Handles reserve by it,
+//!    so a commit never finds the log too short.
+//! 5. What lies in the log from earlier rounds, or from another journal, is never taken for a
+//!    transaction. Blocks carry the transaction's id, and checksums the journal's identity.
+//! 6. [`Scanner::ahead`] says *proves* only of blocks that could not exist had the open transaction
+//!    not been durable. With one commit at a time any later transaction proves that. A format for
+//!    overlapping commits writes down up to which transaction everything was durable when it was
+//!    issued ([`CommitMoment::durable`]), and proves just that.
+//! 7. Nothing read is believed: no block makes a reader panic, loop, or hold more than the log is
+//!    long.
 
 pub mod blocks;
 mod choose;
@@ -37,17 +40,19 @@ use units::{BlockRange, HomeBlock, LogBlock, Timestamp, TransactionId};
 /// Log blocks in log order, and what each of them is. A buffer holds one, or several of a kind.
 pub type LogBlocks = Vec<(BlockKind, Rc<Buffer>)>;
 
-/// The content of a block as of the locking of the transaction; for a block recorded as bytes, only those need be right.
+/// The content of a block as of the locking of the transaction; for a block recorded as bytes, only
+/// those need be right.
 pub type Images<'a> = &'a dyn Fn(HomeBlock) -> Rc<Buffer>;
 
-/// Blocks that a transaction logs whole, so that they can be read there again ([`Records::read_whole`]): at which byte of
-/// its log blocks each begins. Not all need be told.
+/// Blocks that a transaction logs whole, so that they can be read there again
+/// ([`Records::read_whole`]): at which byte of its log blocks each begins. Not all need be told.
 pub type Wholes = Vec<(HomeBlock, u64)>;
 
 /// Where a block lies whole in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WholePlace {
-    /// The log block in which it begins, and at which byte of that. No log block is longer than 64 KiB.
+    /// The log block in which it begins, and at which byte of that. No log block is longer than 64
+    /// KiB.
     pub at: LogBlock,
     pub offset: u16,
 }
@@ -86,9 +91,11 @@ pub trait Records: fmt::Debug {
     fn block_memory(&self) -> usize {
         self.block_bytes()
     }
-    /// Whether parts of blocks can be recorded; else a policy must not log any ([`crate::Policy::logs_bytes`]).
+    /// Whether parts of blocks can be recorded; else a policy must not log any
+    /// ([`crate::Policy::logs_bytes`]).
     fn holds_parts(&self) -> bool;
-    /// Whether a block that is logged whole goes into the log as its image, which needs no memory of its own.
+    /// Whether a block that is logged whole goes into the log as its image, which needs no memory
+    /// of its own.
     fn logs_images(&self) -> bool {
         false
     }
@@ -100,12 +107,13 @@ pub trait Records: fmt::Debug {
         moment: &CommitMoment,
         wholes: &mut Wholes,
     ) -> LogContent;
-    /// How many log blocks hold `bytes` bytes of a block that begins at this byte of the first of them.
+    /// How many log blocks hold `bytes` bytes of a block that begins at this byte of the first of
+    /// them.
     fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
         (offset + bytes).div_ceil(self.block_bytes()) as u32
     }
-    /// Reads a block again that is whole in `log`, these log blocks, from byte `offset` on. What is no such block gives
-    /// other bytes: whoever reads knows a checksum.
+    /// Reads a block again that is whole in `log`, these log blocks, from byte `offset` on. What is
+    /// no such block gives other bytes: whoever reads knows a checksum.
     fn read_whole(&self, log: &[u8], offset: usize, block: &mut [u8]) {
         block.copy_from_slice(&log[offset..offset + block.len()]);
     }
@@ -184,7 +192,8 @@ pub struct Ahead {
 
 /// Finds transactions, block by block in log order. Verifies every checksum there is.
 pub trait Scanner {
-    /// The next block. After [`ScanVerdict::End`] and [`ScanVerdict::Damaged`] only `ahead` is asked.
+    /// The next block. After [`ScanVerdict::End`] and [`ScanVerdict::Damaged`] only `ahead` is
+    /// asked.
     fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError>;
     /// Whether the open transaction begins with this block, which need not be where it should.
     fn begins(&self, _block: &[u8]) -> bool {
@@ -197,8 +206,8 @@ pub trait Scanner {
 /// What a span of the log holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decoded<'a> {
-    /// `place`: where the log holds just these bytes, in consecutive log blocks, if that can be told. `stays`: durability is
-    /// enough for the block's file.
+    /// `place`: where the log holds just these bytes, in consecutive log blocks, if that can be
+    /// told. `stays`: durability is enough for the block's file.
     Whole {
         home: HomeBlock,
         stays: bool,
@@ -222,7 +231,8 @@ pub type Sink<'a> = &'a mut dyn FnMut(Decoded) -> Result<(), RecoverError>;
 pub trait Decoder {
     /// A span of `transaction` begins with the next block.
     fn begin(&mut self, transaction: TransactionId);
-    /// The next block of the span. What does not concern the pass that asks may be left out or given.
+    /// The next block of the span. What does not concern the pass that asks may be left out or
+    /// given.
     fn give(&mut self, piece: LogPiece, sink: Sink) -> Result<(), RecoverError>;
     /// Log blocks seen, by kind.
     fn counts(&self) -> PassCounts;

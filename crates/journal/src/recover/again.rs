@@ -12,7 +12,8 @@ pub(super) struct SecondReading {
     records: Rc<dyn Records>,
     decoder: Box<dyn Decoder>,
     spans: VecDeque<(TransactionId, LogSpan)>,
-    /// The transaction of the span that has been begun, the block to read next, and how many are left with it.
+    /// The transaction of the span that has been begun, the block to read next, and how many are
+    /// left with it.
     open: Option<(TransactionId, LogSpan)>,
     blocks_read: u64,
 }
@@ -35,7 +36,8 @@ impl SecondReading {
 
     /// The transaction of the wanted block, and where that lies.
     pub fn current(&self) -> (TransactionId, LogBlock) {
-        let (transaction, span) = self.open.as_ref().or(self.spans.front()).expect("no block was wanted");
+        let (transaction, span) =
+            self.open.as_ref().or(self.spans.front()).expect("no block was wanted");
         (*transaction, span.at)
     }
 

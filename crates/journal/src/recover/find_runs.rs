@@ -1,9 +1,10 @@
-//! Finds the transactions of scattered logs, before the scan. It goes by the run headers in the logs that the journal
-//! superblock calls active, from each log's start on.
+//! Finds the transactions of scattered logs, before the scan. It goes by the run headers in the
+//! logs that the journal superblock calls active, from each log's start on.
 //!
-//! 1. Reads one block for each run, and a few behind the last of each log. What does not belong to this life of the
-//!    log, or lies before the tail, is passed over.
-//! 2. A run behind a gap shows by its durable floor whether what is missing was committed once: then the log is damaged.
+//! 1. Reads one block for each run, and a few behind the last of each log. What does not belong to
+//!    this life of the log, or lies before the tail, is passed over.
+//! 2. A run behind a gap shows by its durable floor whether what is missing was committed once:
+//!    then the log is damaged.
 
 use super::{RecoverError, ToldLog};
 use crate::log_space::{LogRun, LogWalk, Logs};
@@ -14,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// So many bytes behind the last run of a log are looked at for another, and more where the superblock knows of longer
-/// runs. A header that has rotted is to be noticed.
+/// So many bytes behind the last run of a log are looked at for another, and more where the
+/// superblock knows of longer runs. A header that has rotted is to be noticed.
 const LOOK_AHEAD: usize = crate::log_space::LENGTH_UNSAID;
 
 /// So many log blocks behind the last run of a log are looked at for another.
@@ -85,12 +86,15 @@ impl FoundRuns {
     pub fn first_runs(&self, count: usize) -> &[LogRun] {
         &self.walk.runs[..count]
     }
-    /// Headers of transactions from `end` on: where the log goes on with that one, they are nothing but in the way.
+    /// Headers of transactions from `end` on: where the log goes on with that one, they are nothing
+    /// but in the way.
     pub fn headers_from(&self, end: TransactionId) -> impl Iterator<Item = LogBlock> {
-        let is_later = move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
+        let is_later =
+            move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
         self.headers.iter().filter(is_later).map(|(at, _)| *at)
     }
-    /// The header of the last transaction before `end`, if a table alone tells of it: a log block, and where it belongs.
+    /// The header of the last transaction before `end`, if a table alone tells of it: a log block,
+    /// and where it belongs.
     pub fn told_header(
         &self,
         superblock: &JournalSuperblock,
@@ -226,7 +230,8 @@ impl FindRuns {
             let run = LogRun { start: header.at.plus(1), count: header.blocks };
             let new = FoundRun { run, durable: header.durable };
             let found = self.found.entry(distance).or_insert(new);
-            // A log that was swapped may still hold what was moved: the copy's floor is the later one.
+            // A log that was swapped may still hold what was moved: the copy's floor is the later
+            // one.
             if new.durable.is_after(found.durable) {
                 *found = new;
             }
@@ -237,14 +242,20 @@ impl FindRuns {
     pub fn finish(self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
         assert!(self.queue.is_empty(), "the search is not over");
         let id = |distance: u32| TransactionId(self.tail.0.wrapping_add(distance));
-        let there = (0u32..).take_while(|distance| self.found.contains_key(distance)).count() as u32;
+        let there =
+            (0u32..).take_while(|distance| self.found.contains_key(distance)).count() as u32;
         let missing = id(there);
         let mut gave_up = false;
         let proves = |found: &&FoundRun| !missing.is_after(found.durable);
         if let Some(found) = self.found.range(there..).map(|(_, found)| found).find(proves) {
             if !until_damage {
-                let what = "no log holds it, though a later one says that it was durable".to_owned();
-                return Err(RecoverError::Damaged { at: found.run.start, transaction: missing, what });
+                let what =
+                    "no log holds it, though a later one says that it was durable".to_owned();
+                return Err(RecoverError::Damaged {
+                    at: found.run.start,
+                    transaction: missing,
+                    what,
+                });
             }
             gave_up = true;
         }
@@ -254,7 +265,17 @@ impl FindRuns {
         let runs = self.found.range(..there).map(|(_, found)| found.run).collect();
         let walk = Rc::new(RunsInOrder::new(runs, self.logs.blocks()));
         let FindRuns { tail, headers, logs_read, blocks_read, .. } = self;
-        Ok(FoundRuns { walk, tail, latest, proven, gave_up, headers, told: None, logs_read, blocks_read })
+        Ok(FoundRuns {
+            walk,
+            tail,
+            latest,
+            proven,
+            gave_up,
+            headers,
+            told: None,
+            logs_read,
+            blocks_read,
+        })
     }
 }
 
@@ -320,7 +341,8 @@ mod tests {
             Disk::with_logs(tail, EACH)
         }
         fn with_logs(tail: TransactionId, each: u32) -> Disk {
-            let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), FIRST, [9; 16]);
+            let mut superblock =
+                JournalSuperblock::new(BlockSize::new(1024).unwrap(), FIRST, [9; 16]);
             superblock.set_scattered(5);
             superblock.sequence = tail;
             (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
@@ -395,9 +417,15 @@ mod tests {
             assert_eq!(starts(&disk.search(false).unwrap()).len(), 3);
             disk.blocks[rotten.get() as usize][9] ^= 1;
             let error = disk.search(false).unwrap_err();
-            assert!(matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. }), "{error}");
+            assert!(
+                matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. }),
+                "{error}"
+            );
             let found = disk.search(true).unwrap();
-            assert_eq!((starts(&found).len(), found.gave_up, found.latest), (1, true, TransactionId(9)));
+            assert_eq!(
+                (starts(&found).len(), found.gave_up, found.latest),
+                (1, true, TransactionId(9))
+            );
         }
     }
 
@@ -412,7 +440,8 @@ mod tests {
             assert_eq!(starts(&disk.search(false).unwrap()).len(), 3);
             disk.blocks[rotten.get() as usize].fill(0);
             let error = disk.search(false).unwrap_err();
-            let is_damage = matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. });
+            let is_damage =
+                matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. });
             assert!(is_damage, "a run of {longest} blocks: {error}");
         }
     }
@@ -425,8 +454,12 @@ mod tests {
             disk.put(old, 0, 7, 2);
             disk.put(old, 3, 8, 3);
             let at = disk.logs.start(new);
-            let header =
-                RunHeader { at, transaction: TransactionId(7), blocks: 2, durable: TransactionId(8) };
+            let header = RunHeader {
+                at,
+                transaction: TransactionId(7),
+                blocks: 2,
+                durable: TransactionId(8),
+            };
             header.serialize(disk.superblock.scattered_seed(), &mut disk.blocks[at.get() as usize]);
             let found = disk.search(false).unwrap();
             assert_eq!(starts(&found), [at.plus(1), disk.logs.start(old).plus(4)]);

@@ -4,7 +4,8 @@ use device::Buffer;
 use std::collections::BTreeMap;
 use units::{BlockRange, BlockSize, HomeBlock};
 
-/// Merges records block by block in memory, so that a block updated a hundred times is written once.
+/// Merges records block by block in memory, so that a block updated a hundred times is written
+/// once.
 pub struct ReplayImages {
     block_size: BlockSize,
     /// Content, and which bytes of it records gave.
@@ -28,8 +29,12 @@ impl ReplayImages {
     /// Actions come in log order.
     pub fn apply(&mut self, action: ReplayAction) {
         let (home, range, bytes, base_zero) = match action {
-            ReplayAction::WriteWhole { home, bytes } => (home, self.block_size.whole(), bytes, false),
-            ReplayAction::Merge { home, range, bytes, base_zero } => (home, range, bytes, base_zero),
+            ReplayAction::WriteWhole { home, bytes } => {
+                (home, self.block_size.whole(), bytes, false)
+            }
+            ReplayAction::Merge { home, range, bytes, base_zero } => {
+                (home, range, bytes, base_zero)
+            }
         };
         let fresh = || (Buffer::zeroed(self.block_size.bytes()), RangeSet::new());
         let (content, given) = self.images.entry(home).or_insert_with(fresh);
@@ -102,6 +107,9 @@ mod tests {
             (HomeBlock(3), &[0, 0, 0, 0, 4, 4, 4, 4, 0, 0, 0, 0][..])
         );
         assert_eq!((five.home, &five.content[1018..]), (HomeBlock(5), &[9, 9, 5, 5, 5, 5][..]));
-        assert_eq!((seven.home, &seven.content[..8]), (HomeBlock(7), &[1, 1, 2, 2, 2, 2, 8, 8][..]));
+        assert_eq!(
+            (seven.home, &seven.content[..8]),
+            (HomeBlock(7), &[1, 1, 2, 2, 2, 2, 8, 8][..])
+        );
     }
 }

@@ -1,17 +1,21 @@
-//! Recovery in three passes, none of which does I/O: each says which log block it wants and is given its bytes.
+//! Recovery in three passes, none of which does I/O: each says which log block it wants and is
+//! given its bytes.
 //!
-//! `while let Some(at) = pass.wants() { pass.give(&read(at))?; }` (blocks are wanted in log order, so that the
-//! reader may read ahead); then `finish`. For scattered logs [`FindRuns`] comes first. [`ScanPass`] -> [`Scanned`] -> [`RevokePass`] -> `RevokeTable` ->
-//! [`ReplayPass`] -> [`ReplayImages`] -> home.
+//! `while let Some(at) = pass.wants() { pass.give(&read(at))?; }` (blocks are wanted in log order,
+//! so that the reader may read ahead); then `finish`. For scattered logs [`FindRuns`] comes first.
+//! [`ScanPass`] -> [`Scanned`] -> [`RevokePass`] -> `RevokeTable` -> [`ReplayPass`] ->
+//! [`ReplayImages`] -> home.
 //!
 //! Invariants:
-//! 1. The scan reads each log block at most once: one turn round the log, whatever the blocks say. Where it ends, as many
-//!    as a gap may have are read again.
-//! 2. Nothing is written home before the scan has verified every checksum of every committed transaction.
-//! 3. Replaying again, after a crash within recovery, gives the same result: the log is left alone until all is home.
+//! 1. The scan reads each log block at most once: one turn round the log, whatever the blocks say.
+//!    Where it ends, as many as a gap may have are read again.
+//! 2. Nothing is written home before the scan has verified every checksum of every committed
+//!    transaction.
+//! 3. Replaying again, after a crash within recovery, gives the same result: the log is left alone
+//!    until all is home.
 //!
-//! Source: paper, section 3.3; kernel `fs/jbd2/recovery.c` and e2fsprogs `e2fsck/recovery.c` for what counts as the
-//! end of the log and what as damage.
+//! Source: paper, section 3.3; kernel `fs/jbd2/recovery.c` and e2fsprogs `e2fsck/recovery.c` for
+//! what counts as the end of the log and what as damage.
 
 mod again;
 mod find_runs;

@@ -1,7 +1,10 @@
-//! Reads what a snapshot of the mapping table tells of the log ([`format::snapshot`]), instead of the log itself.
+//! Reads what a snapshot of the mapping table tells of the log ([`format::snapshot`]), instead of
+//! the log itself.
 //!
-//! 1. All pieces that the superblock names are whole, and tell of transactions without a gap, or none of them counts.
-//! 2. What is told could have been found: runs in logs that are announced, one behind the other; blocks that records may name.
+//! 1. All pieces that the superblock names are whole, and tell of transactions without a gap, or
+//!    none of them counts.
+//! 2. What is told could have been found: runs in logs that are announced, one behind the other;
+//!    blocks that records may name.
 //! 3. Of each block the newest record counts that no later revoke hides, as in a replay.
 //! 4. No more blocks are kept than whoever asks has room for.
 
@@ -122,7 +125,8 @@ impl ReadSnapshot {
         logs: Rc<Logs>,
         most: usize,
     ) -> Result<ReadSnapshot, SnapshotRefused> {
-        let (Some(named), Some(scattered)) = (superblock.named_snapshot(), &superblock.scattered) else {
+        let (Some(named), Some(scattered)) = (superblock.named_snapshot(), &superblock.scattered)
+        else {
             return Err(SnapshotRefused::NoneCounts);
         };
         let (tail, named) = (superblock.sequence, named.clone());
@@ -130,7 +134,9 @@ impl ReadSnapshot {
         if !is_later(named.end, named.read_from) {
             return Err(SnapshotRefused::Impossible(named.read_from));
         }
-        let clamp = |transaction: TransactionId| if is_later(transaction, tail) { transaction } else { tail };
+        let clamp = |transaction: TransactionId| {
+            if is_later(transaction, tail) { transaction } else { tail }
+        };
         Ok(ReadSnapshot {
             places: SnapshotPlaces::of(superblock),
             logs,
@@ -156,7 +162,8 @@ impl ReadSnapshot {
 
     /// The log block to read next.
     pub fn wants(&self) -> Option<LogBlock> {
-        let read = (self.bytes.len() / (self.places.block_bytes / self.places.each as usize)) as u32;
+        let read =
+            (self.bytes.len() / (self.places.block_bytes / self.places.each as usize)) as u32;
         let at = || LogBlock(self.begin.get() * self.places.each + read);
         let is_inside = || self.places.holds(self.begin, self.blocks.unwrap_or(1));
         (!self.is_over && is_inside()).then(at)
@@ -167,7 +174,8 @@ impl ReadSnapshot {
         self.bytes.extend_from_slice(block);
         let refused = SnapshotRefused::Piece(self.number);
         let Some(blocks) = self.blocks else {
-            let header = PieceHeader::parse(&self.bytes, self.number, self.places.seed).ok_or(refused)?;
+            let header =
+                PieceHeader::parse(&self.bytes, self.number, self.places.seed).ok_or(refused)?;
             let blocks = self.places.blocks_of(usize::try_from(header.items).map_err(|_| refused)?);
             if blocks > self.places.piece_blocks_max() || !self.places.holds(self.begin, blocks) {
                 return Err(refused);
@@ -196,7 +204,11 @@ impl ReadSnapshot {
         Ok(())
     }
 
-    fn take(&mut self, header: &PieceHeader, items: Vec<SnapshotItem>) -> Result<(), SnapshotRefused> {
+    fn take(
+        &mut self,
+        header: &PieceHeader,
+        items: Vec<SnapshotItem>,
+    ) -> Result<(), SnapshotRefused> {
         let next = *self.next.get_or_insert(header.from);
         if next != header.from || !header.end.is_at_or_after(header.from) {
             return Err(SnapshotRefused::Missing(next));
@@ -211,7 +223,11 @@ impl ReadSnapshot {
         }
     }
 
-    fn take_item(&mut self, item: SnapshotItem, durable: TransactionId) -> Result<(), SnapshotRefused> {
+    fn take_item(
+        &mut self,
+        item: SnapshotItem,
+        durable: TransactionId,
+    ) -> Result<(), SnapshotRefused> {
         let next = self.next.expect("a piece was begun");
         let impossible = SnapshotRefused::Impossible(next);
         let tail = self.told.tail;
@@ -352,7 +368,9 @@ mod tests {
                 {
                     let (_, bytes) = &write.blocks[0];
                     let blocks = self.blocks[at.get() as usize..].iter_mut();
-                    blocks.zip(bytes.chunks(1024)).for_each(|(block, bytes)| block.copy_from_slice(bytes));
+                    blocks
+                        .zip(bytes.chunks(1024))
+                        .for_each(|(block, bytes)| block.copy_from_slice(bytes));
                 }
             }
             let named = self.ring.name(TAIL, Some(&piece), id(end)).unwrap();
@@ -391,7 +409,10 @@ mod tests {
             ToldBlock { by: id(by), whole: Some(whole) }
         };
         let expected = [(HomeBlock(7), known(1, 3)), (HomeBlock(9), known(2, 4))];
-        assert_eq!(told.blocks().iter().map(|(home, block)| (*home, *block)).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            told.blocks().iter().map(|(home, block)| (*home, *block)).collect::<Vec<_>>(),
+            expected
+        );
         assert_eq!((told.end(), told.pieces().len(), told.runs.len()), (id(3), 2, 3));
     }
 

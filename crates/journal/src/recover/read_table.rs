@@ -1,10 +1,11 @@
 //! Reads from the table of runs (`mtl=`) what [`super::FindRuns`] would look for in the logs.
 //!
-//! 1. Nothing counts that has another mark than the journal superblock says. So an older table, or another volume's, is refused.
-//! 2. Each run from the tail to the latest is told, or the table is refused. Which is the latest two pages tell, which must
-//!    fit: of the latest and the run before, or both of the first.
-//! 3. What is told could have been found: in logs that are announced, one run behind the other. Whether it is there, the scan
-//!    sees by its checksums. Only the latest run may be torn.
+//! 1. Nothing counts that has another mark than the journal superblock says. So an older table, or
+//!    another volume's, is refused.
+//! 2. Each run from the tail to the latest is told, or the table is refused. Which is the latest
+//!    two pages tell, which must fit: of the latest and the run before, or both of the first.
+//! 3. What is told could have been found: in logs that are announced, one run behind the other.
+//!    Whether it is there, the scan sees by its checksums. Only the latest run may be torn.
 
 use super::find_runs::{FoundRuns, RunsInOrder};
 use crate::log_space::{LogRun, LogWalk, Logs};
@@ -78,12 +79,14 @@ impl ReadTable {
             return self.take_slots(first, page);
         }
         self.wanted.start += 1;
-        // One that is lost, or was made to count for nothing, may have told of a later run than the other.
+        // One that is lost, or was made to count for nothing, may have told of a later run than the
+        // other.
         let latest = run_table::latest(page, self.seed).ok_or(TableRefused::OfAnother)?;
         self.latest.push(latest.transaction);
         if self.wanted.is_empty() {
             let count = self.latest_told().map(|latest| self.distance(latest.next()));
-            let count = count.filter(|count| *count < self.logs.blocks()).ok_or(TableRefused::OfAnother)?;
+            let count =
+                count.filter(|count| *count < self.logs.blocks()).ok_or(TableRefused::OfAnother)?;
             if count >= run_table::slots() {
                 return Err(TableRefused::TooMany);
             }
@@ -103,8 +106,8 @@ impl ReadTable {
         transaction.0.wrapping_sub(self.tail.0)
     }
 
-    /// The page holds the slots of `first` and of some behind it. One more than the pages of the latest tell of is looked at:
-    /// its slot may be there alone.
+    /// The page holds the slots of `first` and of some behind it. One more than the pages of the
+    /// latest tell of is looked at: its slot may be there alone.
     fn take_slots(&mut self, first: TransactionId, page: &[u8]) -> Result<(), TableRefused> {
         let count = self.count.unwrap_or(0);
         let (place, mut at) = (run_table::slot_page(first), first);
@@ -192,12 +195,20 @@ mod tests {
             let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
             let logs = places.in_units(1).unwrap();
             let log = ScatteredLog::new(&superblock, logs.clone()).with_table(MARK);
-            Told { superblock, logs: Rc::new(logs), log, pages: BTreeMap::new(), starts: Vec::new() }
+            Told {
+                superblock,
+                logs: Rc::new(logs),
+                log,
+                pages: BTreeMap::new(),
+                starts: Vec::new(),
+            }
         }
         /// Runs of so many transactions, each in another log.
         fn of(count: u32) -> Told {
             let mut told = Told::new();
-            (0..count).for_each(|number| told.put(FIRST.wrapping_add(number), u64::from(number) * 100 % 400));
+            (0..count).for_each(|number| {
+                told.put(FIRST.wrapping_add(number), u64::from(number) * 100 % 400)
+            });
             told
         }
         fn put(&mut self, number: u32, head: u64) {
@@ -233,9 +244,15 @@ mod tests {
     fn what_was_told_is_read_back_across_the_wrap_of_numbers() {
         let told = Told::of(6);
         let found = told.read().unwrap();
-        assert_eq!(found.first_runs(6).iter().map(|run| run.start).collect::<Vec<_>>(), told.starts);
+        assert_eq!(
+            found.first_runs(6).iter().map(|run| run.start).collect::<Vec<_>>(),
+            told.starts
+        );
         let latest = TransactionId(FIRST.wrapping_add(5));
-        assert_eq!((found.latest, found.proven, found.logs_read), (latest, Some(latest.previous()), 0));
+        assert_eq!(
+            (found.latest, found.proven, found.logs_read),
+            (latest, Some(latest.previous()), 0)
+        );
         assert_eq!(found.headers_from(latest).count(), 1, "the one that may be torn");
     }
 
@@ -274,7 +291,11 @@ mod tests {
             for page in LATEST_PAGES {
                 let mut lost = Told::of(count);
                 lost.pages.remove(&page);
-                assert_eq!(lost.read().unwrap_err(), TableRefused::OfAnother, "page {page} of {count}");
+                assert_eq!(
+                    lost.read().unwrap_err(),
+                    TableRefused::OfAnother,
+                    "page {page} of {count}"
+                );
             }
         }
     }
@@ -285,7 +306,11 @@ mod tests {
         let mut told = Told::of(6);
         let page = run_table::latest_page(TransactionId(FIRST.wrapping_add(5)));
         told.pages.insert(page, Told::of(4).pages[&page].clone());
-        assert_eq!(told.read().unwrap().latest, TransactionId(FIRST.wrapping_add(5)), "its slot says so");
+        assert_eq!(
+            told.read().unwrap().latest,
+            TransactionId(FIRST.wrapping_add(5)),
+            "its slot says so"
+        );
         told.pages.insert(page, Told::of(2).pages[&page].clone());
         assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
     }
@@ -296,8 +321,13 @@ mod tests {
         let seed = run_table::table_seed(Told::new().superblock.scattered_seed(), MARK);
         for (at, blocks) in [(0, 3), (63, 3), (64 + 4 * 32, 3), (64 + 31, 1), (64, 32), (64, 0)] {
             let mut told = Told::of(2);
-            let header = RunHeader { at: LogBlock(at), transaction: id, blocks, durable: id.previous() };
-            run_table::put_slot(&header, seed, told.pages.get_mut(&run_table::slot_page(id)).unwrap());
+            let header =
+                RunHeader { at: LogBlock(at), transaction: id, blocks, durable: id.previous() };
+            run_table::put_slot(
+                &header,
+                seed,
+                told.pages.get_mut(&run_table::slot_page(id)).unwrap(),
+            );
             assert_eq!(told.read().unwrap_err(), TableRefused::Impossible(id), "{at}+{blocks}");
         }
         let mut told = Told::of(2);
@@ -310,9 +340,14 @@ mod tests {
     fn a_run_that_comes_while_runs_move_leaves_no_table_that_lacks_it() {
         for gives_up in [false, true] {
             let mut told = Told::of(2);
-            let swap = told.log.begin_swap(0, HomeBlock(0)).expect("runs in the log that is nearest");
+            let swap =
+                told.log.begin_swap(0, HomeBlock(0)).expect("runs in the log that is nearest");
             told.log.forget_table();
-            assert_eq!(told.read().unwrap().latest, TransactionId(FIRST.wrapping_add(1)), "not written yet");
+            assert_eq!(
+                told.read().unwrap().latest,
+                TransactionId(FIRST.wrapping_add(1)),
+                "not written yet"
+            );
             told.put(FIRST.wrapping_add(2), 200);
             assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
             match gives_up {

@@ -30,7 +30,8 @@ pub struct ReplayedRecord {
     pub action: ReplayAction,
 }
 
-/// Third pass: the records of all committed transactions in order, without those that a revoke hides.
+/// Third pass: the records of all committed transactions in order, without those that a revoke
+/// hides.
 pub struct ReplayPass {
     reading: SecondReading,
     outcome: ReplayOutcome,
@@ -46,9 +47,14 @@ struct ReplayOutcome {
 }
 
 impl ReplayPass {
-    pub fn new(scanned: &Scanned, revokes: RevokeTable, bounds: impl Bounds + 'static) -> ReplayPass {
+    pub fn new(
+        scanned: &Scanned,
+        revokes: RevokeTable,
+        bounds: impl Bounds + 'static,
+    ) -> ReplayPass {
         let spans = scanned.transactions.iter();
-        let spans = spans.flat_map(|found| found.records.iter().map(|span| (found.id, *span))).collect();
+        let spans =
+            spans.flat_map(|found| found.records.iter().map(|span| (found.id, *span))).collect();
         ReplayPass {
             reading: SecondReading::new(scanned, spans),
             outcome: ReplayOutcome {
@@ -85,8 +91,8 @@ impl ReplayOutcome {
         if let Some(why) = self.bounds.refuses(home) {
             return Err(RecoverError::ForbiddenHome { at, transaction, home, why });
         }
-        // The block may have been freed and now hold other data. An old copy, or an old fragment, would
-        // overwrite it.
+        // The block may have been freed and now hold other data. An old copy, or an old fragment,
+        // would overwrite it.
         if self.revokes.hides(home, transaction) {
             self.counts.revokes += 1;
             return Ok(());

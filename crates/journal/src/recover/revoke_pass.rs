@@ -4,7 +4,8 @@ use crate::records::Decoded;
 use crate::revoke::RevokeTable;
 use units::LogBlock;
 
-/// Second pass: gathers the revokes of all committed transactions. Reads nothing but what holds revokes.
+/// Second pass: gathers the revokes of all committed transactions. Reads nothing but what holds
+/// revokes.
 pub struct RevokePass {
     reading: SecondReading,
     table: RevokeTable,
@@ -16,7 +17,8 @@ pub struct RevokePass {
 impl RevokePass {
     pub fn new(scanned: &Scanned) -> RevokePass {
         let spans = scanned.transactions.iter();
-        let spans = spans.flat_map(|found| found.revokes.iter().map(|span| (found.id, *span))).collect();
+        let spans =
+            spans.flat_map(|found| found.revokes.iter().map(|span| (found.id, *span))).collect();
         RevokePass {
             reading: SecondReading::new(scanned, spans),
             table: RevokeTable::new(),
@@ -25,7 +27,8 @@ impl RevokePass {
             revokes: 0,
         }
     }
-    /// Keeps no revoke of what no record may name: it hides nothing, and a forged log may hold any number of them.
+    /// Keeps no revoke of what no record may name: it hides nothing, and a forged log may hold any
+    /// number of them.
     pub fn within(mut self, bounds: impl Bounds + 'static) -> RevokePass {
         self.bounds = Some(Box::new(bounds));
         self
@@ -55,6 +58,10 @@ impl Pass for RevokePass {
     }
 
     fn counts(&self) -> PassCounts {
-        PassCounts { transactions: self.transactions, revokes: self.revokes, ..self.reading.counts() }
+        PassCounts {
+            transactions: self.transactions,
+            revokes: self.revokes,
+            ..self.reading.counts()
+        }
     }
 }

@@ -6,19 +6,22 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// Ids left out after recovery: no later scan may take what lies behind the end of this log for its own.
+/// Ids left out after recovery: no later scan may take what lies behind the end of this log for its
+/// own.
 const IDS_SKIPPED: u32 = 16;
-/// No transaction takes more than a quarter of the log, and a sixteenth for its revokes. Counts where the superblock does not
-/// say how long transactions are.
+/// No transaction takes more than a quarter of the log, and a sixteenth for its revokes. Counts
+/// where the superblock does not say how long transactions are.
 const TRANSACTION_SHARE_MAX: u32 = 2;
-/// Most transactions on their way to the disk at once: so many may follow one of which they do not prove that it was durable.
+/// Most transactions on their way to the disk at once: so many may follow one of which they do not
+/// prove that it was durable.
 pub const IN_FLIGHT_MAX: u32 = 4;
 
 /// First pass: finds the last committed transaction.
 ///
-/// Where the log seems to end it looks ahead. A commit begins when one of the few before it is durable. So
-/// whatever belongs to a later transaction proves that this one was committed, and that damage ended the log.
-/// It looks as far as these few may reach, by what the superblock says of their length.
+/// Where the log seems to end it looks ahead. A commit begins when one of the few before it is
+/// durable. So whatever belongs to a later transaction proves that this one was committed, and that
+/// damage ended the log. It looks as far as these few may reach, by what the superblock says of
+/// their length.
 pub struct ScanPass {
     log: Rc<dyn LogWalk>,
     records: Rc<dyn Records>,
@@ -40,7 +43,8 @@ pub struct ScanPass {
     gap_max: u32,
     /// How far behind the log's end a transaction may reach that proves that this is no end.
     reach: u32,
-    /// The transaction whose end has not been found yet, and the latest one of which there is anything.
+    /// The transaction whose end has not been found yet, and the latest one of which there is
+    /// anything.
     open: TransactionId,
     latest: TransactionId,
     /// Why the log seemed to end.
@@ -57,8 +61,8 @@ pub struct Scanned {
     pub end: TransactionId,
     /// The id that the next new transaction must have.
     pub next: TransactionId,
-    /// The log was damaged, and what had been committed behind the damage is given up. Home may hold newer blocks than
-    /// the log, so e2fsck is due.
+    /// The log was damaged, and what had been committed behind the damage is given up. Home may
+    /// hold newer blocks than the log, so e2fsck is due.
     pub gave_up: bool,
     pub(super) log: Rc<dyn LogWalk>,
     pub(super) records: Rc<dyn Records>,
@@ -131,7 +135,8 @@ impl ScanPass {
         let (transaction, at) = (found.tail, found.walk.start());
         let start = LogStart { transaction, at: at.unwrap_or(LogBlock(0)) };
         let mut scan = ScanPass::over(records, found.walk.clone(), start);
-        (scan.latest, scan.proven, scan.scanned.gave_up) = (found.latest, found.proven, found.gave_up);
+        (scan.latest, scan.proven, scan.scanned.gave_up) =
+            (found.latest, found.proven, found.gave_up);
         if at.is_none() {
             scan.end();
             scan.state = State::Over;
@@ -188,8 +193,9 @@ impl ScanPass {
         self.scanned
     }
 
-    /// The block that is wanted cannot be read. If it lies in a gap it may be left from long ago: commits need not write over it.
-    /// Returns whether that may be, or nothing behind it counts any more.
+    /// The block that is wanted cannot be read. If it lies in a gap it may be left from long ago:
+    /// commits need not write over it. Returns whether that may be, or nothing behind it counts any
+    /// more.
     pub fn pass_over(&mut self) -> Result<bool, RecoverError> {
         match self.state {
             State::Log if self.may_begin_later() => self.pass_over_in_gap(0),
@@ -233,7 +239,11 @@ impl ScanPass {
                 self.counts.transactions += 1;
                 self.counts.add(&found.counts);
                 let (revokes, records) = (found.revokes, found.records);
-                self.scanned.transactions.push(ScannedTransaction { id: transaction, revokes, records });
+                self.scanned.transactions.push(ScannedTransaction {
+                    id: transaction,
+                    revokes,
+                    records,
+                });
                 self.open = transaction.next();
                 self.advance();
                 (self.expected, self.has_no_gap) = (self.at, false);
@@ -254,11 +264,13 @@ impl ScanPass {
         Ok(())
     }
 
-    /// Whether the open transaction should begin with this block, does not, and may do so farther on.
+    /// Whether the open transaction should begin with this block, does not, and may do so farther
+    /// on.
     fn may_be_gap(&self, block: &[u8]) -> bool {
         self.may_begin_later() && !self.scanner.begins(block)
     }
-    /// Whether the block that is wanted is where the open transaction begins, or where the gap before it does.
+    /// Whether the block that is wanted is where the open transaction begins, or where the gap
+    /// before it does.
     fn may_begin_later(&self) -> bool {
         self.gap_max > 0 && self.at == self.expected && !self.has_no_gap
     }
@@ -274,7 +286,8 @@ impl ScanPass {
     /// Without a beginning within reach, what lies where it was expected tells how the log ended.
     fn go_on_in_gap(&mut self, passed: u32) -> Result<(), RecoverError> {
         let passed = passed + 1;
-        let next = self.log.next(self.at).filter(|_| passed <= self.gap_max && passed < self.unread);
+        let next =
+            self.log.next(self.at).filter(|_| passed <= self.gap_max && passed < self.unread);
         if let Some(next) = next {
             (self.state, self.at) = (State::Gap(passed), next);
             return Ok(());
@@ -342,7 +355,8 @@ impl ScanPass {
         let is_near = |ahead: TransactionId| ahead.0.wrapping_sub(self.open.0) <= self.log.blocks();
         if let Some(found) = self.scanner.ahead(block).filter(|found| is_near(found.transaction)) {
             if found.proves && !self.until_damage {
-                let RecordFault { at, what } = self.fault.take().expect("why the log seemed to end");
+                let RecordFault { at, what } =
+                    self.fault.take().expect("why the log seemed to end");
                 return Err(RecoverError::Damaged { at, transaction: self.open, what });
             }
             self.scanned.gave_up |= found.proves;

@@ -31,7 +31,8 @@ impl CommittingTransaction {
     pub fn id(&self) -> TransactionId {
         self.id
     }
-    /// Its commit block is durable, the last of `log_blocks`. `records`: what it logged, sorted by block.
+    /// Its commit block is durable, the last of `log_blocks`. `records`: what it logged, sorted by
+    /// block.
     pub(crate) fn committed(
         self,
         log_blocks: u32,

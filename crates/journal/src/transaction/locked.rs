@@ -18,7 +18,8 @@ pub struct LockedTransaction {
     pub(crate) stays: BTreeSet<HomeBlock>,
     /// Sorted.
     pub(crate) home_data: Vec<HomeBlock>,
-    /// Some were written early, so that the barrier before the commit is due though no block is left.
+    /// Some were written early, so that the barrier before the commit is due though no block is
+    /// left.
     pub(crate) home_written_early: bool,
     pub(crate) revoked: BTreeSet<HomeBlock>,
     pub(crate) payload: u64,

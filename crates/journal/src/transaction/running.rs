@@ -96,17 +96,20 @@ impl RunningTransaction {
         self.open_handles = self.open_handles.checked_sub(1).expect("an open handle");
         self.credits = self.credits.checked_sub(credits).expect("credits reserved by this handle");
     }
-    /// An open handle has used `credits` of its reservation (a metadata block is now counted by itself).
+    /// An open handle has used `credits` of its reservation (a metadata block is now counted by
+    /// itself).
     pub fn use_credits(&mut self, credits: u32) {
         self.credits = self.credits.checked_sub(credits).expect("credits reserved by this handle");
     }
 
-    /// `ranges` of a metadata block changed. True if the block was not yet part of this transaction.
+    /// `ranges` of a metadata block changed. True if the block was not yet part of this
+    /// transaction.
     pub fn add_metadata(&mut self, block: HomeBlock, ranges: &[BlockRange]) -> bool {
         // Data of another owner, on a damaged volume: what changed of it is logged no more as data.
         let all = [self.block_size.whole()];
         let ranges = if self.drop_data(block) { &all } else { ranges };
-        // A revoke would hide this transaction's own copy as well. Older copies are replayed before it.
+        // A revoke would hide this transaction's own copy as well. Older copies are replayed before
+        // it.
         if !self.revoked.is_empty() {
             self.revoked.remove(&block);
         }
@@ -116,14 +119,16 @@ impl RunningTransaction {
         self.metadata.len() > blocks
     }
 
-    /// `range` of a data block changed and is to be logged as bytes. `base_zero`: every other byte of the
-    /// block became zero by this very change, so what the transaction held of it before is void.
+    /// `range` of a data block changed and is to be logged as bytes. `base_zero`: every other byte
+    /// of the block became zero by this very change, so what the transaction held of it before is
+    /// void.
     pub fn add_data_bytes(&mut self, block: HomeBlock, range: BlockRange, base_zero: bool) {
         assert!(!range.is_empty() && self.block_size.whole().covers(range), "{block} {range:?}");
         self.payload += range.len() as u64;
         self.revoked.remove(&block);
         let whole = self.block_size.whole();
-        // Metadata of another owner, on a damaged volume: it is logged as of locking, with these bytes.
+        // Metadata of another owner, on a damaged volume: it is logged as of locking, with these
+        // bytes.
         if let Some(changed) = self.metadata.get_mut(&block) {
             changed.insert(if base_zero { whole } else { range });
             return;
@@ -150,7 +155,8 @@ impl RunningTransaction {
         }
     }
 
-    /// A data block changed (`bytes` of it) and is to be logged as it will be when the transaction is locked.
+    /// A data block changed (`bytes` of it) and is to be logged as it will be when the transaction
+    /// is locked.
     pub fn add_data_block(&mut self, block: HomeBlock, bytes: u64) {
         self.drop_data(block);
         self.payload += bytes;
@@ -172,26 +178,28 @@ impl RunningTransaction {
         }
     }
 
-    /// `bytes` of a data block of `owner` changed; the block must be home before this transaction commits.
+    /// `bytes` of a data block of `owner` changed; the block must be home before this transaction
+    /// commits.
     pub fn add_home_data(&mut self, owner: Owner, block: HomeBlock, bytes: u64) {
         self.payload += bytes;
         self.home_data.insert(block, owner);
     }
 
-    /// `bytes` of new blocks are on their way home already; the commit waits for them. The plan gets its barrier.
+    /// `bytes` of new blocks are on their way home already; the commit waits for them. The plan
+    /// gets its barrier.
     pub fn add_home_run(&mut self, bytes: u64) {
         self.payload += bytes;
         self.home_written_early = true;
     }
 
-    /// The blocks of a file that go home before the commit, sorted; `None` if there are more than `most` of all files to
-    /// look through.
+    /// The blocks of a file that go home before the commit, sorted; `None` if there are more than
+    /// `most` of all files to look through.
     pub fn home_data_of(&self, owner: Owner, most: usize) -> Option<Vec<HomeBlock>> {
         self.home_data.of(owner, most)
     }
 
-    /// A block that was to go home before the commit is there already (write-back was faster), with all
-    /// updates up to now. The plan keeps its barrier.
+    /// A block that was to go home before the commit is there already (write-back was faster), with
+    /// all updates up to now. The plan keeps its barrier.
     pub fn home_data_written(&mut self, owner: Owner, block: HomeBlock) {
         if self.home_data.owner_of(block) == Some(owner) {
             self.home_data.remove(block);
@@ -204,9 +212,9 @@ impl RunningTransaction {
         self.metadata.contains_key(&block) || self.data.contains_key(&block)
     }
 
-    /// The block is free from this transaction on. Drops what the transaction had to write of it. `logged`:
-    /// records of it may be in the log, so revoke them; false only if there can be none since the block was
-    /// allocated.
+    /// The block is free from this transaction on. Drops what the transaction had to write of it.
+    /// `logged`: records of it may be in the log, so revoke them; false only if there can be none
+    /// since the block was allocated.
     pub fn free(&mut self, block: HomeBlock, logged: bool) {
         let was_metadata = self.metadata.remove(&block).is_some();
         let was_data = self.drop_data(block);
@@ -216,8 +224,8 @@ impl RunningTransaction {
         }
     }
 
-    /// Home holds the block durably, and others may change it there: older records of it must not be replayed. What this
-    /// transaction itself logs of it stays.
+    /// Home holds the block durably, and others may change it there: older records of it must not
+    /// be replayed. What this transaction itself logs of it stays.
     pub fn revoke(&mut self, block: HomeBlock) {
         if !self.logs(block) {
             self.revoked.insert(block);
@@ -237,7 +245,10 @@ impl RunningTransaction {
 
     /// No handle may be open. What was hashed is now sorted.
     pub fn lock(self) -> LockedTransaction {
-        assert_eq!(self.open_handles, 0, "a transaction is locked only when its handles have stopped");
+        assert_eq!(
+            self.open_handles, 0,
+            "a transaction is locked only when its handles have stopped"
+        );
         LockedTransaction {
             id: self.id,
             started: self.started,
@@ -286,8 +297,10 @@ mod tests {
         running.add_data_bytes(HomeBlock(6), BlockRange::new(0, 1023), false);
         let locked = running.lock();
         let ranges = RangeSet::of(BlockRange::new(0, 1023));
-        let expected =
-            [(HomeBlock(5), Record::Whole), (HomeBlock(6), Record::Bytes { ranges, base_zero: false })];
+        let expected = [
+            (HomeBlock(5), Record::Whole),
+            (HomeBlock(6), Record::Bytes { ranges, base_zero: false }),
+        ];
         assert_eq!(
             locked.data().map(|(block, record)| (block, record.clone())).collect::<Vec<_>>(),
             expected
@@ -317,9 +330,15 @@ mod tests {
             running.free(HomeBlock(block), block == 4);
         }
         let locked = running.lock();
-        assert_eq!((locked.metadata().count(), locked.data().count(), locked.home_data().count()), (0, 0, 0));
+        assert_eq!(
+            (locked.metadata().count(), locked.data().count(), locked.home_data().count()),
+            (0, 0, 0)
+        );
         // Block 3 went past the log and block 4 is said to be in it.
-        assert_eq!(locked.revoked().collect::<Vec<_>>(), [HomeBlock(1), HomeBlock(2), HomeBlock(4)]);
+        assert_eq!(
+            locked.revoked().collect::<Vec<_>>(),
+            [HomeBlock(1), HomeBlock(2), HomeBlock(4)]
+        );
     }
 
     /// Visiting every file for every block that is freed would take minutes.
@@ -334,7 +353,11 @@ mod tests {
             running.free(HomeBlock(file), false);
         }
         assert!(running.is_empty());
-        assert_eq!(running.home_data.visits(), 2 * FILES as usize, "each block is put in and taken out");
+        assert_eq!(
+            running.home_data.visits(),
+            2 * FILES as usize,
+            "each block is put in and taken out"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Every way to cut a commit or a checkpoint short, in every format. After recovery all that was acknowledged is
-//! there, and of the transaction under way all or nothing.
+//! Every way to cut a commit or a checkpoint short, in every format. After recovery all that was
+//! acknowledged is there, and of the transaction under way all or nothing.
 
 use crate::simulation::*;
 use journal::*;
@@ -38,25 +38,39 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
         volume.image(HomeBlock(29))[100..104].copy_from_slice(&magic);
         running.add_data_bytes(HomeBlock(29), BlockRange::new(100, 104), false);
     } else if turn.is_multiple_of(2) {
-        running.add_data_block(volume.change(30, block_size.whole(), byte), block_size.bytes() as u64);
+        running
+            .add_data_block(volume.change(30, block_size.whole(), byte), block_size.bytes() as u64);
     }
     if turn.is_multiple_of(3) {
         let first = 50 + turn % 2;
         for home in [first, first + 1] {
-            running.add_home_data(Owner(12), volume.change(home, BlockRange::new(0, 700), byte), 700);
+            running.add_home_data(
+                Owner(12),
+                volume.change(home, BlockRange::new(0, 700), byte),
+                700,
+            );
             home_data.insert(home);
         }
     }
     (running, home_data)
 }
 
-/// Recovers `disk` and compares; `before` and `after` are the states without and with the transaction under way.
-fn check(disk: Disk, acked: bool, volume: &Volume, after: &[Vec<u8>], home_data: &BTreeSet<u64>, what: &str) {
+/// Recovers `disk` and compares; `before` and `after` are the states without and with the
+/// transaction under way.
+fn check(
+    disk: Disk,
+    acked: bool,
+    volume: &Volume,
+    after: &[Vec<u8>],
+    home_data: &BTreeSet<u64>,
+    what: &str,
+) {
     let mut recovered = disk.clone();
     recover(&mut recovered).unwrap_or_else(|error| panic!("{what}: {error}"));
     let from_before: BTreeSet<u64> = differing(&recovered.home, &volume.committed);
     let from_after = differing(&recovered.home, after);
-    // Home data of an unacknowledged transaction may be there, or not, or in part: ordered mode promises no more.
+    // Home data of an unacknowledged transaction may be there, or not, or in part: ordered mode
+    // promises no more.
     let nothing = from_before.is_subset(home_data) && !acked;
     assert!(
         from_after.is_empty() || nothing,
@@ -91,7 +105,12 @@ fn every_crash_point_of_a_commit_gives_all_or_nothing_in_every_format() {
     for format in Format::all() {
         let mut volume = Volume::new(format, 64, TransactionId(7));
         for turn in 0..4 {
-            commit_with_crashes(&mut volume, turn, &dice, &format!("{format:?}, turn {turn}, dice 1"));
+            commit_with_crashes(
+                &mut volume,
+                turn,
+                &dice,
+                &format!("{format:?}, turn {turn}, dice 1"),
+            );
         }
     }
 }
@@ -100,10 +119,16 @@ fn every_crash_point_of_a_commit_gives_all_or_nothing_in_every_format() {
 fn wrapping_of_the_log_and_of_transaction_ids_changes_nothing() {
     let dice = SplitMix::new(2);
     for format in Format::all().filter(|format| format.block_size == 1024) {
-        // The log holds three transactions or so: every one lies differently, over remains of earlier rounds.
+        // The log holds three transactions or so: every one lies differently, over remains of
+        // earlier rounds.
         let mut volume = Volume::new(format, 30, TransactionId(u32::MAX - 5));
         for turn in 0..24 {
-            commit_with_crashes(&mut volume, turn, &dice, &format!("{format:?}, turn {turn}, dice 2"));
+            commit_with_crashes(
+                &mut volume,
+                turn,
+                &dice,
+                &format!("{format:?}, turn {turn}, dice 2"),
+            );
         }
     }
 }
@@ -123,7 +148,14 @@ fn every_crash_point_of_a_checkpoint_keeps_what_was_committed() {
             let plan = volume.plan_checkpoint(&blocks);
             let state = volume.committed.clone();
             every_crash(&before, &plan, &dice, |disk, _| {
-                check(disk, true, &volume, &state, &BTreeSet::new(), &format!("{format:?}, dice 3"));
+                check(
+                    disk,
+                    true,
+                    &volume,
+                    &state,
+                    &BTreeSet::new(),
+                    &format!("{format:?}, dice 3"),
+                );
             });
             perform(&mut volume.disk, &plan);
             volume.log.release_before(volume.superblock.sequence);
@@ -137,10 +169,11 @@ fn a_revoke_hides_fragments_and_whole_blocks_but_not_later_ones() {
         let format = Format { block_size: 1024, checksums: true, wide: true, extended };
         let mut volume = Volume::new(format, 64, TransactionId(u32::MAX));
         let (whole, range) = (BlockSize::new(1024).unwrap().whole(), BlockRange::new(3, 9));
-        let log = |running: &mut RunningTransaction, volume: &mut Volume, home: u64, byte: u8| match extended
-        {
-            true => running.add_data_bytes(volume.change(home, range, byte), range, false),
-            false => running.add_data_block(volume.change(home, whole, byte), 1024),
+        let log = |running: &mut RunningTransaction, volume: &mut Volume, home: u64, byte: u8| {
+            match extended {
+                true => running.add_data_bytes(volume.change(home, range, byte), range, false),
+                false => running.add_data_block(volume.change(home, whole, byte), 1024),
+            }
         };
         let mut first = volume.running();
         (5..8).for_each(|home| log(&mut first, &mut volume, home, 0xa1));

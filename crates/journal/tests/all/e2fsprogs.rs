@@ -1,5 +1,5 @@
-//! Journals that we write are replayed by e2fsck, and journals that debugfs writes are read by us. e2fsck
-//! refuses a journal with multiwrite records before it touches anything.
+//! Journals that we write are replayed by e2fsck, and journals that debugfs writes are read by us.
+//! e2fsck refuses a journal with multiwrite records before it touches anything.
 
 use device::Buffer;
 use format::jbd2::{ExternalJournal, JournalSuperblock};
@@ -74,7 +74,8 @@ impl Image {
         let lines: String = (0..count).map(|at| format!("bmap {file} {at}\n")).collect();
         fs::write(&commands, lines).unwrap();
         let text = run("debugfs", &["-f", commands.to_str().unwrap(), self.path.to_str().unwrap()]);
-        let found: Vec<_> = text.lines().filter_map(|line| line.trim().parse().ok()).map(HomeBlock).collect();
+        let found: Vec<_> =
+            text.lines().filter_map(|line| line.trim().parse().ok()).map(HomeBlock).collect();
         assert_eq!(found.len(), count, "{text}");
         found
     }
@@ -88,7 +89,9 @@ impl Image {
         let size = self.block_size.bytes() as u64;
         match (at, &self.external) {
             (Address::Log(log), Some(device)) => (device, u64::from(log.get()) * size),
-            (Address::Log(log), None) => (&self.path, self.journal[log.get() as usize].get() * size),
+            (Address::Log(log), None) => {
+                (&self.path, self.journal[log.get() as usize].get() * size)
+            }
             (Address::Home(home), _) => (&self.path, home.get() * size),
             (Address::Slot(slot), _) => panic!("{slot:?} was not bound"),
             (Address::Table(page), _) => panic!("page {page} of a table that is not there"),
@@ -149,7 +152,8 @@ impl Image {
     }
 }
 
-/// A journal device, and the volume told that it is its own (mke2fs itself insists on a block device).
+/// A journal device, and the volume told that it is its own (mke2fs itself insists on a block
+/// device).
 fn external_journal(directory: &Path, image: &str, block_size: u32) -> PathBuf {
     let device = directory.join("journal");
     File::create(&device).unwrap().set_len(4 << 20).unwrap();
@@ -157,7 +161,9 @@ fn external_journal(directory: &Path, image: &str, block_size: u32) -> PathBuf {
     let size = block_size.to_string();
     let name = device.to_str().unwrap();
     run("mke2fs", &["-q", "-F", "-O", "journal_dev", "-b", &size, "-U", uuid, name]);
-    for command in ["feature has_journal", &format!("ssv journal_uuid {uuid}"), "ssv journal_dev 0x700"] {
+    for command in
+        ["feature has_journal", &format!("ssv journal_uuid {uuid}"), "ssv journal_dev 0x700"]
+    {
         run("debugfs", &["-w", "-R", command, image]);
     }
     device
@@ -199,8 +205,10 @@ impl Writer<'_> {
         let contents = &self.contents;
         let images = |home: HomeBlock| contents[&home].clone();
         let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
-        let (locked, moment) = (running.lock(), CommitMoment { time, durable: self.next.previous() });
-        let mut plan = plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
+        let (locked, moment) =
+            (running.lock(), CommitMoment { time, durable: self.next.previous() });
+        let mut plan =
+            plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
         plan.issue(&mut self.log);
         plan.plan
     }
@@ -210,8 +218,9 @@ impl Writer<'_> {
     }
 }
 
-/// Whole blocks through several descriptors, an escaped block, a revoke, round the end of the log, and a last
-/// transaction without its commit block. Returns what the file's blocks must hold after replay.
+/// Whole blocks through several descriptors, an escaped block, a revoke, round the end of the log,
+/// and a last transaction without its commit block. Returns what the file's blocks must hold after
+/// replay.
 fn write_journal(image: &Image, checksums: bool) -> Vec<Vec<u8>> {
     let size = image.block_size.bytes();
     let mut writer = Writer::new(image, checksums, false, 40);
@@ -251,8 +260,8 @@ fn assert_file(image: &Image, expected: &[Vec<u8>], what: &str) {
     }
 }
 
-/// Mounts `image` with the kernel in a mount namespace of its own, and makes and removes files. Copies the
-/// image to `copy` while its journal is live. False without the right to mount.
+/// Mounts `image` with the kernel in a mount namespace of its own, and makes and removes files.
+/// Copies the image to `copy` while its journal is live. False without the right to mount.
 fn use_with_kernel(image: &Path, mode: &str, copy: &Path) -> bool {
     let script = r#"
         set -e
@@ -266,7 +275,17 @@ fn use_with_kernel(image: &Path, mode: &str, copy: &Path) -> bool {
         cp "$1" "$3"
     "#;
     let mut command = Command::new("timeout");
-    command.args(["60", "unshare", "-m", "--propagation", "private", "bash", "-c", script, "kernel"]);
+    command.args([
+        "60",
+        "unshare",
+        "-m",
+        "--propagation",
+        "private",
+        "bash",
+        "-c",
+        script,
+        "kernel",
+    ]);
     command.args([image.as_os_str(), mode.as_ref(), copy.as_os_str()]);
     let output = command.current_dir(image.parent().unwrap()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -304,11 +323,13 @@ fn recover(image: &Image) -> Result<Scanned, RecoverError> {
 
 #[test]
 fn e2fsck_replays_the_plain_journals_that_we_write() {
-    for (block_size, kind) in [(1024, "ext4"), (2048, "ext4"), (4096, "ext4"), (1024, "ext3"), (4096, "ext3")]
+    for (block_size, kind) in
+        [(1024, "ext4"), (2048, "ext4"), (4096, "ext4"), (1024, "ext3"), (4096, "ext3")]
     {
         for checksums in [true, false] {
             for external in [false, true] {
-                let what = format!("{kind}, {block_size}, checksums {checksums}, external {external}");
+                let what =
+                    format!("{kind}, {block_size}, checksums {checksums}, external {external}");
                 let image = Image::new(block_size, kind, external);
                 let expected = write_journal(&image, checksums);
                 let (code, text) = image.e2fsck("-fy");
@@ -362,8 +383,8 @@ fn we_replay_the_journals_that_debugfs_writes_as_e2fsck_does() {
         for open in ["jo", "jo -c -v 2", "jo -c -v 3"] {
             let what = format!("{kind}, {block_size}, {open}");
             let image = Image::new(block_size, kind, false);
-            // On ext3 it uses checksum v1, and sums revoke blocks, which neither e2fsck nor the kernel does. To
-            // all readers the log ends before the transaction that revokes.
+            // On ext3 it uses checksum v1, and sums revoke blocks, which neither e2fsck nor the
+            // kernel does. To all readers the log ends before the transaction that revokes.
             let committed = if kind == "ext3" && open != "jo" { 1 } else { 3 };
             let size = image.block_size.bytes();
             let (content, commands) =
@@ -386,10 +407,17 @@ fn we_replay_the_journals_that_debugfs_writes_as_e2fsck_does() {
             let theirs = fs::read(&theirs).unwrap();
             for (at, home) in image.file.iter().enumerate() {
                 let their_block = &theirs[home.get() as usize * size..][..size];
-                assert!(image.read(Address::Home(*home)) == their_block, "{what}: block {at} of the file");
+                assert!(
+                    image.read(Address::Home(*home)) == their_block,
+                    "{what}: block {at} of the file"
+                );
             }
-            let new =
-                [Some(0x42), Some(0xc0), (committed == 1).then_some(0x42), (committed == 3).then_some(0x42)];
+            let new = [
+                Some(0x42),
+                Some(0xc0),
+                (committed == 1).then_some(0x42),
+                (committed == 3).then_some(0x42),
+            ];
             for (at, byte) in new.into_iter().enumerate() {
                 let first = image.read(Address::Home(image.file[at]))[0];
                 assert_eq!(first, byte.unwrap_or(0x11), "{what}: block {at} of the file");

@@ -1,4 +1,5 @@
-//! Packed transactions that lie apart: recovery looks for each behind a gap, and takes no gap for the end of the log.
+//! Packed transactions that lie apart: recovery looks for each behind a gap, and takes no gap for
+//! the end of the log.
 
 use crate::packed::{format, one_change};
 use format::jbd2::JournalSuperblock;
@@ -87,7 +88,8 @@ impl Log {
 fn transactions_are_found_behind_gaps_up_to_the_longest() {
     for first in 0..=GAP_MAX {
         for second in 0..=GAP_MAX {
-            let log = Log::new().gap(first).transaction(1).gap(second).transaction(2).transaction(3);
+            let log =
+                Log::new().gap(first).transaction(1).gap(second).transaction(2).transaction(3);
             assert_eq!(log.scan(), Ok((3, false)), "gaps of {first} and {second}");
         }
     }
@@ -118,7 +120,8 @@ fn a_unit_of_a_gap_that_cannot_be_read_is_passed_over() {
             assert_eq!(first.scan(), Ok((1, false)), "unit {unreadable} of a first gap of {gap}");
         }
     }
-    let all = (2..2 + GAP_MAX).fold(Log::new().transaction(1).gap(GAP_MAX).transaction(2), Log::unreadable);
+    let all = (2..2 + GAP_MAX)
+        .fold(Log::new().transaction(1).gap(GAP_MAX).transaction(2), Log::unreadable);
     assert_eq!(all.scan(), Ok((2, false)));
 }
 
@@ -155,7 +158,8 @@ fn a_damaged_header_behind_a_gap_is_no_end_if_proven() {
             for at in [2 + gap, 3 + gap] {
                 let log = Log::new().transaction(1).gap(gap).transaction(2).gap(1);
                 let log = log.issued(3, durable).damaged(at);
-                let what = format!("gap of {gap}, unit {at} damaged, 3 issued when {durable} was durable");
+                let what =
+                    format!("gap of {gap}, unit {at} damaged, 3 issued when {durable} was durable");
                 assert_eq!(log.scan().is_err(), is_proven, "{what}");
                 assert_eq!(log.scan_until_damage(), (1, is_proven), "{what}");
             }
@@ -186,7 +190,8 @@ fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
         log = damaged.iter().fold(log, |log, unit| log.damaged(*unit));
         log = hidden.iter().fold(log, |log, unit| log.unreadable(*unit));
         let is_good = |unit: u32| !damaged.contains(&unit) && !hidden.contains(&unit);
-        let last = begins.iter().take_while(|begin| is_good(**begin) && is_good(**begin + 1)).count();
+        let last =
+            begins.iter().take_while(|begin| is_good(**begin) && is_good(**begin + 1)).count();
         // Each says that the one before it was durable.
         let is_proven = begins.iter().skip(last + 1).any(|begin| is_good(*begin));
         let from = last.checked_sub(1).map_or(0, |last| begins[last] + 2);

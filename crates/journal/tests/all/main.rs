@@ -1,4 +1,5 @@
-//! All tests of `journal` that use it from outside: one program, because linking each costs more than running it.
+//! All tests of `journal` that use it from outside: one program, because linking each costs more
+//! than running it.
 
 mod crash;
 mod e2fsprogs;

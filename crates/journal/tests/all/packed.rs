@@ -38,11 +38,17 @@ fn running(id: u32) -> RunningTransaction {
 
 type Home = BTreeMap<u64, Vec<u8>>;
 
-fn bytes_of(records: &dyn Records, running: RunningTransaction, durable: u32, now: &Home) -> Vec<u8> {
+fn bytes_of(
+    records: &dyn Records,
+    running: RunningTransaction,
+    durable: u32,
+    now: &Home,
+) -> Vec<u8> {
     let bound = records.log_blocks_bound(&running.holdings());
     let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
     let mut wholes = Vec::new();
-    let LogContent::Sealed(units) = records.write(&running.lock(), &images, &moment(durable), &mut wholes)
+    let LogContent::Sealed(units) =
+        records.write(&running.lock(), &images, &moment(durable), &mut wholes)
     else {
         panic!("a run has one checksum")
     };
@@ -50,7 +56,8 @@ fn bytes_of(records: &dyn Records, running: RunningTransaction, durable: u32, no
     let count = bytes.len() / records.block_bytes();
     assert!(count as u32 <= bound, "{count} units, bound {bound}");
     for (home, at) in wholes {
-        let (first, offset) = (at as usize / records.block_bytes(), at as usize % records.block_bytes());
+        let (first, offset) =
+            (at as usize / records.block_bytes(), at as usize % records.block_bytes());
         let mut block = vec![0; now[&home.get()].len()];
         let end = first + records.blocks_of_whole(offset, block.len()) as usize;
         let log = &bytes[first * records.block_bytes()..end * records.block_bytes()];
@@ -117,7 +124,8 @@ fn fresh_home() -> Home {
     (0..HOME_BLOCKS).map(|at| (at, vec![at as u8 ^ 0xee; size().bytes()])).collect()
 }
 
-/// Metadata in parts and whole, data in all ways, frees: logged over several transactions, and replayed over what home had.
+/// Metadata in parts and whole, data in all ways, frees: logged over several transactions, and
+/// replayed over what home had.
 #[test]
 fn random_transactions_are_replayed_to_the_byte() {
     for seed in 0..400 {
@@ -208,7 +216,10 @@ fn a_later_transaction_proves_an_earlier_one_only_by_its_durable_floor() {
     let recovered = recover_with(&records, &log, 1, &mut fresh_home(), true).unwrap();
     assert_eq!((recovered.scanned.end, recovered.scanned.gave_up), (TransactionId(2), true));
     let error = recover(&records, &log, 1, &mut fresh_home()).err();
-    assert!(matches!(error, Some(RecoverError::Damaged { transaction: TransactionId(2), .. })), "{error:?}");
+    assert!(
+        matches!(error, Some(RecoverError::Damaged { transaction: TransactionId(2), .. })),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -319,7 +330,8 @@ fn coverage_is_that_of_the_record() {
     }
 }
 
-/// A bitmap that changes with every commit, and other blocks that go home: the log never waits for the bitmap.
+/// A bitmap that changes with every commit, and other blocks that go home: the log never waits for
+/// the bitmap.
 #[test]
 fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
     const HOT: HomeBlock = HomeBlock(0);
@@ -347,7 +359,8 @@ fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
     }
 }
 
-/// Log bytes of syncs of 128 bytes: one writer alone, and a group of 100 whose inodes lie 4 to a block.
+/// Log bytes of syncs of 128 bytes: one writer alone, and a group of 100 whose inodes lie 4 to a
+/// block.
 #[test]
 fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
     let block_records = {
@@ -377,7 +390,8 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
             }
         }
         let image = Rc::new(Buffer::copy_of(&[7; 1024]));
-        let written = records.write(&running.lock(), &|_| image.clone(), &moment(0), &mut Vec::new());
+        let written =
+            records.write(&running.lock(), &|_| image.clone(), &moment(0), &mut Vec::new());
         written.count(records.block_bytes()) as usize * records.block_bytes()
     };
     let packed = format(512, 1);

@@ -14,7 +14,9 @@ fn words(plan: &Plan) -> Vec<String> {
         Step::Write(Write { at: Address::Home(home), blocks }) => {
             format!("home {}+{}", home.get(), blocks.len())
         }
-        Step::Write(Write { at: Address::Log(log), blocks }) => format!("log {}+{}", log.get(), blocks.len()),
+        Step::Write(Write { at: Address::Log(log), blocks }) => {
+            format!("log {}+{}", log.get(), blocks.len())
+        }
         Step::Write(Write { at: Address::Slot(slot), blocks }) => {
             format!("slot {}+{}", slot.index, blocks.len())
         }
@@ -94,7 +96,8 @@ fn with_separate_barriers_data_is_durable_before_the_log_is_written() {
         running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
         let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
         let images = |home: HomeBlock| cache[&home].clone();
-        let mut planned = plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
+        let mut planned =
+            plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
         planned.separate_barriers();
         let of_plain = ["slot 0+2", "LogBeforeCommit", "slot 2+1", "CommitBeforeReply"];
         let of_extended = ["slot 0+3", "CommitBeforeReply"];
@@ -118,7 +121,8 @@ fn a_log_says_where_a_commit_lies_when_its_plan_is_issued() {
     }
     let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
     let images = |home: HomeBlock| cache[&home].clone();
-    let mut planned = plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
+    let mut planned =
+        plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
     let expected = ["slot 0+3", "LogBeforeCommit", "slot 3+1", "CommitBeforeReply"];
     assert_eq!(words(&planned.plan), expected);
     planned.issue(&mut volume.log);
@@ -167,7 +171,8 @@ fn data_that_write_back_sent_home_early_keeps_its_barrier() {
     running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
     running.home_data_written(Owner(12), HomeBlock(50));
     let (plan, _) = volume.plan(running);
-    let expected = ["log 1+2", "DataBeforeCommit", "LogBeforeCommit", "log 3+1", "CommitBeforeReply"];
+    let expected =
+        ["log 1+2", "DataBeforeCommit", "LogBeforeCommit", "log 3+1", "CommitBeforeReply"];
     assert_eq!(words(&plan.plan), expected);
 }
 
@@ -178,7 +183,10 @@ fn data_alone_still_writes_a_commit_block_because_sequence_numbers_have_no_gaps(
         let mut running = volume.running();
         running.add_home_data(Owner(12), volume.change(50, BlockRange::new(0, 8), 2), 8);
         let (mut plan, locked) = volume.plan(running);
-        assert_eq!(words(&plan.plan), ["home 50+1", "DataBeforeCommit", "log 1+1", "CommitBeforeReply"]);
+        assert_eq!(
+            words(&plan.plan),
+            ["home 50+1", "DataBeforeCommit", "log 1+1", "CommitBeforeReply"]
+        );
         volume.finish(&mut plan, locked);
         assert_eq!(recover(&mut volume.disk).unwrap().scanned.end, TransactionId(2));
     }
@@ -198,7 +206,8 @@ fn a_log_without_room_is_refused_and_nothing_is_taken() {
     let mut volume = Volume::new(FORMAT, 4, TransactionId(1));
     let mut running = volume.running();
     for home in 9..12 {
-        running.add_metadata(volume.change(home, BlockRange::new(0, 8), 1), &[BlockRange::new(0, 8)]);
+        running
+            .add_metadata(volume.change(home, BlockRange::new(0, 8), 1), &[BlockRange::new(0, 8)]);
     }
     let (cache, moment) = (&volume.cache, volume.moment());
     let images = |home: HomeBlock| cache[&home].clone();
@@ -215,7 +224,8 @@ fn home_data_goes_in_runs_of_at_most_a_mebibyte() {
     let mut volume = Volume::new(Format { block_size: 4096, ..FORMAT }, 64, TransactionId(1));
     let image = std::rc::Rc::new(device::Buffer::zeroed(4096));
     let (images, moment) = (|_| image.clone(), volume.moment());
-    let plan = plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment).unwrap();
+    let plan =
+        plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment).unwrap();
     assert_eq!(words(&plan.plan)[..3], ["home 1000+256", "home 1256+256", "home 1512+88"]);
     assert_eq!(plan.payload, 600 * 4096);
 }
@@ -256,7 +266,9 @@ fn no_transaction_takes_more_log_than_its_bound() {
                         running.add_metadata(block, &[range]);
                     }
                     2 => running.add_data_block(block, 1),
-                    _ if format.extended => running.add_data_bytes(block, range, dice.below(30) == 0),
+                    _ if format.extended => {
+                        running.add_data_bytes(block, range, dice.below(30) == 0)
+                    }
                     _ => running.add_home_data(Owner(12), block, 1),
                 }
             }
@@ -273,14 +285,16 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
     let places = LogPlaces { first: LogBlock(64), blocks: 32, homes: vec![HomeBlock(0)] };
     let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap()).with_table(7);
     let mut words_of = |number: u32| {
-        let mut running = RunningTransaction::new(TransactionId(number), Instant(0), volume.block_size);
+        let mut running =
+            RunningTransaction::new(TransactionId(number), Instant(0), volume.block_size);
         let range = BlockRange::new(0, 8);
         running.add_metadata(volume.change(9, range, 1), &[range]);
         running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
         let (locked, cache) = (running.lock(), &volume.cache);
         let moment = CommitMoment { durable: TransactionId(number - 1), ..volume.moment() };
         let images = |home: HomeBlock| cache[&home].clone();
-        let mut planned = plan_commit(&locked, &images, &mut log, &*volume.records, &moment).unwrap();
+        let mut planned =
+            plan_commit(&locked, &images, &mut log, &*volume.records, &moment).unwrap();
         log.choose(TransactionId(number), HomeBlock(0));
         planned.issue(&mut log);
         words(&planned.plan)
@@ -291,7 +305,10 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
     assert_eq!(words_of(1), [&told[..], &run].concat());
     let told = ["table 1", "table 3", "TableBeforeRun"];
     assert_eq!(words_of(2)[..3], told);
-    assert_eq!(words(&plan_table_forgotten(log.forget_table())), ["table 1", "table 2", "TableBeforeRun"]);
+    assert_eq!(
+        words(&plan_table_forgotten(log.forget_table())),
+        ["table 1", "table 2", "TableBeforeRun"]
+    );
 }
 
 #[test]
@@ -303,6 +320,7 @@ fn a_piece_and_home_are_durable_before_the_superblock_names_it() {
     let piece = ring.begin_piece(TransactionId(1)..TransactionId(2), &items).unwrap();
     assert_eq!(words(&plan_piece(Some(&piece))), ["log 1+1", "SnapshotBeforeSuperblock"]);
     assert_eq!(words(&plan_piece(None)), ["SnapshotBeforeSuperblock"]);
-    let image = SuperblockImage { at: LogBlock(0), image: std::rc::Rc::new(device::Buffer::zeroed(1024)) };
+    let image =
+        SuperblockImage { at: LogBlock(0), image: std::rc::Rc::new(device::Buffer::zeroed(1024)) };
     assert_eq!(words(&plan_naming(image)), ["log 0+1", "TailBeforeReuse"]);
 }

@@ -1,5 +1,6 @@
-//! What x records x where x how x home: every policy with every record format, log, kind of barrier and home, toy ones among
-//! them. Each combination commits, checkpoints and frees, is cut at every place, recovers, and must have all that was acknowledged.
+//! What x records x where x how x home: every policy with every record format, log, kind of barrier
+//! and home, toy ones among them. Each combination commits, checkpoints and frees, is cut at every
+//! place, recovers, and must have all that was acknowledged.
 
 use crate::simulation::{Disk, HOME_BLOCKS, differing};
 use crate::toys::*;
@@ -129,7 +130,8 @@ impl Volume {
                 let ring = LogRing::new(begin, end);
                 let gap_max = if matches!(place, Where::Gaps) { GAP_MAX } else { 0 };
                 // The second or third transaction passes the end.
-                let log = CircularLog::beginning_at(ring, LogBlock(LOG_BLOCKS - 14)).with_gaps(gap_max);
+                let log =
+                    CircularLog::beginning_at(ring, LogBlock(LOG_BLOCKS - 14)).with_gaps(gap_max);
                 (Box::new(log), Remembered::LogRing(ring, gap_max))
             }
             Where::Capacitor => {
@@ -150,8 +152,10 @@ impl Volume {
                 (Box::new(log), Remembered::Logs(Box::new(superblock), Rc::new(logs)))
             }
         };
-        let home: Vec<Vec<u8>> = (0..HOME_BLOCKS).map(|at| vec![at as u8; block_size().bytes()]).collect();
-        let noise = (0..1 + LOGS * EACH).map(|at| vec![at as u8 ^ 0xff; records.block_bytes()]).collect();
+        let home: Vec<Vec<u8>> =
+            (0..HOME_BLOCKS).map(|at| vec![at as u8; block_size().bytes()]).collect();
+        let noise =
+            (0..1 + LOGS * EACH).map(|at| vec![at as u8 ^ 0xff; records.block_bytes()]).collect();
         let disk = Disk { home: home.clone(), index_of: whose.index_of(), log: noise };
         let mut volume = Volume {
             policy,
@@ -202,7 +206,8 @@ impl Volume {
         let sequence = sequence.current(clean, self.disk_tail);
         let block_size = block_size();
         let (sequential, in_place, must_log) = (false, false, false);
-        let update = Update { range, block_size, request, sequential, sequence, in_place, must_log };
+        let update =
+            Update { range, block_size, request, sequential, sequence, in_place, must_log };
         let decision = self.policy.decide(&update);
         if self.policy.keeps_sequences() {
             self.sequences.insert(index, sequence.after(decision, self.next));
@@ -221,12 +226,14 @@ impl Volume {
         }
     }
 
-    /// Metadata in part and whole, small and large data, a free, and a second life of what was freed.
+    /// Metadata in part and whole, small and large data, a free, and a second life of what was
+    /// freed.
     fn group(&mut self, turn: u64) -> Group {
         let byte = turn as u8 ^ 0x5a;
         let running = RunningTransaction::new(self.next, Instant(0), block_size());
         let mut group = Group { running, home_data: BTreeSet::new() };
-        for (index, range) in [(10 + turn % 3, BlockRange::new(8, 20)), (20, block_size().whole())] {
+        for (index, range) in [(10 + turn % 3, BlockRange::new(8, 20)), (20, block_size().whole())]
+        {
             let home = self.change(index, range, byte);
             group.running.add_metadata(home, &[range]);
         }
@@ -263,7 +270,8 @@ impl Volume {
         let moment = CommitMoment { time: Timestamp::default(), durable: self.next.previous() };
         // Now and then more than may be.
         self.log.leave_gap(self.next.0 % (GAP_MAX + 3));
-        let mut plan = plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
+        let mut plan =
+            plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
         let most = self.log.taken(bound) + GAP_MAX;
         assert!(plan.log_blocks <= most, "{} log blocks, bound {bound}", plan.log_blocks);
         self.log.choose(self.next, HomeBlock(u64::from(self.next.0) * 17 % 80));
@@ -321,7 +329,8 @@ impl Volume {
         let transaction = TransactionId(number(0));
         let mut scan = match &self.remembered {
             Remembered::Logs(superblock, logs) => {
-                let mut superblock = JournalSuperblock { sequence: transaction, ..(**superblock).clone() };
+                let mut superblock =
+                    JournalSuperblock { sequence: transaction, ..(**superblock).clone() };
                 let active = ActiveLogs::parse(&anchor[8..8 + ActiveLogs::BYTES]);
                 superblock.scattered.as_mut().unwrap().active = active;
                 let mut find = FindRuns::new(&superblock, logs.clone());
@@ -350,7 +359,8 @@ impl Volume {
         while let Some(at) = revoke.wants() {
             revoke.give(&disk.log[at.get() as usize])?;
         }
-        let mut replay = ReplayPass::new(&scanned, revoke.finish(), Within(self.whose, HOME_BLOCKS));
+        let mut replay =
+            ReplayPass::new(&scanned, revoke.finish(), Within(self.whose, HOME_BLOCKS));
         let mut images = ReplayImages::new(block_size());
         while let Some(at) = replay.wants() {
             replay.give(&disk.log[at.get() as usize])?;
@@ -420,7 +430,12 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             for place in places.into_iter().chain(has_gaps) {
                 for how in How::ALL {
                     for whose in [Whose::Volume, Whose::Files] {
-                        play(policy(), format(), (place, how, whose), &format!("{what} x {records}"));
+                        play(
+                            policy(),
+                            format(),
+                            (place, how, whose),
+                            &format!("{what} x {records}"),
+                        );
                         combinations += 1;
                     }
                 }
@@ -441,5 +456,10 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
 #[should_panic(expected = "neither all")]
 fn without_barriers_a_cache_that_is_lost_loses_what_was_acknowledged() {
     let policy = DataMode::Wasteless.policy(WriteThreshold::Fixed(600));
-    play(policy, formats()[4].1(), (Where::LogRing, How::Missing, Whose::Volume), "without barriers");
+    play(
+        policy,
+        formats()[4].1(),
+        (Where::LogRing, How::Missing, Whose::Volume),
+        "without barriers",
+    );
 }

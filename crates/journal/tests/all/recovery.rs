@@ -1,4 +1,5 @@
-//! What recovery makes of logs that are not as a clean crash leaves them: damage, remains, nonsense.
+//! What recovery makes of logs that are not as a clean crash leaves them: damage, remains,
+//! nonsense.
 
 use crate::simulation::*;
 use format::jbd2::{
@@ -53,14 +54,17 @@ fn a_torn_extended_transaction_ends_the_log_wherever_it_is_torn() {
         volume.disk.log[1 + 2 * BLOCKS + block][600] ^= 1;
         let recovered = recover(&mut volume.disk).unwrap();
         assert_eq!(recovered.scanned.end, TransactionId(102), "log block {block}");
-        assert_eq!((volume.disk.home[5][16], volume.disk.home[5][32], volume.disk.home[5][48]), (1, 2, 5));
+        assert_eq!(
+            (volume.disk.home[5][16], volume.disk.home[5][32], volume.disk.home[5][48]),
+            (1, 2, 5)
+        );
     }
 }
 
 #[test]
 fn damage_to_a_committed_extended_transaction_is_no_torn_end() {
-    // The third transaction began when the second was durable: were the log to end before the second, both
-    // would be dropped without a word.
+    // The third transaction began when the second was durable: were the log to end before the
+    // second, both would be dropped without a word.
     for block in 0..BLOCKS {
         let mut volume = volume_with(EXTENDED, 3);
         volume.disk.log[1 + BLOCKS + block][600] ^= 1;
@@ -84,8 +88,7 @@ fn a_block_lost_in_the_middle_of_a_log_is_no_end_of_it() {
             let pristine = volume.disk.home.clone();
             let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
             let transaction = TransactionId(101 + (block / BLOCKS) as u32);
-            let expected =
-                matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
+            let expected = matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
             assert!(expected, "{format:?}, log block {block}: {error}");
             assert_eq!(volume.disk.home, pristine);
         }
@@ -105,14 +108,14 @@ fn many_lost_transactions_are_missed_as_one_is_also_where_the_log_wraps() {
                 log(&mut volume, &mut running, byte);
                 volume.commit(running);
             }
-            // The first transaction stays, at the end of the log; the next ones lie at its beginning.
+            // The first transaction stays, at the end of the log; the next ones lie at its
+            // beginning.
             let blocks = lost * BLOCKS;
             assert_eq!(volume.superblock.start, LogBlock(61));
             volume.disk.log[1..1 + blocks].iter_mut().for_each(|block| block.fill(0));
             let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
             let transaction = volume.superblock.sequence.next();
-            let expected =
-                matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
+            let expected = matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
             assert!(expected, "{format:?}, {lost} lost: {error}");
         }
     }
@@ -130,14 +133,17 @@ fn recovery_looks_no_further_ahead_than_transactions_on_their_way_may_reach() {
         let reach = u64::from(IN_FLIGHT_MAX + 1) * BLOCKS as u64;
         let read = recover(&mut bounded().disk).unwrap().counts[0].log_blocks_read;
         assert_eq!(read, 8 * BLOCKS as u64 + reach, "{format:?}");
-        assert!(recover(&mut volume_with(format, 8).disk).unwrap().counts[0].log_blocks_read > read);
+        assert!(
+            recover(&mut volume_with(format, 8).disk).unwrap().counts[0].log_blocks_read > read
+        );
         // As many are missed as may have been on their way at once.
         for lost in 1..=IN_FLIGHT_MAX as usize {
             let mut volume = bounded();
             let blocks = 1 + BLOCKS..1 + (1 + lost) * BLOCKS;
             volume.disk.log[blocks].iter_mut().for_each(|block| block.fill(0));
             let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
-            let expected = matches!(error, RecoverError::Damaged { transaction: TransactionId(101), .. });
+            let expected =
+                matches!(error, RecoverError::Damaged { transaction: TransactionId(101), .. });
             assert!(expected, "{format:?}, {lost} lost: {error}");
         }
     }
@@ -148,25 +154,39 @@ fn the_loss_of_a_header_of_the_last_extended_transaction_ends_the_log() {
     for block in [0, BLOCKS - 1] {
         let mut volume = volume_with(EXTENDED, 3);
         volume.disk.log[1 + 2 * BLOCKS + block].fill(0);
-        assert_eq!(recover(&mut volume.disk).unwrap().scanned.end, TransactionId(102), "block {block}");
+        assert_eq!(
+            recover(&mut volume.disk).unwrap().scanned.end,
+            TransactionId(102),
+            "block {block}"
+        );
     }
 }
 
 #[test]
 fn recovery_until_damage_replays_what_lies_before_and_never_meets_what_lay_behind() {
     // Whether the damage is in the body or has taken the header, and in each kind of log.
-    for (format, block, take) in
-        [(PLAIN, 0, 1024), (PLAIN, 1, 8), (EXTENDED, 0, 1024), (EXTENDED, 1, 8), (EXTENDED, 2, 1024)]
-    {
+    for (format, block, take) in [
+        (PLAIN, 0, 1024),
+        (PLAIN, 1, 8),
+        (EXTENDED, 0, 1024),
+        (EXTENDED, 1, 8),
+        (EXTENDED, 2, 1024),
+    ] {
         let mut volume = volume_with(format, 20);
         volume.disk.log[1 + BLOCKS + block][..take].fill(0xa5);
         assert!(recover(&mut volume.disk).is_err(), "{format:?}, block {block}");
         let recovered = recover_with(&mut volume.disk, usize::MAX, true).unwrap();
         assert_eq!(recovered.scanned.end, TransactionId(101));
-        assert_eq!(volume.disk.home[5], state_after(&volume, format, 1), "{format:?}, block {block}");
+        assert_eq!(
+            volume.disk.home[5],
+            state_after(&volume, format, 1),
+            "{format:?}, block {block}"
+        );
         // The log begins anew over the old one: each new transaction ends where an old one begins.
-        let mut again =
-            Volume { next: recovered.scanned.next, ..Volume::new(format, 64, recovered.scanned.next) };
+        let mut again = Volume {
+            next: recovered.scanned.next,
+            ..Volume::new(format, 64, recovered.scanned.next)
+        };
         (again.committed, again.disk.home) = (volume.disk.home.clone(), volume.disk.home.clone());
         again.disk.log[1..].clone_from_slice(&volume.disk.log[1..]);
         for byte in 31..40 {
@@ -187,8 +207,10 @@ fn remains_of_earlier_rounds_of_the_log_are_never_taken_for_new() {
         let old = volume.disk.log.clone();
         let recovered = recover(&mut volume.disk).unwrap();
         // The log begins again at its first block, over the old one.
-        let mut again =
-            Volume { next: recovered.scanned.next, ..Volume::new(format, 64, recovered.scanned.next) };
+        let mut again = Volume {
+            next: recovered.scanned.next,
+            ..Volume::new(format, 64, recovered.scanned.next)
+        };
         again.disk.home = volume.disk.home.clone();
         again.committed = volume.disk.home.clone();
         again.disk.log[1..].clone_from_slice(&old[1..]);
@@ -206,8 +228,8 @@ fn remains_of_earlier_rounds_of_the_log_are_never_taken_for_new() {
 
 #[test]
 fn a_stale_journal_with_the_expected_numbers_ends_the_log_by_its_commit_time() {
-    // As after re-creating a journal over an old one of the same volume: the body is foreign, the commit block
-    // is right and older.
+    // As after re-creating a journal over an old one of the same volume: the body is foreign, the
+    // commit block is right and older.
     let mut volume = volume_with(PLAIN, 2);
     let layout = volume.superblock.layout();
     let time = Timestamp { seconds: 1_600_000_000, nanoseconds: 0 };
@@ -259,7 +281,9 @@ fn records_for_blocks_outside_the_volume_are_refused() {
 
 #[test]
 fn records_for_the_journal_itself_are_refused() {
-    for (home, refused) in [(9, false), (10, true), (19, true), (20, false), (30, true), (31, false)] {
+    for (home, refused) in
+        [(9, false), (10, true), (19, true), (20, false), (30, true), (31, false)]
+    {
         let volume = forged(home);
         let mut scan = ScanPass::new(&volume.superblock).unwrap();
         while let Some(at) = scan.wants() {
@@ -323,7 +347,10 @@ fn the_counts_of_each_pass_are_what_was_logged() {
         ..PassCounts::default()
     };
     // The four transactions take 13 blocks; then half the log is looked at for a fifth.
-    assert_eq!(scan, PassCounts { log_blocks_read: 13 + 31, revoke_blocks: 1, commit_blocks: 4, ..seen });
+    assert_eq!(
+        scan,
+        PassCounts { log_blocks_read: 13 + 31, revoke_blocks: 1, commit_blocks: 4, ..seen }
+    );
     assert_eq!((revoke.log_blocks_read, revoke.revoke_blocks, revoke.revokes), (1, 1, 1));
     assert_eq!(replay, PassCounts { log_blocks_read: 8, revokes: 3, fragment_records: 0, ..seen });
 }
@@ -331,20 +358,25 @@ fn the_counts_of_each_pass_are_what_was_logged() {
 #[test]
 fn no_damage_makes_recovery_panic_loop_or_accept_what_was_not_written() {
     let dice = SplitMix::new(4);
-    for format in
-        [PLAIN, EXTENDED, Format { checksums: false, ..PLAIN }, Format { checksums: false, ..EXTENDED }]
-    {
+    for format in [
+        PLAIN,
+        EXTENDED,
+        Format { checksums: false, ..PLAIN },
+        Format { checksums: false, ..EXTENDED },
+    ] {
         let pristine = volume_with(format, 6);
         for round in 0..2000 {
             let mut disk = pristine.disk.clone();
             for _ in 0..=dice.below(3) {
                 let block = 1 + dice.below(6 * BLOCKS as u64) as usize;
-                let at = if dice.below(2) == 0 { dice.below(64) } else { dice.below(1024) } as usize;
+                let at =
+                    if dice.below(2) == 0 { dice.below(64) } else { dice.below(1024) } as usize;
                 disk.log[block][at] ^= 1 << dice.below(8);
             }
             let home = recover(&mut disk).map(|_| disk.home[5].clone());
             if let (Ok(home), true) = (home, format.checksums) {
-                // A prefix of what was committed: the last byte written is that of some transaction, whole.
+                // A prefix of what was committed: the last byte written is that of some
+                // transaction, whole.
                 let prefix = (0..=6).any(|count| home == state_after(&pristine, format, count));
                 assert!(prefix, "{format:?}, round {round} of dice 4: {:?}", &home[..112]);
             }

@@ -27,7 +27,8 @@ const TICKS_MAX: usize = 9;
 const MARGIN: f64 = 0.03;
 
 impl Ruler {
-    /// An axis on which a value's height counts: a linear one begins at zero, and both end at a tick.
+    /// An axis on which a value's height counts: a linear one begins at zero, and both end at a
+    /// tick.
     pub fn upright(axis: &Axis, values: &[f64]) -> Ruler {
         match axis.scale {
             Scale::Logarithmic => Ruler::logarithmic(axis, values),
@@ -41,8 +42,14 @@ impl Ruler {
             Scale::Logarithmic => Ruler::logarithmic(axis, values),
             Scale::Linear | Scale::Shades { .. } => Ruler::linear(values, false),
             Scale::Names(names) => {
-                let ticks = names.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect();
-                return Ruler { kind: Kind::Names, low: -0.5, high: names.len() as f64 - 0.5, ticks };
+                let ticks =
+                    names.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect();
+                return Ruler {
+                    kind: Kind::Names,
+                    low: -0.5,
+                    high: names.len() as f64 - 0.5,
+                    ticks,
+                };
             }
         };
         let drawn = values.iter().copied().filter(|value| ruler.can_show(*value));
@@ -136,7 +143,8 @@ fn powers_of_two(low: f64, high: f64) -> Vec<f64> {
     (first..=last.max(first + 1)).map(|exponent| 2f64.powi(exponent)).collect()
 }
 
-/// From below the least to above the greatest: 1, 2, 5, 10, … if they are few, otherwise powers of ten.
+/// From below the least to above the greatest: 1, 2, 5, 10, … if they are few, otherwise powers of
+/// ten.
 fn steps_of_decades(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let spread = |steps: &[f64]| -> Vec<f64> {
@@ -144,7 +152,8 @@ fn steps_of_decades(low: f64, high: f64) -> Vec<f64> {
             .flat_map(|exponent| steps.iter().map(move |step| step * 10f64.powi(exponent)))
             .collect();
         let begin = all.iter().rposition(|value| *value <= low * (1.0 + 1e-9)).unwrap_or(0);
-        let end = all.iter().position(|value| *value >= high * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
+        let end =
+            all.iter().position(|value| *value >= high * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
         all[begin..=end.max(begin + 1).min(all.len() - 1)].to_vec()
     };
     let fine = spread(&[1.0, 2.0, 5.0]);
@@ -196,7 +205,9 @@ mod tests {
                     Ruler::across(&axis("", scale), values),
                 ] {
                     assert!(!ruler.ticks.is_empty(), "{values:?}");
-                    assert!(values.iter().all(|v| !ruler.can_show(*v) || ruler.place(*v).is_finite()));
+                    assert!(
+                        values.iter().all(|v| !ruler.can_show(*v) || ruler.place(*v).is_finite())
+                    );
                 }
             }
         }

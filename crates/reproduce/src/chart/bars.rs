@@ -38,7 +38,9 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
 fn bar(slot: usize, series: &Series, left: f64, thick: f64, ground: f64, end: f64) -> String {
     let look = look(slot, series.of_paper);
     let (top, height) = (end.min(ground), (ground - end).abs());
-    format!("<rect {look} x=\"{left:.1}\" y=\"{top:.1}\" width=\"{thick:.1}\" height=\"{height:.1}\"/>")
+    format!(
+        "<rect {look} x=\"{left:.1}\" y=\"{top:.1}\" width=\"{thick:.1}\" height=\"{height:.1}\"/>"
+    )
 }
 
 /// Flat above a bar that is wide enough, upright above a narrower one, none above a hair.
@@ -66,7 +68,9 @@ pub(super) fn sample(slot: usize, x: f64, y: f64, of_paper: bool) -> String {
 
 fn look(slot: usize, of_paper: bool) -> String {
     match of_paper {
-        true => format!("class=\"ch-s{slot} ch-paper\" stroke-width=\"1.6\" stroke-dasharray=\"4 3\""),
+        true => {
+            format!("class=\"ch-s{slot} ch-paper\" stroke-width=\"1.6\" stroke-dasharray=\"4 3\"")
+        }
         false => format!("class=\"ch-f{slot}\""),
     }
 }

@@ -9,17 +9,21 @@ const LINE: f64 = 22.0;
 /// How wide the sample of a line or bar is, with what keeps it from its name.
 pub(super) const SAMPLE: f64 = 34.0;
 
-/// The series from top to bottom as they end at the right, so that the eye finds its line. And how high the picture is with it.
+/// The series from top to bottom as they end at the right, so that the eye finds its line. And how
+/// high the picture is with it.
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> (String, f64) {
     let mut entries: Vec<_> = picture.series.iter().collect();
     if !matches!(picture.x.scale, Scale::Names(_)) {
         let last = |series: &Series| series.points.last().map_or(f64::MIN, |point| point.1);
         entries.sort_by(|a, b| a.of_paper.cmp(&b.of_paper).then(last(b).total_cmp(&last(a))));
     }
-    let entries: Vec<_> = entries.into_iter().map(|series| (series, under(series, picture, plot))).collect();
+    let entries: Vec<_> =
+        entries.into_iter().map(|series| (series, under(series, picture, plot))).collect();
     let lines: usize = entries.iter().map(|(_, under)| 1 + under.len()).sum();
     let (left, top, line) = match plot.form {
-        Form::Screen => (plot.right + 20.0, plot.top, (plot.bottom - plot.top) / lines.max(1) as f64),
+        Form::Screen => {
+            (plot.right + 20.0, plot.top, (plot.bottom - plot.top) / lines.max(1) as f64)
+        }
         Form::Phone => (plot.form.edge(), plot.end, LINE),
     };
     let line = LINE.min(line);
@@ -53,8 +57,10 @@ fn under(series: &Series, picture: &Picture, plot: &Plot) -> Vec<String> {
     if matches!(picture.x.scale, Scale::Names(_)) {
         return Vec::new();
     }
-    let above: Vec<String> =
-        lines::on_top_of(series, picture, plot).into_iter().map(|other| other.name.clone()).collect();
+    let above: Vec<String> = lines::on_top_of(series, picture, plot)
+        .into_iter()
+        .map(|other| other.name.clone())
+        .collect();
     match above[..] {
         [] => Vec::new(),
         _ => wrapped(&format!("under {}", above.join(", ")), room(picture, plot.form), TEXT_SIZE),

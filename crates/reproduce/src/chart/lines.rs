@@ -19,7 +19,9 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
             text += &line(&place(series, plot), slots.get(&series.name), of_paper, above);
             if series.points.len() <= MARKERS_MAX {
                 let points = series.points.iter().zip(&series.spread);
-                text.extend(points.map(|(point, spread)| whisker(plot, Some(spread), plot.x(point.0))));
+                text.extend(
+                    points.map(|(point, spread)| whisker(plot, Some(spread), plot.x(point.0))),
+                );
             }
         }
     }
@@ -30,7 +32,9 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
 pub(super) fn on_top_of<'a>(series: &Series, picture: &'a Picture, plot: &Plot) -> Vec<&'a Series> {
     let placed = place(series, plot);
     let later = picture.series.iter().skip_while(|other| !std::ptr::eq(*other, series)).skip(1);
-    later.filter(|other| other.of_paper == series.of_paper && covers(&place(other, plot), &placed)).collect()
+    later
+        .filter(|other| other.of_paper == series.of_paper && covers(&place(other, plot), &placed))
+        .collect()
 }
 
 fn place(series: &Series, plot: &Plot) -> Vec<(f64, f64)> {
@@ -40,8 +44,10 @@ fn place(series: &Series, plot: &Plot) -> Vec<(f64, f64)> {
 
 /// Whether most points of the line below lie under one of the line above.
 fn covers(above: &[(f64, f64)], below: &[(f64, f64)]) -> bool {
-    let is_near = |a: &(f64, f64), b: &(f64, f64)| (a.0 - b.0).abs() < NEAR && (a.1 - b.1).abs() < NEAR;
-    let covered = below.iter().filter(|point| above.iter().any(|other| is_near(other, point))).count();
+    let is_near =
+        |a: &(f64, f64), b: &(f64, f64)| (a.0 - b.0).abs() < NEAR && (a.1 - b.1).abs() < NEAR;
+    let covered =
+        below.iter().filter(|point| above.iter().any(|other| is_near(other, point))).count();
     below.len() <= MARKERS_MAX && covered * 2 > below.len()
 }
 

@@ -1,10 +1,11 @@
 //! A picture as SVG: ours and the paper's points together, readable on light and on dark pages.
 //!
-//! Ours is filled and drawn through; the paper's is hollow and dashed. The legend stands beside the plot or, on a phone,
-//! below it; never on it.
+//! Ours is filled and drawn through; the paper's is hollow and dashed. The legend stands beside the
+//! plot or, on a phone, below it; never on it.
 //!
-//! Why no library: plotters lays its legend over the plot, and writes a colour into each element. A picture for light and dark
-//! pages needs classes. Lines that lie under others, and what the legend says of them, would be ours to draw anyway.
+//! Why no library: plotters lays its legend over the plot, and writes a colour into each element. A
+//! picture for light and dark pages needs classes. Lines that lie under others, and what the legend
+//! says of them, would be ours to draw anyway.
 
 mod axis;
 mod bars;
@@ -85,9 +86,11 @@ impl NameRows {
             lines.iter().map(|line| width(line, TEXT_SIZE)).fold(0.0, f64::max)
         };
         let wide = names.iter().map(widest).fold(0.0, f64::max);
-        let rows = (1..NameRows::MOST).find(|rows| wide <= room * *rows as f64).unwrap_or(NameRows::MOST);
+        let rows =
+            (1..NameRows::MOST).find(|rows| wide <= room * *rows as f64).unwrap_or(NameRows::MOST);
         let room = room * rows as f64;
-        let lines = names.iter().map(|name| text::wrapped(name, room, TEXT_SIZE).len()).max().unwrap_or(1);
+        let lines =
+            names.iter().map(|name| text::wrapped(name, room, TEXT_SIZE).len()).max().unwrap_or(1);
         NameRows { rows, lines, room }
     }
 }
@@ -116,7 +119,9 @@ pub fn sheet(pictures: &[Picture], form: Form) -> String {
         (parts, height) = (parts + &part, height + high);
     }
     let width = form.width();
-    format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\">\n{parts}</svg>\n")
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height:.0}\">\n{parts}</svg>\n"
+    )
 }
 
 /// A picture of lines or bars, and how high it is. In a file with others it begins at `top`.
@@ -152,7 +157,9 @@ fn plan(picture: &Picture, form: Form) -> Plot {
     let y_labels = y.ticks.iter().map(|(_, label)| width(label, TEXT_SIZE)).fold(0.0, f64::max);
     let left = form.edge() + y_labels + 8.0;
     let right = match form {
-        Form::Screen => form.width() - form.edge() - legend::room(picture, form) - legend::SAMPLE - 24.0,
+        Form::Screen => {
+            form.width() - form.edge() - legend::room(picture, form) - legend::SAMPLE - 24.0
+        }
         Form::Phone => form.width() - form.edge(),
     };
     let (names, room) = match &picture.x.scale {
@@ -216,7 +223,8 @@ fn frame(picture: &Picture, plot: &Plot) -> String {
     let mut free = [f64::MIN; NameRows::MOST];
     for (number, (value, label)) in plot.x.ticks.iter().enumerate() {
         let (x, row) = (plot.x(*value), number % rows);
-        let lines = if of_names { text::wrapped(label, room, TEXT_SIZE) } else { vec![label.clone()] };
+        let lines =
+            if of_names { text::wrapped(label, room, TEXT_SIZE) } else { vec![label.clone()] };
         let half = lines.iter().map(|line| width(line, TEXT_SIZE)).fold(0.0, f64::max) / 2.0;
         if !of_names {
             text += &format!("<path class=\"ch-axis\" d=\"M{x:.1} {bottom:.1}v5\"/>");
@@ -277,12 +285,18 @@ mod tests {
     fn on_a_phone_the_legend_stands_below_and_nothing_beyond_the_edge() {
         for picture in &made_up::results().pictures {
             let (plot, drawn) = (plan(picture, Form::Phone), svg(picture, Form::Phone));
-            let height = drawn.split_once("viewBox=\"0 0 400 ").unwrap().1.split_once('"').unwrap().0;
+            let height =
+                drawn.split_once("viewBox=\"0 0 400 ").unwrap().1.split_once('"').unwrap().0;
             let height: f64 = height.parse().unwrap();
             let name = &picture.series[0].name;
-            let element = drawn.split('<').find(|element| element.ends_with(&format!(">{name}"))).unwrap();
-            let [x, y] = ["x", "y"].map(|attribute| values(&format!("<{element}"), "text", attribute)[0]);
-            assert!(x < plot.left + legend::SAMPLE && y > plot.end && y < height, "{x} {y} {height}");
+            let element =
+                drawn.split('<').find(|element| element.ends_with(&format!(">{name}"))).unwrap();
+            let [x, y] =
+                ["x", "y"].map(|attribute| values(&format!("<{element}"), "text", attribute)[0]);
+            assert!(
+                x < plot.left + legend::SAMPLE && y > plot.end && y < height,
+                "{x} {y} {height}"
+            );
             let all = values(&drawn, "text", "x").into_iter().chain(values(&drawn, "circle", "cx"));
             assert!(all.into_iter().all(|x| (0.0..=400.0).contains(&x)));
         }
@@ -295,8 +309,10 @@ mod tests {
         picture.x.scale = Scale::Names(names.map(String::from).into());
         for form in [Form::Screen, Form::Phone] {
             let drawn = svg(&picture, form);
-            let missing: Vec<_> =
-                names.iter().filter(|name| !drawn.contains(&format!("\"middle\">{name}<"))).collect();
+            let missing: Vec<_> = names
+                .iter()
+                .filter(|name| !drawn.contains(&format!("\"middle\">{name}<")))
+                .collect();
             assert!(missing.is_empty(), "{form:?}: {missing:?}");
         }
     }
@@ -343,11 +359,15 @@ mod tests {
     fn pictures_of_a_sheet_stand_one_below_the_other() {
         let pictures = &made_up::results().pictures;
         let drawn = sheet(pictures, Form::Phone);
-        let of_parts = |attribute| values(&drawn, "svg xmlns=\"http://www.w3.org/2000/svg\" y=", attribute);
+        let of_parts =
+            |attribute| values(&drawn, "svg xmlns=\"http://www.w3.org/2000/svg\" y=", attribute);
         let (tops, heights) = (of_parts("y"), of_parts("height"));
         let ends: Vec<f64> = tops.iter().zip(&heights).map(|(top, height)| top + height).collect();
         assert_eq!(tops[0], 0.0);
-        assert!(tops.len() == pictures.len() && tops[1..] == ends[..ends.len() - 1], "{tops:?} {ends:?}");
+        assert!(
+            tops.len() == pictures.len() && tops[1..] == ends[..ends.len() - 1],
+            "{tops:?} {ends:?}"
+        );
         assert!(drawn.contains(&format!("viewBox=\"0 0 400 {}\"", ends.last().unwrap())));
     }
 

@@ -1,4 +1,5 @@
-//! Fields of squares between white and black, side by side: small multiples of a value over two numbers.
+//! Fields of squares between white and black, side by side: small multiples of a value over two
+//! numbers.
 
 use super::text::{escaped, wrapped};
 use super::{Form, style};
@@ -99,25 +100,35 @@ fn fields(picture: &Picture) -> Vec<Field<'_>> {
             fields.push(Field { name, ..Field::default() });
         }
         match row {
-            "chosen" => {
-                fields[place].chosen.extend(series.points.iter().map(|&(x, y)| (x, y, series.of_paper)))
-            }
+            "chosen" => fields[place]
+                .chosen
+                .extend(series.points.iter().map(|&(x, y)| (x, y, series.of_paper))),
             row => fields[place].rows.push((row, &series.points)),
         }
     }
     fields
 }
 
-fn draw(field: &Field, columns: &[String], left: f64, top: f64, darkness: &impl Fn(f64) -> f64) -> String {
-    let (right, bottom) = (left + columns.len() as f64 * SQUARE, top + field.rows.len() as f64 * SQUARE);
+fn draw(
+    field: &Field,
+    columns: &[String],
+    left: f64,
+    top: f64,
+    darkness: &impl Fn(f64) -> f64,
+) -> String {
+    let (right, bottom) =
+        (left + columns.len() as f64 * SQUARE, top + field.rows.len() as f64 * SQUARE);
     let x = |column: f64| left + column * SQUARE;
     let y = |row: usize| bottom - (row + 1) as f64 * SQUARE;
     let mut text = String::new();
     let lines: Vec<&str> = field.name.split(", ").collect();
     for (number, line) in lines.iter().enumerate() {
         let at = top - 6.0 - 11.0 * (lines.len() - 1 - number) as f64;
-        let _ =
-            writeln!(text, "<text class=\"ch-ink\" x=\"{left:.1}\" y=\"{at:.1}\">{}</text>", escaped(line));
+        let _ = writeln!(
+            text,
+            "<text class=\"ch-ink\" x=\"{left:.1}\" y=\"{at:.1}\">{}</text>",
+            escaped(line)
+        );
     }
     for (row, (name, points)) in field.rows.iter().enumerate() {
         for &(column, value) in *points {
@@ -169,7 +180,10 @@ fn draw(field: &Field, columns: &[String], left: f64, top: f64, darkness: &impl 
                 y + SQUARE / 2.0
             ),
             false => {
-                writeln!(text, "<path class=\"ch-ours\" d=\"M{x:.1} {y:.1}h{SQUARE}v{SQUARE}h-{SQUARE}z\"/>")
+                writeln!(
+                    text,
+                    "<path class=\"ch-ours\" d=\"M{x:.1} {y:.1}h{SQUARE}v{SQUARE}h-{SQUARE}z\"/>"
+                )
             }
         };
     }
@@ -183,8 +197,12 @@ mod tests {
 
     #[test]
     fn dark_squares_stand_where_values_are_high_and_the_chosen_ones_are_marked() {
-        let series =
-            |name: &str, of_paper, points| Series { name: name.into(), of_paper, points, spread: Vec::new() };
+        let series = |name: &str, of_paper, points| Series {
+            name: name.into(),
+            of_paper,
+            points,
+            spread: Vec::new(),
+        };
         let picture = Picture {
             title: "evicted".into(),
             x: Axis { label: "writes".into(), scale: Scale::Names(vec!["1".into(), "16".into()]) },

@@ -1,8 +1,10 @@
-//! What a series looks like: the same name has the same colour in every picture, and its own marker.
+//! What a series looks like: the same name has the same colour in every picture, and its own
+//! marker.
 
 use crate::figure::Series;
 
-/// The modes keep their colours from picture to picture; the colours are told apart by colour-blind readers too.
+/// The modes keep their colours from picture to picture; the colours are told apart by colour-blind
+/// readers too.
 const KNOWN: [(&str, usize); 8] = [
     ("wasteless", 0),
     ("selective", 1),
@@ -28,9 +30,14 @@ const PALETTE: [(&str, &str); COLOURS] = [
     ("#666666", "#b0b0b0"),
 ];
 
-/// Rules for the classes that the pictures use. The same in each picture, so that many may share one page.
+/// Rules for the classes that the pictures use. The same in each picture, so that many may share
+/// one page.
 pub(super) fn rules() -> String {
-    let theme = |ink: &str, faint: &str, grid: &str, paper: &str, colour: fn(&(&str, &str)) -> String| {
+    let theme = |ink: &str,
+                 faint: &str,
+                 grid: &str,
+                 paper: &str,
+                 colour: fn(&(&str, &str)) -> String| {
         let mut rules = format!(
             ".ch-ink{{fill:{ink}}}.ch-faint{{fill:{faint}}}.ch-axis{{stroke:{faint}}}.ch-whisker{{stroke:{ink};stroke-width:1.2;fill:none}}.ch-grid{{stroke:{grid}}}\
              .ch-paper{{fill:{paper}}}"
@@ -79,9 +86,13 @@ pub(super) fn marker(slot: usize, x: f64, y: f64, of_paper: bool) -> String {
         false => format!("ch-s{slot} ch-f{slot}"),
     };
     let points = |corners: &[(f64, f64)]| -> String {
-        let corners = corners.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx * size, y + dy * size));
+        let corners =
+            corners.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx * size, y + dy * size));
         let corners: Vec<String> = corners.collect();
-        format!("<polygon class=\"{classes}\" stroke-width=\"1.6\" points=\"{}\"/>", corners.join(" "))
+        format!(
+            "<polygon class=\"{classes}\" stroke-width=\"1.6\" points=\"{}\"/>",
+            corners.join(" ")
+        )
     };
     match slot % 5 {
         0 => format!(
@@ -100,9 +111,14 @@ mod tests {
 
     #[test]
     fn modes_keep_their_colours_and_no_two_names_share_one() {
-        let named =
-            |name: &str| Series { name: name.into(), of_paper: false, points: vec![], spread: vec![] };
-        let names = ["ordered", "wasteless", "wasteless, 256-byte inodes", "journal", "something else"];
+        let named = |name: &str| Series {
+            name: name.into(),
+            of_paper: false,
+            points: vec![],
+            spread: vec![],
+        };
+        let names =
+            ["ordered", "wasteless", "wasteless, 256-byte inodes", "journal", "something else"];
         let slots = Slots::of(&names.map(named));
         assert_eq!((slots.get("ordered"), slots.get("wasteless"), slots.get("journal")), (2, 0, 3));
         let mut all: Vec<usize> = names.iter().map(|name| slots.get(name)).collect();

@@ -1,4 +1,5 @@
-//! Text in a picture: how wide it will be, and how it breaks. Fonts differ, so the estimate is on the large side.
+//! Text in a picture: how wide it will be, and how it breaks. Fonts differ, so the estimate is on
+//! the large side.
 
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let of = |letter: char| match letter {
@@ -16,7 +17,9 @@ pub(super) fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if width(&format!("{line} {word}"), size) <= room => *line += &format!(" {word}"),
+            Some(line) if width(&format!("{line} {word}"), size) <= room => {
+                *line += &format!(" {word}")
+            }
             _ => lines.push(word.into()),
         }
     }

@@ -1,4 +1,5 @@
-//! Arion: a journal on the host in front of a shared file system, on a simulated cluster of three data servers that keep each byte.
+//! Arion: a journal on the host in front of a shared file system, on a simulated cluster of three
+//! data servers that keep each byte.
 
 use super::shared::{axis, of_paper, ours, picture, ratio};
 use crate::number::short;
@@ -76,7 +77,8 @@ impl PaperSetting {
     /// All times divided by `scale`.
     fn client(self, scale: u32) -> SharedClient {
         let s = SECOND / scale;
-        let journaled = |writeback, destage| SharedClient::Journaled { flush: s, writeback, destage };
+        let journaled =
+            |writeback, destage| SharedClient::Journaled { flush: s, writeback, destage };
         match self {
             PaperSetting::Ceph => SharedClient::Cached { writeback: 5 * s, expire: 30 * s },
             PaperSetting::Ceph1 => SharedClient::Cached { writeback: s, expire: s },
@@ -88,7 +90,8 @@ impl PaperSetting {
     }
 }
 
-/// The paper's cluster: links of 1 Gbit/s, drives of 15,000 turns, a file system that syncs every 5 s.
+/// The paper's cluster: links of 1 Gbit/s, drives of 15,000 turns, a file system that syncs every 5
+/// s.
 fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration) -> SharedOptions {
     SharedOptions {
         client: setting.client(scale),
@@ -102,10 +105,12 @@ fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration
     }
 }
 
-/// What a real server (Ceph 16.2.15, one OSD in memory) takes of its processor, all its threads together. These are medians, to two digits,
-/// of three runs of `scripts/measure-metadata-server.py`, with five rounds each. A change was measured as a new
-/// file. A removal of a file with buffered content takes 378 us in all. What that is more than a removal is `names_left`. It is the
-/// question, and what the discard of the content tells. A token was measured with its return, as its grant comes with the answer to an open.
+/// What a real server (Ceph 16.2.15, one OSD in memory) takes of its processor, all its threads
+/// together. These are medians, to two digits, of three runs of
+/// `scripts/measure-metadata-server.py`, with five rounds each. A change was measured as a new
+/// file. A removal of a file with buffered content takes 378 us in all. What that is more than a
+/// removal is `names_left`. It is the question, and what the discard of the content tells. A token
+/// was measured with its return, as its grant comes with the answer to an open.
 const METADATA_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(190),
     removal: Duration::from_micros(170),
@@ -117,7 +122,8 @@ const METADATA_TIMES: MetadataTimes = MetadataTimes {
     token: Duration::from_micros(39),
 };
 fn metadata_source() -> String {
-    let MetadataTimes { change, removal, names_left, still_known, attributes, token, .. } = METADATA_TIMES;
+    let MetadataTimes { change, removal, names_left, still_known, attributes, token, .. } =
+        METADATA_TIMES;
     let [change, removal, names_left, still_known, attributes, token] =
         [change, removal, names_left, still_known, attributes, token].map(|time| time.as_micros());
     format!(
@@ -130,8 +136,8 @@ fn metadata_source() -> String {
 const CLIENT: &str = "Ceph's client is Linux's, as the paper's: fsync waits for content, and attributes follow. A new file comes open and with its \
 capabilities. The host's journal stands before a client that waits for both, and that asks a question after each sync.";
 const CHOSEN: &str = "the metadata server's times, which are measured now";
-/// What was in the place of the measured times, until they were measured. What the server is told took nothing. The question how many
-/// names are left was no message.
+/// What was in the place of the measured times, until they were measured. What the server is told
+/// took nothing. The question how many names are left was no message.
 const CHOSEN_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(500),
     removal: Duration::from_micros(500),
@@ -153,7 +159,8 @@ enum Served {
 }
 
 impl Served {
-    const ALL: [Served; 4] = [Served::AsMeasured, Served::By(0.5), Served::By(2.0), Served::AsChosen];
+    const ALL: [Served; 4] =
+        [Served::AsMeasured, Served::By(0.5), Served::By(2.0), Served::AsChosen];
 
     fn times(self) -> MetadataTimes {
         match self {
@@ -170,7 +177,8 @@ const OURS: &str = "The paper's client logs and fetches whole pages. Ours keeps 
 
 // Figure 1
 
-/// Of the paper's workload we know the files and the time; the rate is set so that Ceph's client has about as much dirty data.
+/// Of the paper's workload we know the files and the time; the rate is set so that Ceph's client
+/// has about as much dirty data.
 const FILESERVER_LOOP: Duration = Duration::from_millis(150);
 /// Of a second.
 const SAMPLES: usize = 4;
@@ -194,22 +202,34 @@ fn figure_1(context: &Context) -> Result<Results, FigureError> {
         let taken = samples.clone();
         stage.run(move |files| async move {
             let watched = files.clone();
-            filebench(&files, &workload, move |_| taken.borrow_mut().push(watched.volatile_bytes() as f64))
-                .await
+            filebench(&files, &workload, move |_| {
+                taken.borrow_mut().push(watched.volatile_bytes() as f64)
+            })
+            .await
         })?;
         let mut samples = samples.take();
         let kept = (seconds as usize * SAMPLES).min(samples.len());
         Ok(samples.split_off(samples.len() - kept))
     })?;
     let mib = |samples: &[f64]| -> Vec<(f64, f64)> {
-        samples.iter().enumerate().map(|(at, bytes)| (at as f64 / SAMPLES as f64, bytes / 1e6)).collect()
+        samples
+            .iter()
+            .enumerate()
+            .map(|(at, bytes)| (at as f64 / SAMPLES as f64, bytes / 1e6))
+            .collect()
     };
-    let series = settings.iter().zip(&samples).map(|(setting, samples)| ours(setting.name(), mib(samples)));
+    let series =
+        settings.iter().zip(&samples).map(|(setting, samples)| ours(setting.name(), mib(samples)));
     let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len().max(1) as f64 / 1e6;
     let (ceph, okeanos) = (mean(&samples[0]), mean(&samples[1]));
     let claims = vec![
-        ratio("Ceph's dirty data in memory alone, in MB", "24.3", Expected::Number(24.3), (ceph, 1.0))
-            .fitted("the time of a loop"),
+        ratio(
+            "Ceph's dirty data in memory alone, in MB",
+            "24.3",
+            Expected::Number(24.3),
+            (ceph, 1.0),
+        )
+        .fitted("the time of a loop"),
         ratio(
             "Arion's dirty data in memory alone over Ceph's, on average",
             "0.22 (5.4 / 24.3 MB)",
@@ -217,11 +237,13 @@ fn figure_1(context: &Context) -> Result<Results, FigureError> {
             (okeanos, ceph),
         ),
     ];
-    let (x, y) = (axis("time (s)", Scale::Linear), axis("dirty data in memory alone (MB)", Scale::Linear));
+    let (x, y) =
+        (axis("time (s)", Scale::Linear), axis("dirty data in memory alone (MB)", Scale::Linear));
     let pictures = vec![picture("What a crash of the client would lose", x, y, series.collect())];
     let notes = vec![
         SERVERS.into(),
-        "A tenth of the paper's 10,000 files, and each loop takes 150 ms of the one processor.".into(),
+        "A tenth of the paper's 10,000 files, and each loop takes 150 ms of the one processor."
+            .into(),
     ];
     Ok(Results { pictures, claims, notes })
 }
@@ -251,7 +273,8 @@ const SETTLED: u32 = 70;
 
 fn load(context: &Context, cell: &LoadCell) -> Result<Loaded, FigureError> {
     let LoadCell { personality, setting, served } = *cell;
-    let options = SharedOptions { metadata: served.times(), ..rig(context, setting, 1, Duration::ZERO) };
+    let options =
+        SharedOptions { metadata: served.times(), ..rig(context, setting, 1, Duration::ZERO) };
     let stage = Rc::new(SharedStage::build(&options)?);
     let own = FilebenchOptions::of(personality);
     let (files, seconds) = if context.quick { (100, 2) } else { (5000, 60 + SETTLED) };
@@ -282,7 +305,10 @@ fn load(context: &Context, cell: &LoadCell) -> Result<Loaded, FigureError> {
             let operations = (last.1 - first.1) as f64;
             (operations / (last.0 - first.0), (last.2 - first.2) as f64 / operations)
         }
-        _ => (report.operations_per_second, stage.received_bytes() as f64 / report.operations.max(1) as f64),
+        _ => (
+            report.operations_per_second,
+            stage.received_bytes() as f64 / report.operations.max(1) as f64,
+        ),
     };
     Ok(Loaded { report, per_second, received })
 }
@@ -298,10 +324,13 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
     let workloads = [(Personality::Varmail, "varmail"), (Personality::Createfiles, "createfiles")];
     // Other times are played with the first seed alone.
     let played = if context.turn == 0 { &Served::ALL[..] } else { &Served::ALL[..1] };
-    let cells_of = |personality, served| settings.map(|setting| LoadCell { personality, setting, served });
+    let cells_of =
+        |personality, served| settings.map(|setting| LoadCell { personality, setting, served });
     let cells: Vec<_> = workloads
         .iter()
-        .flat_map(|(personality, _)| played.iter().flat_map(|served| cells_of(*personality, *served)))
+        .flat_map(|(personality, _)| {
+            played.iter().flat_map(|served| cells_of(*personality, *served))
+        })
         .collect();
     let all = context.play(&cells, |cell| load(context, cell))?;
     let names = Scale::Names(settings.map(|setting| setting.name().to_string()).to_vec());
@@ -309,7 +338,8 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
     for ((_, title), of_title) in workloads.iter().zip(all.chunks(played.len() * settings.len())) {
         let (loaded, others) = of_title.split_at(settings.len());
         let bars = |value: &dyn Fn(&Loaded) -> f64| -> Vec<Series> {
-            let points = loaded.iter().enumerate().map(|(at, one)| (at as f64, value(one))).collect();
+            let points =
+                loaded.iter().enumerate().map(|(at, one)| (at as f64, value(one))).collect();
             vec![ours(title, points)]
         };
         let rate = |loaded: &Loaded| loaded.per_second;
@@ -338,9 +368,14 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
             others.fold(claim, |claim, (served, loaded)| match served {
                 Served::AsChosen => claim.chosen(
                     CHOSEN,
-                    &format!("{} with 0.5 ms for a request and none for what it is told", over(loaded)),
+                    &format!(
+                        "{} with 0.5 ms for a request and none for what it is told",
+                        over(loaded)
+                    ),
                 ),
-                Served::By(factor) => claim.with_other(format!("times x {factor}: {}", over(loaded))),
+                Served::By(factor) => {
+                    claim.with_other(format!("times x {factor}: {}", over(loaded)))
+                }
                 Served::AsMeasured => unreachable!("it is the first"),
             })
         };
@@ -406,12 +441,14 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
 
 /// The paper's 2 GiB and all its times by this.
 const ZIPF_SCALE: u32 = 8;
-/// What a write takes of the client, where it waits for nothing: the least latency that the paper has.
+/// What a write takes of the client, where it waits for nothing: the least latency that the paper
+/// has.
 const ZIPF_PROCESSOR: Duration = Duration::from_micros(600);
 const ZIPF_ALPHA: f64 = 1.0001;
 /// FIO has offsets and lengths at multiples of the least length.
 const UNIT: u64 = 2048;
-/// Nobody starts a program when the flusher wakes: the first write comes at any time between two of its looks.
+/// Nobody starts a program when the flusher wakes: the first write comes at any time between two of
+/// its looks.
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 const LOOKS: &str = "the host looks for old files every 60 s, as the paper says";
 
@@ -465,23 +502,46 @@ fn figure_5(context: &Context) -> Result<Results, FigureError> {
     let settings = [PaperSetting::Ceph, PaperSetting::Ceph1, PaperSetting::Okeanos60];
     // The other choice is shown with the first seed alone.
     let other = if context.turn == 0 { &[PaperSetting::Okeanos60Often][..] } else { &[] };
-    let mut written =
-        context.play(&[&settings[..], other].concat(), |setting| write_by_zipf(context, *setting))?;
+    let mut written = context
+        .play(&[&settings[..], other].concat(), |setting| write_by_zipf(context, *setting))?;
     let often = written.split_off(settings.len()).pop();
-    let names = || axis("setting", Scale::Names(settings.map(|setting| setting.name().to_string()).to_vec()));
-    let bars = |title: &str, unit: &str, value: &dyn Fn(&Written) -> f64, paper: Vec<(f64, f64)>| {
-        let own = written.iter().enumerate().map(|(at, written)| (at as f64, value(written))).collect();
-        picture(title, names(), axis(unit, Scale::Linear), vec![ours(title, own), of_paper(title, paper)])
+    let names = || {
+        axis("setting", Scale::Names(settings.map(|setting| setting.name().to_string()).to_vec()))
+    };
+    let bars = |title: &str,
+                unit: &str,
+                value: &dyn Fn(&Written) -> f64,
+                paper: Vec<(f64, f64)>| {
+        let own =
+            written.iter().enumerate().map(|(at, written)| (at as f64, value(written))).collect();
+        picture(
+            title,
+            names(),
+            axis(unit, Scale::Linear),
+            vec![ours(title, own), of_paper(title, paper)],
+        )
     };
     let pictures = vec![
-        bars("mean latency of a write", "ms", &|one| one.mean_ms, vec![(0.0, 0.9), (1.0, 1.5), (2.0, 0.7)]),
+        bars(
+            "mean latency of a write",
+            "ms",
+            &|one| one.mean_ms,
+            vec![(0.0, 0.9), (1.0, 1.5), (2.0, 0.7)],
+        ),
         bars("received by a data server", "GB", &|one| one.received, vec![(0.0, 2.1), (2.0, 1.2)]),
-        bars("use of a file system's disk", "%", &|one| one.home_use, vec![(1.0, 88.4), (2.0, 16.4)]),
+        bars(
+            "use of a file system's disk",
+            "%",
+            &|one| one.home_use,
+            vec![(1.0, 88.4), (2.0, 16.4)],
+        ),
         bars("until the end", "s", &|one| one.seconds, vec![(0.0, 233.0), (2.0, 172.0)]),
     ];
     let [ceph, ceph_1, okeanos] = &written[..] else { unreachable!("one for each setting") };
     let chosen = |claim: Claim, over: &dyn Fn(&Written) -> f64| match &often {
-        Some(often) => claim.chosen(LOOKS, &format!("{} where it looks every 5 s", short(over(often)))),
+        Some(often) => {
+            claim.chosen(LOOKS, &format!("{} where it looks every 5 s", short(over(often))))
+        }
         None => claim,
     };
     let claims = vec![

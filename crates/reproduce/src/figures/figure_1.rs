@@ -24,8 +24,13 @@ pub fn figure() -> Figure {
 }
 
 /// The paper shows the first three.
-const SHOWN: [DataMode; 5] =
-    [DataMode::Journal, DataMode::Ordered, DataMode::Writeback, DataMode::Wasteless, DataMode::Selective];
+const SHOWN: [DataMode; 5] = [
+    DataMode::Journal,
+    DataMode::Ordered,
+    DataMode::Writeback,
+    DataMode::Wasteless,
+    DataMode::Selective,
+];
 
 fn run(context: &Context) -> Result<Results, FigureError> {
     let (sizes, seconds): (&[usize], u64) = match (context.quick, context.varied) {
@@ -37,7 +42,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let of = |data, layout| {
         sizes.iter().map(move |&size| Cell { layout, ..Cell::new(data, streams, size, seconds) })
     };
-    let mut cells: Vec<Cell> = SHOWN.iter().flat_map(|&data| of(data, VolumeLayout::Ext3Paper)).collect();
+    let mut cells: Vec<Cell> =
+        SHOWN.iter().flat_map(|&data| of(data, VolumeLayout::Ext3Paper)).collect();
     cells.extend(of(DataMode::Journal, VolumeLayout::Ext4));
     let runs = play(context, cells)?;
 

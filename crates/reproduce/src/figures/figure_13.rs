@@ -25,7 +25,8 @@ pub fn figure() -> Figure {
 }
 
 const SIZE: usize = 8;
-/// So that drives that were left alone have written their caches out, and nothing is old enough to go home.
+/// So that drives that were left alone have written their caches out, and nothing is old enough to
+/// go home.
 const REST: Duration = Duration::from_secs(1);
 
 type Nanoseconds = fn(&RecoveryReport) -> u64;
@@ -54,7 +55,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let scan = |data| scan_of(report(data)) as f64;
     let replay = |data| report(data).replay.nanoseconds as f64;
     let total = |data| report(data).nanoseconds as f64;
-    let (data, wasteless, selective) = (DataMode::Journal, DataMode::Wasteless, DataMode::Selective);
+    let (data, wasteless, selective) =
+        (DataMode::Journal, DataMode::Wasteless, DataMode::Selective);
     let ordered = DataMode::Ordered;
     let claims = vec![
         ratio(
@@ -102,7 +104,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     ];
     let x = axis("mode", Scale::Names(FIVE_MODES.map(|data| data.name().to_string()).into()));
     let title = format!("{threads} threads, {writes} writes each");
-    let pictures = vec![picture(&title, x, axis("recovery (ms)", Scale::Linear), passes.map(bars).into())];
+    let pictures =
+        vec![picture(&title, x, axis("recovery (ms)", Scale::Linear), passes.map(bars).into())];
     let notes = vec![
         "Where the log ends, our recovery looks ahead for what would prove that the log is damaged there; ext3 did not. How far, \
          the journal superblock tells, which learns of a longer transaction before it is written (docs/ON_DISK.md): here 2.5 MiB \
@@ -118,7 +121,12 @@ fn scan_of(report: &RecoveryReport) -> u64 {
     report.scan.nanoseconds - report.look_ahead_nanoseconds
 }
 
-fn play(data: DataMode, context: &Context, streams: u32, writes: u64) -> Result<RecoveryReport, FigureError> {
+fn play(
+    data: DataMode,
+    context: &Context,
+    streams: u32,
+    writes: u64,
+) -> Result<RecoveryReport, FigureError> {
     let mut stage = Stage::build(&rig(context, data))?;
     let options = PeriodicOptions {
         streams,
@@ -137,9 +145,9 @@ fn play(data: DataMode, context: &Context, streams: u32, writes: u64) -> Result<
     let right = stage.run(move |files| async move { read_back(&files, streams, writes).await })?;
     match right {
         true => Ok(report),
-        false => {
-            Err(FigureError::Other(format!("{data}: something acknowledged is gone after the power cut")))
-        }
+        false => Err(FigureError::Other(format!(
+            "{data}: something acknowledged is gone after the power cut"
+        ))),
     }
 }
 
@@ -148,9 +156,9 @@ async fn read_back<F: Files>(files: &F, streams: u32, writes: u64) -> std::io::R
         let file = files.open(&periodic_file(stream), SyncKind::None).await?;
         let mut bytes = vec![0; SIZE * writes as usize + 1];
         let length = files.read_at(&file, 0, &mut bytes).await?;
-        let right = (0..writes)
-            .zip(bytes.chunks(SIZE))
-            .all(|(number, append)| append.iter().all(|byte| *byte == periodic_byte(stream, number)));
+        let right = (0..writes).zip(bytes.chunks(SIZE)).all(|(number, append)| {
+            append.iter().all(|byte| *byte == periodic_byte(stream, number))
+        });
         files.close(file).await;
         if length != SIZE * writes as usize || !right {
             return Ok(false);

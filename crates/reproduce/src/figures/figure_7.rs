@@ -67,7 +67,9 @@ pub(super) fn slow_streams(context: &Context) -> Result<Runs, FigureError> {
     };
     let mut cells: Vec<Cell> =
         FIVE_MODES.iter().flat_map(|&data| of(data, VolumeLayout::Ext3Paper)).collect();
-    for data in [DataMode::Journal, DataMode::Wasteless].into_iter().filter(|_| context.varied.is_none()) {
+    for data in
+        [DataMode::Journal, DataMode::Wasteless].into_iter().filter(|_| context.varied.is_none())
+    {
         cells.extend(of(data, VolumeLayout::Ext4));
     }
     // The longest first, so that none is left over when all others are done.
@@ -99,8 +101,14 @@ fn sorted(mut runs: Runs) -> Runs {
 }
 
 /// On the paper's layout.
-pub(super) fn paper_line(runs: &Runs, data: DataMode, value: fn(&Played) -> f64) -> Vec<(f64, f64)> {
-    let wanted = |cell: &Cell| cell.data == data && cell.layout == VolumeLayout::Ext3Paper && !cell.per_block;
+pub(super) fn paper_line(
+    runs: &Runs,
+    data: DataMode,
+    value: fn(&Played) -> f64,
+) -> Vec<(f64, f64)> {
+    let wanted = |cell: &Cell| {
+        cell.data == data && cell.layout == VolumeLayout::Ext3Paper && !cell.per_block
+    };
     runs.points(wanted, |played| f64::from(played.cell.streams), value)
 }
 
@@ -117,7 +125,8 @@ pub(super) fn per_block_line(runs: &Runs, value: fn(&Played) -> f64) -> Option<S
 /// What that gives at the most streams, for notes.
 pub(super) fn per_block_note(runs: &Runs, what: &str, value: fn(&Played) -> f64) -> String {
     let line = per_block_line(runs, value);
-    let at_most = line.and_then(|line| line.points.last().copied()).map_or(f64::NAN, |point| point.1);
+    let at_most =
+        line.and_then(|line| line.points.last().copied()).map_or(f64::NAN, |point| point.1);
     format!(
         "Section 3.1 judges the write threshold for what changes of each block, so that the ends of a long request are logged; \
          ours judges the request (threshold_per=request, docs/modes/selective.md). Both are drawn. At the most streams {what} of \
@@ -152,7 +161,9 @@ fn run_7a(context: &Context) -> Result<Results, FigureError> {
     let rate = Played::journal_rate;
     let most = f64::from(runs.most(DataMode::Journal).cell.streams);
     let mut series = lines(&runs, rate);
-    for (data, mib) in [(DataMode::Journal, 27.0), (DataMode::Wasteless, 4.2), (DataMode::Selective, 2.9)] {
+    for (data, mib) in
+        [(DataMode::Journal, 27.0), (DataMode::Wasteless, 4.2), (DataMode::Selective, 2.9)]
+    {
         series.push(of_paper(data.name(), vec![(most, mib)]));
     }
     let of = |data| last(&runs, data, rate);
@@ -183,7 +194,8 @@ fn run_7a(context: &Context) -> Result<Results, FigureError> {
          the other; the paper has selective lower and gives no reason."
             .into(),
     ];
-    let picture = by_streams("Journal device, 1 Kbps", "journal traffic (MiB/s)", Scale::Logarithmic, series);
+    let picture =
+        by_streams("Journal device, 1 Kbps", "journal traffic (MiB/s)", Scale::Logarithmic, series);
     Ok(Results { pictures: vec![picture], claims, notes })
 }
 
@@ -218,7 +230,8 @@ fn run_7b(context: &Context) -> Result<Results, FigureError> {
         ),
     ];
     let series = lines(&runs, Played::journal_rate);
-    let picture = by_streams("Journal device, 1 Mbps", "journal traffic (MiB/s)", Scale::Logarithmic, series);
+    let picture =
+        by_streams("Journal device, 1 Mbps", "journal traffic (MiB/s)", Scale::Logarithmic, series);
     let notes = vec![
         per_block_note(&runs, "the journal traffic (MiB/s)", Played::journal_rate),
         "A minute instead of five: the journal of 128 MiB is filled many times over in it, and what is written stays in \
@@ -240,7 +253,11 @@ fn run_7c(context: &Context) -> Result<Results, FigureError> {
         )
     });
     let series = lines(&runs, Played::home_rate);
-    let picture =
-        by_streams("File-system device, 1 Kbps", "home traffic (MiB/s)", Scale::Logarithmic, series);
+    let picture = by_streams(
+        "File-system device, 1 Kbps",
+        "home traffic (MiB/s)",
+        Scale::Logarithmic,
+        series,
+    );
     Ok(Results { pictures: vec![picture], claims: claims.into(), notes: Vec::new() })
 }

@@ -1,7 +1,8 @@
 //! Figures 8a and 8b: how long synchronous appends of streams take.
 
 use super::figure_7::{
-    fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts, slow_streams,
+    fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts,
+    slow_streams,
 };
 use super::shared::{FIVE_MODES, axis, drive_alone, ours, picture, ratio};
 use super::streams::{FAST, Played, Runs, SLOW};
@@ -132,7 +133,8 @@ fn run_8b(context: &Context) -> Result<Results, FigureError> {
     ];
     let mut picture = latencies("1 Mbps", &runs);
     picture.series.push(ours("log-structured", log_structured));
-    let notes = vec![per_block_note(&runs, "the latency (ms)", mean), memory_note(), STAND_IN.into()];
+    let notes =
+        vec![per_block_note(&runs, "the latency (ms)", mean), memory_note(), STAND_IN.into()];
     Ok(Results { pictures: vec![picture], claims, notes })
 }
 
@@ -146,7 +148,8 @@ fn log_structured(
     let latency = |&streams: &u32| -> Result<(f64, f64), FigureError> {
         let world = VirtualWorld::new(context.seed);
         let disk = drive_alone(context, &world)?;
-        // An append finds its block in memory. A log that is never cleaned would hold gigabytes of former ones.
+        // An append finds its block in memory. A log that is never cleaned would hold gigabytes of
+        // former ones.
         disk.forget_content();
         let files = LogStructuredFiles::new(world.clone(), disk);
         let options = PeriodicOptions {

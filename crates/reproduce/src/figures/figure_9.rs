@@ -25,7 +25,8 @@ pub fn figure() -> Figure {
     }
 }
 
-const SHOWN: [DataMode; 4] = [DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+const SHOWN: [DataMode; 4] =
+    [DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
 
 fn run(context: &Context) -> Result<Results, FigureError> {
     let (streams, seconds) = match (context.quick, context.varied) {
@@ -47,8 +48,12 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         ours(played.cell.data.name(), points.collect())
     };
     let drawn = |writers_wait: bool, title: &str| {
-        let series =
-            runs.0.iter().filter(|played| played.cell.writers_wait == writers_wait).map(line).collect();
+        let series = runs
+            .0
+            .iter()
+            .filter(|played| played.cell.writers_wait == writers_wait)
+            .map(line)
+            .collect();
         let (x, y) = (axis("append", Scale::Linear), axis("mean latency (ms)", Scale::Linear));
         picture(title, x, y, series)
     };

@@ -123,11 +123,16 @@ fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
     options.engine.cache_bytes = MEMORY / cell.share;
     if context.quick {
         let threads = workload.threads / 10;
-        workload =
-            FilebenchOptions { files: workload.files.min(100), file_size: 1 << 18, threads, ..workload };
+        workload = FilebenchOptions {
+            files: workload.files.min(100),
+            file_size: 1 << 18,
+            threads,
+            ..workload
+        };
     }
     let stage = Stage::build(&options)?;
-    let report = stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
+    let report =
+        stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
     let FilebenchReport { operations_per_second, latency_mean_ms, .. } = report;
     Ok(Played { operations_per_second, latency_mean_ms })
 }
@@ -148,7 +153,8 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
     for (workload, reports) in WORKLOADS.iter().zip(reports.chunks(FOUR_MODES.len())) {
         let Workload { title, personality, per_second: paper, milliseconds, .. } = workload;
-        let numbered = |values: [f64; 4]| (0..4).map(|at| (at as f64, values[at])).collect::<Vec<_>>();
+        let numbered =
+            |values: [f64; 4]| (0..4).map(|at| (at as f64, values[at])).collect::<Vec<_>>();
         let rates = [0, 1, 2, 3].map(|at| reports[at].operations_per_second);
         pictures.push(Picture {
             title: format!("{title}: operations per second"),
@@ -161,7 +167,10 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
             title: format!("{title}: mean time of a read or write"),
             x: axis("mode", names.clone()),
             y: axis("ms", Scale::Linear),
-            series: vec![ours(title, numbered(latencies)), of_paper(title, numbered(*milliseconds))],
+            series: vec![
+                ours(title, numbered(latencies)),
+                of_paper(title, numbered(*milliseconds)),
+            ],
         });
         let [ordered, selective, data, wasteless] = rates;
         let over = |mode: &str, (rate, of_paper): (f64, f64)| {
@@ -245,12 +254,14 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
         }
         let mut series = Vec::new();
         for (mode, data) in FOUR_MODES.iter().enumerate().skip(1) {
-            let over = |(share, rates): &(u64, &[f64])| (100.0 / *share as f64, rates[mode] / rates[0]);
+            let over =
+                |(share, rates): &(u64, &[f64])| (100.0 / *share as f64, rates[mode] / rates[0]);
             series.push(ours(data.name(), rows.iter().map(over).collect()));
             series.push(of_paper(data.name(), vec![(100.0, per_second[mode] / per_second[0])]));
         }
-        let says =
-            format!("{title}: from which share of the paper's files on no two modes change places (%)");
+        let says = format!(
+            "{title}: from which share of the paper's files on no two modes change places (%)"
+        );
         let from = stable_from(&rows);
         let percent = short(100.0 / rows[from].0 as f64);
         claims.push(claim(&says, "not asked", percent, from + 1 < rows.len()).of_ours());
@@ -279,7 +290,8 @@ fn stable_from(rows: &[(u64, &[f64])]) -> usize {
         let pairs = modes.clone().flat_map(|one| modes.clone().map(move |other| (one, other)));
         pairs.into_iter().any(|(one, other)| ahead(earlier, one, other) && ahead(later, other, one))
     };
-    let unsettled = |at: &usize| rows[at + 1..].iter().any(|later| change_places(&rows[*at], later));
+    let unsettled =
+        |at: &usize| rows[at + 1..].iter().any(|later| change_places(&rows[*at], later));
     (0..rows.len()).filter(unsettled).max().map_or(0, |last| last + 1)
 }
 

@@ -50,7 +50,8 @@ disk. Cmt/Cache: each commit writes without a flush and joins the transaction th
 after tick in both modes. Where every commit is flushed, ordered journaling asks 70,500 home writes for the minute, and takes 80 s \
 longer. The paper's flushes took seconds in both modes, so its disks had far more to do.";
 
-/// Each record gets a new length: from 512 bytes to 32 KiB in sectors, each doubling equally likely. Times and syncs stay.
+/// Each record gets a new length: from 512 bytes to 32 KiB in sectors, each doubling equally
+/// likely. Times and syncs stay.
 fn with_made_records(mut trace: LogTrace, seed: u64) -> LogTrace {
     const SECTOR: u64 = 512;
     const DOUBLINGS: u32 = 6;
@@ -74,7 +75,8 @@ struct Cell {
 }
 
 fn play(context: &Context, cell: &Cell) -> Result<ReplayReport, FigureError> {
-    let trace = LogTrace::open(cell.trace).map_err(|error| FigureError::Other(error.to_string()))?;
+    let trace =
+        LogTrace::open(cell.trace).map_err(|error| FigureError::Other(error.to_string()))?;
     let trace = if cell.made_records { with_made_records(trace, context.seed) } else { trace };
     let options = ReplayOptions {
         instances: cell.instances,
@@ -91,8 +93,13 @@ fn play(context: &Context, cell: &Cell) -> Result<ReplayReport, FigureError> {
     Ok(stage.run(move |files| async move { replay_log(&files, &trace, &options, |_| ()).await })?)
 }
 
-/// Of selective journaling, how many writes of the mail store's log one of so many instances could have made durable in a second.
-pub(super) fn selective(context: &Context, made_records: bool, instances: u32) -> Result<f64, FigureError> {
+/// Of selective journaling, how many writes of the mail store's log one of so many instances could
+/// have made durable in a second.
+pub(super) fn selective(
+    context: &Context,
+    made_records: bool,
+    instances: u32,
+) -> Result<f64, FigureError> {
     let (trace, mode, preallocated) = ("mail-store", DataMode::Selective, false);
     let report = play(context, &Cell { trace, made_records, mode, instances, preallocated })?;
     Ok(1e3 / report.sync_mean_ms)
@@ -120,17 +127,24 @@ fn figure_10b(context: &Context) -> Result<Results, FigureError> {
     let mut cells = Vec::new();
     for made_records in [true, false] {
         for mode in FOUR_MODES {
-            let cell =
-                |&instances| Cell { trace: "mail-store", made_records, mode, instances, preallocated: false };
+            let cell = |&instances| Cell {
+                trace: "mail-store",
+                made_records,
+                mode,
+                instances,
+                preallocated: false,
+            };
             cells.extend(counts.iter().map(cell));
         }
     }
     let reports = context.play(&cells, |cell| play(context, cell))?;
     let (made, recorded) = reports.split_at(reports.len() / 2);
-    let titled = [("Records of 512 B to 32 KiB", made), ("A mail store's log as recorded", recorded)];
+    let titled =
+        [("Records of 512 B to 32 KiB", made), ("A mail store's log as recorded", recorded)];
     let pictures = titled.map(|(title, reports)| {
         let series = FOUR_MODES.iter().zip(reports.chunks(counts.len())).map(|(mode, reports)| {
-            let points = counts.iter().zip(reports).map(|(count, it)| (f64::from(*count), it.sync_mean_ms));
+            let points =
+                counts.iter().zip(reports).map(|(count, it)| (f64::from(*count), it.sync_mean_ms));
             ours(mode.name(), points.collect())
         });
         picture(title, series.collect())
@@ -184,18 +198,31 @@ fn figure_10b(context: &Context) -> Result<Results, FigureError> {
         ),
     ];
     let pictures = pictures.into();
-    Ok(Results { pictures, claims, notes: vec![LARGE_RECORDS.into(), TRACES.into(), NO_KERNEL.into()] })
+    Ok(Results {
+        pictures,
+        claims,
+        notes: vec![LARGE_RECORDS.into(), TRACES.into(), NO_KERNEL.into()],
+    })
 }
 
 fn figure_10c(context: &Context) -> Result<Results, FigureError> {
-    const METHODS: [(&str, &str); 3] =
-        [("Cmt/Disk", "innodb-cmt-disk"), ("Prd/Disk", "innodb-prd-disk"), ("Cmt/Cache", "innodb-cmt-cache")];
+    const METHODS: [(&str, &str); 3] = [
+        ("Cmt/Disk", "innodb-cmt-disk"),
+        ("Prd/Disk", "innodb-prd-disk"),
+        ("Cmt/Cache", "innodb-cmt-cache"),
+    ];
     const MODES: [DataMode; 2] = [DataMode::Ordered, DataMode::Wasteless];
     let counts = instances(context);
     let mut cells = Vec::new();
     for (_, trace) in METHODS {
         for mode in MODES {
-            let cell = |&instances| Cell { trace, made_records: false, mode, instances, preallocated: true };
+            let cell = |&instances| Cell {
+                trace,
+                made_records: false,
+                mode,
+                instances,
+                preallocated: true,
+            };
             cells.extend(counts.iter().map(cell));
         }
     }
@@ -208,7 +235,10 @@ fn figure_10c(context: &Context) -> Result<Results, FigureError> {
     for (method, (title, _)) in METHODS.iter().enumerate() {
         let series = MODES.iter().enumerate().map(|(at, mode)| {
             let points = counts.iter().zip(of(method, at));
-            ours(mode.name(), points.map(|(count, it)| (f64::from(*count), it.sync_mean_ms)).collect())
+            ours(
+                mode.name(),
+                points.map(|(count, it)| (f64::from(*count), it.sync_mean_ms)).collect(),
+            )
         });
         pictures.push(picture(&format!("InnoDB's log, {title}"), series.collect()));
         let times = |at: usize| of(method, 0)[at].sync_mean_ms / of(method, 1)[at].sync_mean_ms;
@@ -224,5 +254,9 @@ fn figure_10c(context: &Context) -> Result<Results, FigureError> {
         );
         claims.push(if other.is_empty() { claim } else { claim.chosen(WITH_TICKS, other) });
     }
-    Ok(Results { pictures, claims, notes: vec![LIGHT_LOAD.into(), TRACES.into(), NO_KERNEL.into()] })
+    Ok(Results {
+        pictures,
+        claims,
+        notes: vec![LIGHT_LOAD.into(), TRACES.into(), NO_KERNEL.into()],
+    })
 }

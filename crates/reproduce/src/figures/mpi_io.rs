@@ -83,7 +83,8 @@ fn play(context: &Context, cell: &Cell) -> Result<MpiOutcome, FigureError> {
         (false, SMALL) => 65_000,
         (false, _) => 6500,
     };
-    let network = ServerLink { bytes_per_second: 125_000_000, round_trip: Duration::from_micros(200) };
+    let network =
+        ServerLink { bytes_per_second: 125_000_000, round_trip: Duration::from_micros(200) };
     let workload =
         MpiIoOptions { processes: cell.processes, writes, size: cell.size, network: Some(network) };
     let on = Mounted::new(data.world().clone(), data.files(), DATABASE, database.files());
@@ -143,7 +144,8 @@ fn figure_11(context: &Context) -> Result<Results, FigureError> {
     let most = processes.len() - 1;
     let [ordered, selective, data, wasteless] = [0, 1, 2, 3].map(|mode| rate(0, mode, most));
     let large = [0, 1, 2, 3].map(|mode| rate(1, mode, most));
-    let spread = large.iter().fold(0.0f64, |a, b| a.max(*b)) / large.iter().fold(f64::MAX, |a, b| a.min(*b));
+    let spread =
+        large.iter().fold(0.0f64, |a, b| a.max(*b)) / large.iter().fold(f64::MAX, |a, b| a.min(*b));
     let claims = vec![
         ratio(
             "1 KiB, most processes: wasteless over ordered",
@@ -176,8 +178,9 @@ fn figure_12(context: &Context) -> Result<Results, FigureError> {
     let outcomes = context.play(&cells(&[SMALL, LARGE], processes), |cell| play(context, cell))?;
     let names = Scale::Names(FOUR_MODES.map(|mode| mode.name().to_string()).to_vec());
     let mut pictures = Vec::new();
-    for (title, outcomes) in
-        ["Writes of 1 KiB", "Writes of 47,001 bytes"].into_iter().zip(outcomes.chunks(FOUR_MODES.len()))
+    for (title, outcomes) in ["Writes of 1 KiB", "Writes of 47,001 bytes"]
+        .into_iter()
+        .zip(outcomes.chunks(FOUR_MODES.len()))
     {
         let bars = |part: fn(&MpiOutcome) -> f64| {
             outcomes.iter().enumerate().map(|(at, it)| (at as f64, part(it))).collect::<Vec<_>>()
@@ -201,8 +204,9 @@ fn figure_12(context: &Context) -> Result<Results, FigureError> {
     }
     let [ordered, selective, data, wasteless] = [0, 1, 2, 3].map(|at| &outcomes[at]);
     let others = [selective, data, wasteless].map(|it| it.home_mib).into_iter().fold(0.0, f64::max);
-    let volume =
-        |at: usize| outcomes[FOUR_MODES.len() + at].journal_mib + outcomes[FOUR_MODES.len() + at].home_mib;
+    let volume = |at: usize| {
+        outcomes[FOUR_MODES.len() + at].journal_mib + outcomes[FOUR_MODES.len() + at].home_mib
+    };
     let claims = vec![
         ratio(
             "1 KiB: wasteless's journal volume over data journaling's",

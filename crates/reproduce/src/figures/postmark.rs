@@ -73,7 +73,10 @@ fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<f64>, FigureError> 
 /// Of selective journaling with the default sizes of Postmark, transactions per second.
 pub(super) fn selective(context: &Context, request: u64) -> Result<f64, FigureError> {
     let (mode, size_max) = (DataMode::Selective, AS_POSTMARK);
-    play(context, &Cell { mode, request, size_max, cache: CacheMode::On, barrier: BarrierKind::None })
+    play(
+        context,
+        &Cell { mode, request, size_max, cache: CacheMode::On, barrier: BarrierKind::None },
+    )
 }
 
 /// Transactions per second.
@@ -94,7 +97,8 @@ fn play(context: &Context, cell: &Cell) -> Result<f64, FigureError> {
     if context.quick {
         workload = PostmarkOptions { files: 50, threads: 20, transactions: 60, ..workload };
     }
-    let report = stage.run(move |files| async move { postmark(&files, &workload, |_| ()).await })?;
+    let report =
+        stage.run(move |files| async move { postmark(&files, &workload, |_| ()).await })?;
     Ok(report.transactions_per_second)
 }
 
@@ -103,7 +107,8 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
         match (context.quick, size_max) {
             (true, _) => &[KIB, 128 * KIB],
             (false, _) if context.varied.is_some() => &[KIB, 16 * KIB, 128 * KIB],
-            // Five million synchronous writes at 128 bytes would take as long as all others together.
+            // Five million synchronous writes at 128 bytes would take as long as all others
+            // together.
             (false, AS_PAPER) => &[KIB, 4 * KIB, 16 * KIB, 128 * KIB],
             (false, _) => &[128, KIB, 4 * KIB, 16 * KIB, 128 * KIB],
         }
@@ -124,14 +129,17 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
     let rates = play_all(context, &cells)?;
     let rate = |size_max: u64, mode: DataMode, request: u64| {
         let mut found = cells.iter().zip(&rates);
-        let is_it = |cell: &Cell| (cell.size_max, cell.mode, cell.request) == (size_max, mode, request);
+        let is_it =
+            |cell: &Cell| (cell.size_max, cell.mode, cell.request) == (size_max, mode, request);
         *found.find(|(cell, _)| is_it(cell)).expect("played above").1
     };
-    let best =
-        |size_max, mode| requests_of(size_max).iter().map(|&it| rate(size_max, mode, it)).fold(0.0, f64::max);
+    let best = |size_max, mode| {
+        requests_of(size_max).iter().map(|&it| rate(size_max, mode, it)).fold(0.0, f64::max)
+    };
 
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
-    for (size_max, range) in [(AS_PAPER, "500 B to 97.66 KiB"), (AS_POSTMARK, "500 B to 9.77 KiB")] {
+    for (size_max, range) in [(AS_PAPER, "500 B to 97.66 KiB"), (AS_POSTMARK, "500 B to 9.77 KiB")]
+    {
         let requests = requests_of(size_max);
         let mut series = Vec::new();
         for mode in FOUR_MODES {
@@ -158,15 +166,20 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
             Expected::Number(738.0 / 399.0),
             (wasteless, ordered),
         ));
-        // Selective journaling is wasteless journaling as long as every request is below its threshold.
+        // Selective journaling is wasteless journaling as long as every request is below its
+        // threshold.
         let first = |request: &&u64| {
-            let others =
-                FOUR_MODES.map(|mode| rate(size_max, mode, **request)).into_iter().fold(0.0, f64::max);
+            let others = FOUR_MODES
+                .map(|mode| rate(size_max, mode, **request))
+                .into_iter()
+                .fold(0.0, f64::max);
             rate(size_max, DataMode::Wasteless, **request) >= others
         };
         let count = requests.iter().filter(first).count();
         claims.push(claim(
-            &format!("files of {range}: at every size of requests, no mode is faster than wasteless"),
+            &format!(
+                "files of {range}: at every size of requests, no mode is faster than wasteless"
+            ),
             "all",
             format!("{count} of {}", requests.len()),
             count == requests.len(),
@@ -208,7 +221,8 @@ fn figure_14(context: &Context) -> Result<Results, FigureError> {
     for (setting, (title, _, _, paper)) in settings.iter().enumerate() {
         let mut series = Vec::new();
         for (mode, data) in MODES.iter().enumerate() {
-            let points = requests.iter().enumerate().map(|(at, &it)| (it as f64, rate(setting, mode, at)));
+            let points =
+                requests.iter().enumerate().map(|(at, &it)| (it as f64, rate(setting, mode, at)));
             series.push(ours(data.name(), points.collect()));
         }
         match setting {
@@ -232,7 +246,8 @@ fn figure_14(context: &Context) -> Result<Results, FigureError> {
     }
     let gains = (0..MODES.len()).flat_map(|mode| (0..requests.len()).map(move |at| (mode, at)));
     let gains = gains.map(|(mode, at)| rate(1, mode, at) / rate(0, mode, at));
-    let (least, most) = gains.fold((f64::INFINITY, 0.0f64), |(low, high), it| (low.min(it), high.max(it)));
+    let (least, most) =
+        gains.fold((f64::INFINITY, 0.0f64), |(low, high), it| (low.min(it), high.max(it)));
     claims.push(claim(
         "the cache with barriers gains every mode at every size of requests a fifth to a half",
         "1.21 to 1.53",

@@ -28,11 +28,12 @@ const SHOWN: [DataMode; 2] = [DataMode::Ordered, DataMode::Wasteless];
 type Plays = (&'static [u32], u64);
 
 fn run(context: &Context) -> Result<Results, FigureError> {
-    let ((slow, slow_seconds), (fast, fast_seconds)): (Plays, Plays) = match (context.quick, context.varied) {
-        (true, _) => ((&[20, 60], 3), (&[1, 4], 3)),
-        (false, Some(_)) => ((&[100, 2000], 60), (&[1, 50], 30)),
-        (false, None) => ((&[100, 500, 1000, 2000, 4000], 300), (&[1, 5, 10, 25, 50], 60)),
-    };
+    let ((slow, slow_seconds), (fast, fast_seconds)): (Plays, Plays) =
+        match (context.quick, context.varied) {
+            (true, _) => ((&[20, 60], 3), (&[1, 4], 3)),
+            (false, Some(_)) => ((&[100, 2000], 60), (&[1, 50], 30)),
+            (false, None) => ((&[100, 500, 1000, 2000, 4000], 300), (&[1, 5, 10, 25, 50], 60)),
+        };
     let cells = |counts: &'static [u32], size, seconds| {
         let one = move |rig, data| {
             counts.iter().map(move |&count| Cell { rig, ..Cell::new(data, count, size, seconds) })
@@ -78,7 +79,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let pictures = [("1 Kbps", SLOW), ("1 Mbps", FAST)].map(|(title, size)| {
         let named = [(Rig::Raid0, "RAID-0"), (Rig::TwoDrives, "two drives")];
         let series = named.into_iter().flat_map(|(rig, rig_name)| {
-            SHOWN.map(|data| ours(&format!("{}, {rig_name}", data.name()), line(&runs, size, rig, data)))
+            SHOWN.map(|data| {
+                ours(&format!("{}, {rig_name}", data.name()), line(&runs, size, rig, data))
+            })
         });
         let y = axis("mean latency of an append (ms)", Scale::Logarithmic);
         picture(title, axis("streams", Scale::Logarithmic), y, series.collect())

@@ -30,8 +30,13 @@ const READ_AHEAD: usize = 128 << 10;
 const PREFIX: &str = "stream-";
 const LOG_STRUCTURED: &str = "log-structured";
 
-const MODES: [DataMode; 5] =
-    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Wasteless];
+const MODES: [DataMode; 5] = [
+    DataMode::Writeback,
+    DataMode::Ordered,
+    DataMode::Journal,
+    DataMode::Selective,
+    DataMode::Wasteless,
+];
 
 struct Cell {
     /// `None`: log-structured.
@@ -54,7 +59,9 @@ fn play(context: &Context, cell: &Cell) -> Result<ReadBackReport, FigureError> {
             let mut stage = Stage::build(&rig(context, mode))?;
             stage.run(move |files| async move { write(&files, &options).await })?;
             stage.remount()?;
-            stage.run(move |on| async move { Ok(read_back(&on, PREFIX, files, (READ, READ_AHEAD)).await?) })
+            stage.run(move |on| async move {
+                Ok(read_back(&on, PREFIX, files, (READ, READ_AHEAD)).await?)
+            })
         }
         None => {
             let world = VirtualWorld::new(context.seed);
@@ -94,8 +101,10 @@ fn figure_8c(context: &Context) -> Result<Results, FigureError> {
     let reports = context.play(&cells, |cell| play(context, cell))?;
     let of_modes = reports.chunks(counts.len());
     let series = modes.iter().zip(of_modes).map(|(mode, reports)| {
-        let points =
-            counts.iter().zip(reports).map(|(files, report)| (f64::from(*files), report.read_mean_ms));
+        let points = counts
+            .iter()
+            .zip(reports)
+            .map(|(files, report)| (f64::from(*files), report.read_mean_ms));
         ours(mode.map_or(LOG_STRUCTURED, DataMode::name), points.collect())
     });
     let picture = Picture {

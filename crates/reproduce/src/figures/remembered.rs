@@ -3,7 +3,8 @@
 use crate::{Context, FigureError, Varied};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// What cells gave, by seed and by what was varied. Quick ones are not kept: they cost little, and tests play them twice.
+/// What cells gave, by seed and by what was varied. Quick ones are not kept: they cost little, and
+/// tests play them twice.
 pub(super) struct Remembered<C, R> {
     begun: Mutex<Vec<Kept<C, R>>>,
     played: Condvar,
@@ -34,7 +35,8 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
     {
         context.play(cells, |cell| self.once(context, cell, || play(context, cell)))
     }
-    /// Plays the cell in the caller's place, unless it was. Whoever plays it already is waited for without a place.
+    /// Plays the cell in the caller's place, unless it was. Whoever plays it already is waited for
+    /// without a place.
     pub fn once(
         &self,
         context: &Context,
@@ -47,8 +49,9 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
         let is_it = |kept: &&mut Kept<C, R>| {
             (kept.seed, kept.varied) == (context.seed, context.varied) && kept.cell == *cell
         };
-        let is_played =
-            |all: &mut Vec<Kept<C, R>>| all.iter_mut().find(is_it).is_some_and(|kept| kept.result.is_none());
+        let is_played = |all: &mut Vec<Kept<C, R>>| {
+            all.iter_mut().find(is_it).is_some_and(|kept| kept.result.is_none())
+        };
         let mut all = self.begun();
         if is_played(&mut all) {
             drop(all);
@@ -59,7 +62,12 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
         if let Some(result) = all.iter_mut().find(is_it).and_then(|kept| kept.result.clone()) {
             return Ok(result);
         }
-        all.push(Kept { seed: context.seed, varied: context.varied, cell: cell.clone(), result: None });
+        all.push(Kept {
+            seed: context.seed,
+            varied: context.varied,
+            cell: cell.clone(),
+            result: None,
+        });
         drop(all);
         let result = play();
         let mut all = self.begun();
@@ -115,7 +123,8 @@ mod tests {
                 Ok(cell * 2)
             };
             let cells: Vec<u32> = (0..200).collect();
-            let all = side_by_side(figures, figures, |_| played.all(&context, &cells, play).unwrap());
+            let all =
+                side_by_side(figures, figures, |_| played.all(&context, &cells, play).unwrap());
             assert!(all.iter().all(|of_figure| {
                 of_figure.iter().eq(cells.iter().map(|cell| cell * 2).collect::<Vec<_>>().iter())
             }));
@@ -126,7 +135,8 @@ mod tests {
     #[test]
     fn a_cell_that_failed_is_played_again() {
         let played = Remembered::new();
-        let fails = played.once(&made_up::context(5), &1, || Err::<u32, _>(FigureError::Interrupted));
+        let fails =
+            played.once(&made_up::context(5), &1, || Err::<u32, _>(FigureError::Interrupted));
         assert!(fails.is_err());
         assert_eq!(played.once(&made_up::context(5), &1, || Ok(7)).unwrap(), 7);
     }

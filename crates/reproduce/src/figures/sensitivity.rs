@@ -1,8 +1,11 @@
-//! How far each statement depends on what was chosen for want of a fact: figures once more, each choice half and double.
+//! How far each statement depends on what was chosen for want of a fact: figures once more, each
+//! choice half and double.
 
 use super::shared::{axis, ours};
 use crate::finished::Finished;
-use crate::{Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict};
+use crate::{
+    Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict,
+};
 use stages::Scaled;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,12 +25,14 @@ pub fn figure() -> Figure {
     }
 }
 
-/// As `crates/emulated/models/cheetah-15k5-300.toml` has it: those that are chosen and are numbers other than 0.
-const CHOSEN: [&str; 5] = ["hit_ms", "bus_mb_s", "destage_delay_ms", "destage_above", "band_skew_ms"];
+/// As `crates/emulated/models/cheetah-15k5-300.toml` has it: those that are chosen and are numbers
+/// other than 0.
+const CHOSEN: [&str; 5] =
+    ["hit_ms", "bus_mb_s", "destage_delay_ms", "destage_above", "band_skew_ms"];
 /// All of Okeanos that have statements.
 const FIGURES: [&str; 17] = [
-    "1", "7a", "7b", "7c", "8a", "8b", "8c", "9", "10a", "table-1", "10b", "10c", "11", "12", "13", "14",
-    "raid-0",
+    "1", "7a", "7b", "7c", "8a", "8b", "8c", "9", "10a", "table-1", "10b", "10c", "11", "12", "13",
+    "14", "raid-0",
 ];
 
 struct Choice {
@@ -36,17 +41,21 @@ struct Choice {
 }
 
 fn choices() -> Vec<Choice> {
-    let scaled = |name: &str, factor: f64, varied| Choice { name: format!("{name} x {factor}"), varied };
+    let scaled =
+        |name: &str, factor: f64, varied| Choice { name: format!("{name} x {factor}"), varied };
     let mut all = vec![Choice { name: "as chosen".into(), varied: Varied::Nothing }];
     for key in CHOSEN {
-        all.extend([0.5, 2.0].map(|factor| scaled(key, factor, Varied::Drive(Scaled { key, factor }))));
+        all.extend(
+            [0.5, 2.0].map(|factor| scaled(key, factor, Varied::Drive(Scaled { key, factor }))),
+        );
     }
     all.extend([0.0, 0.5, 2.0].map(|factor| scaled("tick", factor, Varied::Tick(factor))));
     all
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {
-    let (choices, figures) = (choices(), FIGURES.map(|name| super::find(name).expect("it is in the list")));
+    let (choices, figures) =
+        (choices(), FIGURES.map(|name| super::find(name).expect("it is in the list")));
     let figures = if context.quick { &figures[1..2] } else { &figures[..] };
     let turns = choices.len() * figures.len();
     let done = AtomicUsize::new(0);
@@ -64,7 +73,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let all: Result<Vec<Vec<(&str, Claim)>>, FigureError> =
         context.jobs.side_by_side(choices.len(), of_choice).into_iter().collect();
     let all = all?;
-    let claims: Vec<Claim> = (0..all[0].len()).filter_map(|at| statement(&choices, &all, at)).collect();
+    let claims: Vec<Claim> =
+        (0..all[0].len()).filter_map(|at| statement(&choices, &all, at)).collect();
     let names = Scale::Names(choices.iter().map(|choice| choice.name.clone()).collect());
     let count = |verdict: Verdict| {
         let held = |claims: &Vec<(&str, Claim)>| {
@@ -119,10 +129,13 @@ fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Optio
     });
     let told = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
         true => format!("{}: {}", choice.name, claim.ours),
-        false => format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase()),
+        false => {
+            format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase())
+        }
     };
     let found: Vec<(&Choice, &Claim)> = others.collect();
-    let otherwise = found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(told);
+    let otherwise =
+        found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(told);
     let otherwise: Vec<String> = otherwise.collect();
     let told: Vec<String> = found.into_iter().map(told).collect();
     let rest = if told.is_empty() { "the same with all".into() } else { told.join("; ") };

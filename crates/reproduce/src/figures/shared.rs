@@ -14,8 +14,13 @@ pub const FOUR_MODES: [DataMode; 4] =
     [DataMode::Ordered, DataMode::Selective, DataMode::Journal, DataMode::Wasteless];
 
 /// In the order of the paper's figure 7.
-pub const FIVE_MODES: [DataMode; 5] =
-    [DataMode::Ordered, DataMode::Writeback, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+pub const FIVE_MODES: [DataMode; 5] = [
+    DataMode::Ordered,
+    DataMode::Writeback,
+    DataMode::Journal,
+    DataMode::Wasteless,
+    DataMode::Selective,
+];
 
 /// The paper's rig; in quick runs with the first 2 GiB of the disk and a small journal.
 pub fn rig(context: &Context, mode: DataMode) -> StageOptions {

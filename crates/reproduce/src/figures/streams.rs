@@ -1,5 +1,5 @@
-//! Figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play streams. Their threads begin together and append to a file
-//! of their own once a second. Here one run of them.
+//! Figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play streams. Their threads begin together
+//! and append to a file of their own once a second. Here one run of them.
 
 use super::shared::rig;
 use crate::{Context, FigureError};
@@ -105,7 +105,8 @@ pub(super) fn play_one(cell: &Cell, context: &Context) -> Result<Played, FigureE
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     Ok(Played {
         cell: *cell,
-        // An append that began in the last second may have returned after it, and idle time belongs to a period.
+        // An append that began in the last second may have returned after it, and idle time belongs
+        // to a period.
         seconds: report.took.as_secs_f64().max(cell.seconds as f64),
         journal: stage.journal_traffic(),
         home: stage.home_traffic(),
@@ -122,7 +123,11 @@ impl Runs {
         x: impl Fn(&Played) -> f64,
         y: impl Fn(&Played) -> f64,
     ) -> Vec<(f64, f64)> {
-        self.0.iter().filter(|played| wanted(&played.cell)).map(|played| (x(played), y(played))).collect()
+        self.0
+            .iter()
+            .filter(|played| wanted(&played.cell))
+            .map(|played| (x(played), y(played)))
+            .collect()
     }
     /// The run of a mode with the most streams.
     pub fn most(&self, data: DataMode) -> &Played {

@@ -60,7 +60,9 @@ impl SelectiveLoad {
             SelectiveLoad::MailLog { made_records: true, instances } => {
                 format!("10b: {instances} logs, records of 512 B to 32 KiB")
             }
-            SelectiveLoad::MailLog { instances, .. } => format!("10b: {instances} logs as recorded"),
+            SelectiveLoad::MailLog { instances, .. } => {
+                format!("10b: {instances} logs as recorded")
+            }
             SelectiveLoad::MpiIo { size } => format!("11: writes of {size} B"),
         }
     }
@@ -73,13 +75,17 @@ fn loads(quick: bool) -> Vec<SelectiveLoad> {
             SelectiveLoad::Postmark { request: 4 << 10 },
         ];
     }
-    let streams =
-        [(1000, SLOW), (20, FAST), (60, FAST)].map(|(count, size)| SelectiveLoad::Streams { count, size });
+    let streams = [(1000, SLOW), (20, FAST), (60, FAST)]
+        .map(|(count, size)| SelectiveLoad::Streams { count, size });
     let mut all = Vec::from(streams);
-    all.extend([1 << 10, 4 << 10, 16 << 10, 128 << 10].map(|request| SelectiveLoad::Postmark { request }));
+    all.extend(
+        [1 << 10, 4 << 10, 16 << 10, 128 << 10].map(|request| SelectiveLoad::Postmark { request }),
+    );
     all.extend([0, 1, 2].map(|part| SelectiveLoad::Filebench { part }));
     let logs = [(true, 128), (false, 16), (false, 128)];
-    all.extend(logs.map(|(made_records, instances)| SelectiveLoad::MailLog { made_records, instances }));
+    all.extend(
+        logs.map(|(made_records, instances)| SelectiveLoad::MailLog { made_records, instances }),
+    );
     all.extend([mpi_io::SMALL, mpi_io::LARGE].map(|size| SelectiveLoad::MpiIo { size }));
     all
 }

@@ -28,15 +28,18 @@ fn page() -> String {
 fn statements_with_our_weak_ordered_mode_say_so() {
     let page = page();
     let (_, judged) = page.split_once("\n## What holds\n").unwrap();
-    let is_verdict =
-        |cell: &str| ["agrees", "direction only", "differs", "kept"].iter().any(|it| cell.contains(it));
+    let is_verdict = |cell: &str| {
+        ["agrees", "direction only", "differs", "kept"].iter().any(|it| cell.contains(it))
+    };
     let rows = judged
         .lines()
         .filter(|line| line.starts_with("| "))
         .map(|line| line.split(" | ").collect::<Vec<_>>());
-    let statements =
-        rows.filter(|cells| cells.get(4).is_some_and(|cell| is_verdict(cell))).map(|cells| cells[1]);
-    let with_ordered: Vec<_> = statements.filter(|statement| statement.contains("ordered")).collect();
+    let statements = rows
+        .filter(|cells| cells.get(4).is_some_and(|cell| is_verdict(cell)))
+        .map(|cells| cells[1]);
+    let with_ordered: Vec<_> =
+        statements.filter(|statement| statement.contains("ordered")).collect();
     assert!(with_ordered.len() > 60, "the tables are not found: {}", with_ordered.len());
     for statement in with_ordered {
         assert!(statement.ends_with(" °"), "{statement}");
@@ -93,10 +96,12 @@ fn counts_of_each_paper_are_those_of_the_rows_below() {
     }
     let counts_of = |row: &str| -> Option<(String, Counts)> {
         let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let counts: Vec<usize> = cells[1..].iter().map(|cell| cell.parse().ok()).collect::<Option<_>>()?;
+        let counts: Vec<usize> =
+            cells[1..].iter().map(|cell| cell.parse().ok()).collect::<Option<_>>()?;
         Some((cells[0].into(), counts.try_into().ok()?))
     };
-    let (_, told) = page.split_once("| paper | agree | direction only | differ | fitted | ours |\n").unwrap();
+    let (_, told) =
+        page.split_once("| paper | agree | direction only | differ | fitted | ours |\n").unwrap();
     let told: BTreeMap<String, Counts> = told.lines().skip(1).map_while(counts_of).collect();
     let counted: BTreeMap<String, Counts> =
         counted.into_iter().map(|(paper, counts)| (paper.into(), counts)).collect();
@@ -105,10 +110,12 @@ fn counts_of_each_paper_are_those_of_the_rows_below() {
 
 #[test]
 fn every_figure_with_statements_has_its_rows() {
-    // A curve, a table that no run could make fail, and statements that are told by what they depend on.
+    // A curve, a table that no run could make fail, and statements that are told by what they
+    // depend on.
     const WITHOUT: [&str; 3] = ["table-1-scale", "discreet-table-5", "sensitivity"];
     let page = page();
-    let found: BTreeSet<&str> = page.lines().filter_map(judged).map(|(figure, _)| figure.name).collect();
+    let found: BTreeSet<&str> =
+        page.lines().filter_map(judged).map(|(figure, _)| figure.name).collect();
     let wanted = reproduce::all().into_iter().filter(|figure| !figure.real_time);
     let wanted: BTreeSet<&str> =
         wanted.map(|figure| figure.name).filter(|name| !WITHOUT.contains(name)).collect();

@@ -69,9 +69,13 @@ fn figure_14_gives_the_same_twice() {
 }
 #[test]
 fn discreet_figures_of_drives_give_the_same_twice() {
-    for name in
-        ["discreet-figure-1", "discreet-table-1", "discreet-table-2", "discreet-table-3", "discreet-table-4"]
-    {
+    for name in [
+        "discreet-figure-1",
+        "discreet-table-1",
+        "discreet-table-2",
+        "discreet-table-3",
+        "discreet-table-4",
+    ] {
         same_twice(name);
     }
 }

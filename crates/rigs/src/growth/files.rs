@@ -1,7 +1,8 @@
 //! More and more files on one volume.
 //!
-//! The kernel's ext4 makes them, on the same image and without barriers. Ten million through a mount in user space would take
-//! longer than all the rest. They are empty, ten thousand to a directory.
+//! The kernel's ext4 makes them, on the same image and without barriers. Ten million through a
+//! mount in user space would take longer than all the rest. They are empty, ten thousand to a
+//! directory.
 
 use super::sparse::{JOURNAL, SparseVolume};
 use super::volumes::measure_cold;
@@ -58,8 +59,11 @@ fn fill(top: &Path, first: u64, end: u64, progress: &dyn Fn(&str)) -> io::Result
     };
     std::thread::scope(|scope| {
         let helpers = std::thread::available_parallelism().map_or(1, usize::from) - 1;
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(|| fill_directories(&|_| ()))).collect();
-        let own = fill_directories(&|made| progress(&format!("{end} files: making them, {made} are there")));
+        let helpers: Vec<_> =
+            (0..helpers).map(|_| scope.spawn(|| fill_directories(&|_| ()))).collect();
+        let own = fill_directories(&|made| {
+            progress(&format!("{end} files: making them, {made} are there"))
+        });
         let others = helpers.into_iter().map(|helper| helper.join().expect("it does not panic"));
         others.fold(own, io::Result::and)
     })
@@ -74,7 +78,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let count = || {
             let directories = fs::read_dir(directory.path()).unwrap();
-            directories.map(|entry| fs::read_dir(entry.unwrap().path()).unwrap().count()).sum::<usize>()
+            directories
+                .map(|entry| fs::read_dir(entry.unwrap().path()).unwrap().count())
+                .sum::<usize>()
         };
         for (first, end) in [(0, 3), (3, 10_001)] {
             fill(directory.path(), first, end, &|_| ()).unwrap();

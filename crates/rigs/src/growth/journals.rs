@@ -28,16 +28,26 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
             let recovery = volume.mount("")?;
             let peak = volume.memory()?.peak;
             volume.unmount()?;
-            Ok(vec![(Mount, mount), (MemoryOfFullLog, full), (Recovery, recovery), (MemoryOfRecovery, peak)])
+            Ok(vec![
+                (Mount, mount),
+                (MemoryOfFullLog, full),
+                (Recovery, recovery),
+                (MemoryOfRecovery, peak),
+            ])
         })
     };
     bench.options.journals.iter().map(at).collect()
 }
 
-/// Half of the journal in synchronous overwrites, which are logged: from five eighths on write-back would free it.
+/// Half of the journal in synchronous overwrites, which are logged: from five eighths on write-back
+/// would free it.
 fn fill_log(path: &Path, journal: u64) -> io::Result<()> {
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(false).custom_flags(libc::O_SYNC).open(path)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(libc::O_SYNC)
+        .open(path)?;
     let (piece, length) = (WRITE_MAX.min(journal / 64), FILE_MAX.min(journal / 4));
     let mut content = vec![0; piece as usize];
     for number in 0..journal / 2 / piece {

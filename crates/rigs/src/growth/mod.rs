@@ -1,7 +1,9 @@
-//! What grows, and how fast, when there is more of something: writers, bytes of a volume, files, bytes of a journal.
+//! What grows, and how fast, when there is more of something: writers, bytes of a volume, files,
+//! bytes of a journal.
 //!
-//! Each series changes one number and keeps all others. Each point is measured several times; medians count. How fast a
-//! quantity grew is a power: 0 does not grow, 1 grows as the work does, above 1 faster than the work.
+//! Each series changes one number and keeps all others. Each point is measured several times;
+//! medians count. How fast a quantity grew is a power: 0 does not grow, 1 grows as the work does,
+//! above 1 faster than the work.
 
 mod files;
 mod journals;
@@ -104,7 +106,8 @@ pub struct GrowthRow {
     pub values: Vec<f64>,
     /// The last value to the first.
     pub factor: f64,
-    /// By which power of the work it grew from the first point to the last, and over the last step alone.
+    /// By which power of the work it grew from the first point to the last, and over the last step
+    /// alone.
     pub power: Option<f64>,
     pub power_of_last_step: Option<f64>,
 }
@@ -144,7 +147,10 @@ impl Bench<'_> {
 }
 
 /// Measures all series. `progress` is told what is being done.
-pub fn growth(options: &GrowthOptions, progress: impl Fn(&str)) -> Result<Vec<GrowthSeries>, RigError> {
+pub fn growth(
+    options: &GrowthOptions,
+    progress: impl Fn(&str),
+) -> Result<Vec<GrowthSeries>, RigError> {
     rig::hide_mounts()?;
     let place = Workspace::new(&options.directory)?;
     let bench = Bench { options, place: &place, progress: &progress };
@@ -164,13 +170,15 @@ fn series(work: GrowthWork, points: &[u64], samples: &[Vec<Sample>]) -> GrowthSe
     let quantities = samples[0].first().into_iter().flatten().map(|(quantity, _)| *quantity);
     let values = |quantity| -> Option<Vec<f64>> {
         let at = |turns: &Vec<Sample>| {
-            let found = turns.iter().flatten().filter(|(of, _)| *of == quantity).map(|(_, value)| *value);
+            let found =
+                turns.iter().flatten().filter(|(of, _)| *of == quantity).map(|(_, value)| *value);
             let found: Vec<f64> = found.collect();
             (!found.is_empty()).then(|| rig::median(found))
         };
         samples.iter().map(at).collect()
     };
-    let rows = quantities.filter_map(|quantity| Some(row(quantity, points, values(quantity)?))).collect();
+    let rows =
+        quantities.filter_map(|quantity| Some(row(quantity, points, values(quantity)?))).collect();
     GrowthSeries { work, points: points.to_vec(), rows }
 }
 
@@ -213,7 +221,8 @@ mod tests {
     #[test]
     fn rows_hold_medians_of_what_every_point_has() {
         use GrowthQuantity::{Memory, Mount};
-        let turns = |values: [f64; 3]| values.map(|value| vec![(Mount, value), (Memory, 1.0)]).to_vec();
+        let turns =
+            |values: [f64; 3]| values.map(|value| vec![(Mount, value), (Memory, 1.0)]).to_vec();
         let mut samples = [turns([5.0, 1.0, 3.0]), turns([9.0, 6.0, 4.0])];
         let rows = series(GrowthWork::Files, &[10, 100], &samples).rows;
         assert_eq!((rows.len(), &rows[0].values[..], rows[0].factor), (2, &[3.0, 6.0][..], 2.0));

@@ -54,7 +54,16 @@ impl<'a> SparseVolume<'a> {
         sized.map_err(RigError::at(path.display()))?;
         // What was never written reads as zeros, so nothing has to be zeroed.
         let mut command = Command::new("mke2fs");
-        command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-J", &format!("size={}", journal >> 20)]);
+        command.args([
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-J",
+            &format!("size={}", journal >> 20),
+        ]);
         command.args(["-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1"]);
         if let Some(inodes) = inodes {
             command.args(["-N", &inodes.to_string()]);
@@ -75,8 +84,9 @@ impl<'a> SparseVolume<'a> {
     /// How many seconds it took, from the start of the program on.
     pub fn mount(&mut self, options: &str) -> Result<f64, RigError> {
         let options = format!("data=wasteless{options}");
-        let (mounted, seconds) =
-            timed(|| Mounted::okeanos(self.program, &options, &self.device.path, &self.mount_point))?;
+        let (mounted, seconds) = timed(|| {
+            Mounted::okeanos(self.program, &options, &self.device.path, &self.mount_point)
+        })?;
         self.mounted = Some(mounted);
         Ok(seconds)
     }

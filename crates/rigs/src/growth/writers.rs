@@ -22,7 +22,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
             let mut sample = vec![(Syncs, syncs)];
             match play(bench, &disks, &Contender::Ext4FastCommit, writers) {
                 Ok((syncs, _)) => sample.push((SyncsOfFastCommit, syncs)),
-                Err(error) => rig::complain(&format!("{} is left out: {error}", Contender::Ext4FastCommit)),
+                Err(error) => {
+                    rig::complain(&format!("{} is left out: {error}", Contender::Ext4FastCommit))
+                }
             }
             sample.extend(memory.map(|bytes| (MemoryOfWriters, bytes)));
             Ok(sample)

@@ -1,4 +1,5 @@
-//! Works of programs that read and write files themselves: SQLite, git, tar and its kin, large files.
+//! Works of programs that read and write files themselves: SQLite, git, tar and its kin, large
+//! files.
 
 use super::kept::NEEDLE;
 use super::{Kept, Measured, Scale, Volume};
@@ -19,7 +20,8 @@ fn timed_run(command: &mut Command) -> Result<f64, RigError> {
     timed(|| rig::run(command).map(drop))
 }
 
-/// How many seconds a run takes: the mean of five, or of as many as a second has room for. One alone is too short to be judged.
+/// How many seconds a run takes: the mean of five, or of as many as a second has room for. One
+/// alone is too short to be judged.
 fn timed_often(run: impl Fn() -> Result<f64, RigError>) -> Result<f64, RigError> {
     let (mut all, mut runs) = (0.0, 0);
     while runs < 5 || all < 1.0 {
@@ -29,14 +31,23 @@ fn timed_often(run: impl Fn() -> Result<f64, RigError>) -> Result<f64, RigError>
     Ok(all / f64::from(runs))
 }
 
-/// Small transactions of one client, each durable before the next: with the rollback journal, and with a write-ahead log.
-pub(super) fn sqlite(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+/// Small transactions of one client, each durable before the next: with the rollback journal, and
+/// with a write-ahead log.
+pub(super) fn sqlite(
+    volume: &mut Volume<'_>,
+    _: &Kept,
+    scale: Scale,
+) -> Result<Vec<Measured>, RigError> {
     let transactions = scale.of(1500);
     let mut measured = Vec::new();
     for (journal, name) in [("delete", "SQLite, rollback journal"), ("wal", "SQLite, WAL")] {
         let path = volume.path(journal);
         let table = "create table rows(number integer primary key, text text)";
-        rig::run(Command::new("sqlite3").arg(&path).arg(format!("pragma journal_mode={journal}; {table};")))?;
+        rig::run(
+            Command::new("sqlite3")
+                .arg(&path)
+                .arg(format!("pragma journal_mode={journal}; {table};")),
+        )?;
         let mut script = format!("pragma journal_mode={journal}; pragma synchronous=full;\n");
         for number in 0..transactions {
             script += &format!("insert into rows values({number}, hex(randomblob(50)));\n");
@@ -63,12 +74,18 @@ fn feed(command: &mut Command, text: &str) -> Result<(), RigError> {
     }
 }
 
-pub(super) fn git(volume: &mut Volume<'_>, kept: &Kept, _: Scale) -> Result<Vec<Measured>, RigError> {
+pub(super) fn git(
+    volume: &mut Volume<'_>,
+    kept: &Kept,
+    _: Scale,
+) -> Result<Vec<Measured>, RigError> {
     let clone = volume.path("clone");
     let repository = kept.repository();
-    let made =
-        timed_run(Command::new("git").args(["clone", "-q", "--no-local"]).arg(repository).arg(&clone))?;
-    let status = || timed_run(Command::new("git").arg("-C").arg(&clone).args(["status", "--porcelain"]));
+    let made = timed_run(
+        Command::new("git").args(["clone", "-q", "--no-local"]).arg(repository).arg(&clone),
+    )?;
+    let status =
+        || timed_run(Command::new("git").arg("-C").arg(&clone).args(["status", "--porcelain"]));
     status()?;
     Ok(vec![
         Measured::seconds("git clone", made),
@@ -77,10 +94,15 @@ pub(super) fn git(volume: &mut Volume<'_>, kept: &Kept, _: Scale) -> Result<Vec<
 }
 
 /// Nothing is synced: the time is what the one at the keyboard waits.
-pub(super) fn tree(volume: &mut Volume<'_>, kept: &Kept, _: Scale) -> Result<Vec<Measured>, RigError> {
+pub(super) fn tree(
+    volume: &mut Volume<'_>,
+    kept: &Kept,
+    _: Scale,
+) -> Result<Vec<Measured>, RigError> {
     let (first, second) = (volume.path("first"), volume.path("second"));
     std::fs::create_dir(&first).map_err(RigError::at(first.display()))?;
-    let untar = timed_run(Command::new("tar").arg("-C").arg(&first).arg("-xf").arg(kept.archive()))?;
+    let untar =
+        timed_run(Command::new("tar").arg("-C").arg(&first).arg("-xf").arg(kept.archive()))?;
     let copy = timed_run(Command::new("cp").arg("-a").arg(&first).arg(&second))?;
     volume.forget_content()?;
     let grep = || timed_run(Command::new("grep").args(["-r", "-l", NEEDLE]).arg(&first));
@@ -96,7 +118,11 @@ pub(super) fn tree(volume: &mut Volume<'_>, kept: &Kept, _: Scale) -> Result<Vec
 }
 
 /// A file of 1 GiB in pieces of 1 MiB, with an fsync at the end; then read, after a mount anew.
-pub(super) fn large(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+pub(super) fn large(
+    volume: &mut Volume<'_>,
+    _: &Kept,
+    scale: Scale,
+) -> Result<Vec<Measured>, RigError> {
     let path = volume.path("large");
     let pieces = scale.of(1024);
     let write = || timed(|| write_large(&path, pieces).map_err(RigError::at(path.display())));

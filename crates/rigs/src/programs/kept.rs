@@ -1,4 +1,5 @@
-//! What works read, made once outside the volumes, the same in each run: a tree of sources, packed and as a repository.
+//! What works read, made once outside the volumes, the same in each run: a tree of sources, packed
+//! and as a repository.
 
 use super::Scale;
 use crate::rig::{self, RigError};
@@ -66,7 +67,8 @@ impl Kept {
         rig::directory_of(&path, user)?;
         // Nobody but the user finds anything on the way there.
         let passable = std::fs::Permissions::from_mode(0o711);
-        std::fs::set_permissions(self.directory.path(), passable).map_err(RigError::at(path.display()))?;
+        std::fs::set_permissions(self.directory.path(), passable)
+            .map_err(RigError::at(path.display()))?;
         Ok(path)
     }
     pub fn archive(&self) -> PathBuf {
@@ -83,8 +85,9 @@ fn write_tree(tree: &Path, files: u64) -> std::io::Result<()> {
     for number in 0..files {
         let directory = tree.join(format!("part{}", number / FILES_IN_DIRECTORY));
         std::fs::create_dir_all(&directory)?;
-        let mut file =
-            std::io::BufWriter::new(std::fs::File::create(directory.join(format!("file{number}.c")))?);
+        let mut file = std::io::BufWriter::new(std::fs::File::create(
+            directory.join(format!("file{number}.c")),
+        )?);
         let mut left = dice.size_around(MEAN) as i64;
         if number % 100 == 0 {
             writeln!(file, "{NEEDLE}")?;

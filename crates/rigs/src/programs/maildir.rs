@@ -1,5 +1,5 @@
-//! Deliveries into Maildirs are written below `tmp`, synced, moved to `new`, and the directory synced. So do
-//! qmail's specification of Maildir and the mail servers after it.
+//! Deliveries into Maildirs are written below `tmp`, synced, moved to `new`, and the directory
+//! synced. So do qmail's specification of Maildir and the mail servers after it.
 
 use super::{Kept, Measured, Scale, Volume};
 use crate::rig::RigError;
@@ -11,9 +11,14 @@ use std::time::{Duration, Instant};
 const DELIVERERS: u64 = 8;
 const MESSAGE: [u8; 6000] = [b'm'; 6000];
 
-pub(super) fn deliver(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+pub(super) fn deliver(
+    volume: &mut Volume<'_>,
+    _: &Kept,
+    scale: Scale,
+) -> Result<Vec<Measured>, RigError> {
     let time = Duration::from_secs_f64(scale.seconds(4.0));
-    let boxes: Vec<_> = (0..DELIVERERS).map(|number| volume.path(&format!("box{number}"))).collect();
+    let boxes: Vec<_> =
+        (0..DELIVERERS).map(|number| volume.path(&format!("box{number}"))).collect();
     for one in &boxes {
         for part in ["tmp", "new"] {
             std::fs::create_dir_all(one.join(part)).map_err(RigError::at(one.display()))?;

@@ -1,7 +1,9 @@
-//! Real programs on file systems side by side: databases, mail, sources, large files. What is slower is shown as slower.
+//! Real programs on file systems side by side: databases, mail, sources, large files. What is
+//! slower is shown as slower.
 //!
-//! Each work runs on a volume made for it alone, one contender after the other. So what else the machine does
-//! meanwhile slows all of them alike. Ratios are taken within each turn, and are speeds: above 1 is faster.
+//! Each work runs on a volume made for it alone, one contender after the other. So what else the
+//! machine does meanwhile slows all of them alike. Ratios are taken within each turn, and are
+//! speeds: above 1 is faster.
 
 mod files;
 mod kept;
@@ -104,11 +106,16 @@ pub struct ProgramsRow {
 }
 
 /// Runs all turns. `progress` is told what is being run.
-pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Vec<ProgramsRow>, RigError> {
+pub fn programs(
+    options: &ProgramsOptions,
+    progress: impl Fn(&str),
+) -> Result<Vec<ProgramsRow>, RigError> {
     let works = options
         .works
         .iter()
-        .map(|name| Ok((name, run_of(name).ok_or_else(|| RigError::new(format!("{name:?} is no work")))?)))
+        .map(|name| {
+            Ok((name, run_of(name).ok_or_else(|| RigError::new(format!("{name:?} is no work")))?))
+        })
         .collect::<Result<Vec<_>, RigError>>()?;
     rig::hide_mounts()?;
     let place = Workspace::new(&options.ground.directory)?;
@@ -123,7 +130,8 @@ pub fn programs(options: &ProgramsOptions, progress: impl Fn(&str)) -> Result<Ve
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
                 let disk = disks.fresh(0, &options.ground.program)?;
-                let mut volume = Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
+                let mut volume =
+                    Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
                 let measured = run(&mut volume, &kept, Scale(options.scale))
                     .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;
                 volume.take_down()?;

@@ -1,4 +1,5 @@
-//! Works of PostgreSQL: `pgbench`, its own default transactions, each durable before it is answered.
+//! Works of PostgreSQL: `pgbench`, its own default transactions, each durable before it is
+//! answered.
 
 use super::servers::{Server, free_port, number_after};
 use super::{Kept, Measured, Scale, Volume};
@@ -9,10 +10,15 @@ use std::process::Command;
 const USER: &str = "postgres";
 
 /// The database, and its write-ahead log with it, on the volume.
-pub(super) fn database(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+pub(super) fn database(
+    volume: &mut Volume<'_>,
+    _: &Kept,
+    scale: Scale,
+) -> Result<Vec<Measured>, RigError> {
     let cluster = Cluster::start(&volume.directory_of("postgresql", USER)?, None)?;
-    let measured = [8, 1]
-        .map(|clients| Ok(Measured::rate(format!("pgbench, {clients}"), cluster.bench(clients, scale)?)));
+    let measured = [8, 1].map(|clients| {
+        Ok(Measured::rate(format!("pgbench, {clients}"), cluster.bench(clients, scale)?))
+    });
     cluster.stop()?;
     measured.into_iter().collect()
 }
@@ -62,8 +68,10 @@ impl Cluster {
         }
         rig::run(&mut initdb)?;
         let port = free_port()?.to_string();
-        let listening = ["-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1", "-p", &port];
-        let server = Server::start(as_postgres(&programs, "postgres").arg("-D").arg(data).args(listening))?;
+        let listening =
+            ["-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1", "-p", &port];
+        let server =
+            Server::start(as_postgres(&programs, "postgres").arg("-D").arg(data).args(listening))?;
         let mut cluster = Cluster { programs, server, port };
         let mut ready = cluster.client("pg_isready");
         cluster.server.await_answer(|| rig::run(&mut ready).ok())?;
@@ -82,8 +90,9 @@ impl Cluster {
     /// Transactions per second.
     fn bench(&self, clients: u32, scale: Scale) -> Result<f64, RigError> {
         let (clients, seconds) = (clients.to_string(), format!("{:.0}", scale.seconds(10.0)));
-        let text =
-            rig::run(self.client("pgbench").args(["-n", "-c", &clients, "-j", "2", "-T", &seconds, USER]))?;
+        let text = rig::run(
+            self.client("pgbench").args(["-n", "-c", &clients, "-j", "2", "-T", &seconds, USER]),
+        )?;
         number_after(&text, "tps = ").ok_or_else(|| RigError::new(text))
     }
     fn stop(self) -> Result<(), RigError> {

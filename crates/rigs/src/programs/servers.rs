@@ -21,14 +21,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Server {
     pub fn start(command: &mut Command) -> Result<Server, RigError> {
         let name = format!("{command:?}");
-        // What it has to say is of no interest unless it ends, and then whoever waits for it says so.
+        // What it has to say is of no interest unless it ends, and then whoever waits for it says
+        // so.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = ends_with_us(command).spawn().map_err(RigError::at(&name))?;
         Ok(Server { name, child })
     }
 
     /// Tries until the server answers. An error if it has ended instead, or takes too long.
-    pub fn await_answer<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Result<T, RigError> {
+    pub fn await_answer<T>(
+        &mut self,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Result<T, RigError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(value) = attempt() {
@@ -60,7 +64,8 @@ impl Server {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: kill takes no pointers; the child has not been waited for, so the number is still its own.
+        // SAFETY: kill takes no pointers; the child has not been waited for, so the number is still
+        // its own.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 }
@@ -79,7 +84,8 @@ impl Drop for Server {
 
 /// A port of the loopback that nobody has.
 pub(super) fn free_port() -> Result<u16, RigError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(RigError::at("a free port"))
 }
 
@@ -90,12 +96,16 @@ pub(super) fn number_after(text: &str, label: &str) -> Option<f64> {
 }
 
 /// `SET`s with `appendfsync always`.
-pub(super) fn redis(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+pub(super) fn redis(
+    volume: &mut Volume<'_>,
+    _: &Kept,
+    scale: Scale,
+) -> Result<Vec<Measured>, RigError> {
     let data = volume.path("redis");
     std::fs::create_dir(&data).map_err(RigError::at(data.display()))?;
     let port = free_port()?.to_string();
-    let mut server =
-        Server::start(Command::new("redis-server").args(["--port", &port, "--bind", "127.0.0.1"]).args([
+    let mut server = Server::start(
+        Command::new("redis-server").args(["--port", &port, "--bind", "127.0.0.1"]).args([
             "--save",
             "",
             "--appendonly",
@@ -104,15 +114,15 @@ pub(super) fn redis(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<V
             "always",
             "--dir",
             text(&data)?,
-        ]))?;
+        ]),
+    )?;
     server.await_answer(|| rig::run(Command::new("redis-cli").args(["-p", &port, "ping"])).ok())?;
     let mut measured = Vec::new();
     for (clients, requests) in [(50, 100_000), (1, 6_000)] {
         let (count, requests) = (clients.to_string(), scale.of(requests).to_string());
-        let out = rig::run(
-            Command::new("redis-benchmark")
-                .args(["-p", &port, "-t", "set", "-c", &count, "-n", &requests, "-q", "-r", "100000"]),
-        )?;
+        let out = rig::run(Command::new("redis-benchmark").args([
+            "-p", &port, "-t", "set", "-c", &count, "-n", &requests, "-q", "-r", "100000",
+        ]))?;
         let rate = number_after(&out, "SET: ").ok_or_else(|| RigError::new(out.clone()))?;
         measured.push(Measured::rate(format!("Redis appendfsync always, {clients}"), rate));
     }
@@ -125,7 +135,11 @@ fn text(path: &Path) -> Result<&str, RigError> {
 }
 
 /// Puts of 8 clients, each over a connection of its own, through etcd's JSON gateway.
-pub(super) fn etcd(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Vec<Measured>, RigError> {
+pub(super) fn etcd(
+    volume: &mut Volume<'_>,
+    _: &Kept,
+    scale: Scale,
+) -> Result<Vec<Measured>, RigError> {
     const PUTTERS: u64 = 8;
     let (data, port, peers) = (volume.path("etcd"), free_port()?, free_port()?);
     let [here, peer] = [port, peers].map(|port| format!("http://127.0.0.1:{port}"));
@@ -150,7 +164,8 @@ pub(super) fn etcd(volume: &mut Volume<'_>, _: &Kept, scale: Scale) -> Result<Ve
         Ok(done)
     };
     let puts = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..PUTTERS).map(|number| scope.spawn(move || put_until_end(number))).collect();
+        let threads: Vec<_> =
+            (0..PUTTERS).map(|number| scope.spawn(move || put_until_end(number))).collect();
         let all = threads.into_iter().map(|thread| thread.join().expect("a putter does not panic"));
         all.sum::<std::io::Result<u64>>()
     });
@@ -173,8 +188,10 @@ impl Putter {
     fn put(&mut self, key: &str) -> std::io::Result<()> {
         let key: String = key.bytes().map(|byte| format!("{byte:04}")).collect();
         let body = format!("{{\"key\":\"{key}\",\"value\":\"{}\"}}", "dmFs".repeat(25));
-        let head =
-            format!("POST /v3/kv/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /v3/kv/put HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         self.0.get_mut().write_all((head + &body).as_bytes())?;
         let bad = |why: &str| std::io::Error::other(format!("etcd's gateway answered {why:?}"));
         let (mut line, mut length, mut status) = (String::new(), 0, String::new());

@@ -1,6 +1,7 @@
-//! Keeping the processors of others awake. The answer to a request wakes a program that sleeps, mostly with its
-//! processor: half of what the request takes. The kernel has a word for who cannot wait for that. As long as a latency
-//! stands in `/dev/cpu_dma_latency`, idle processors stay in states that they leave as quickly. It ends when the file is closed.
+//! Keeping the processors of others awake. The answer to a request wakes a program that sleeps,
+//! mostly with its processor: half of what the request takes. The kernel has a word for who cannot
+//! wait for that. As long as a latency stands in `/dev/cpu_dma_latency`, idle processors stay in
+//! states that they leave as quickly. It ends when the file is closed.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -8,8 +9,8 @@ use std::io::Write;
 use std::path::Path;
 
 const FILE: &str = "/dev/cpu_dma_latency";
-/// Who governs the idling of a virtual machine. Its processors poll if the latency is zero, and otherwise are given
-/// back to the host, from which it takes long to return.
+/// Who governs the idling of a virtual machine. Its processors poll if the latency is zero, and
+/// otherwise are given back to the host, from which it takes long to return.
 const GOVERNOR: (&str, &str) = ("/sys/devices/system/cpu/cpuidle/current_governor", "haltpoll");
 /// Elsewhere, in microseconds: the first idle state is left as quickly, and saves power.
 const LATENCY: i32 = 2;

@@ -1,4 +1,5 @@
-//! Operations on files, with safe types: buffers go in and come out, and are the ring's while it works.
+//! Operations on files, with safe types: buffers go in and come out, and are the ring's while it
+//! works.
 
 use super::slots::{Owned, Parts, Slot, Waiter};
 use super::{File, Ring};
@@ -34,11 +35,13 @@ impl Ring {
         while done < length {
             let wanted = (length - done).min(LENGTH_MAX) as u32;
             let start = buffer[done..].as_mut_ptr();
-            let entry =
-                opcode::Read::new(types::Fd(file.as_raw_fd()), start, wanted).offset(at + done as u64);
-            // SAFETY: `start` lies in the buffer's heap memory with `wanted` bytes behind it; the slot owns it.
-            let operation =
-                unsafe { self.start(entry.build().into(), Owned::Buffer(buffer), Some(file.clone())) };
+            let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), start, wanted)
+                .offset(at + done as u64);
+            // SAFETY: `start` lies in the buffer's heap memory with `wanted` bytes behind it; the
+            // slot owns it.
+            let operation = unsafe {
+                self.start(entry.build().into(), Owned::Buffer(buffer), Some(file.clone()))
+            };
             let (result, owned) = operation.await;
             let Owned::Buffer(back) = owned else { unreachable!("a read owns a buffer") };
             buffer = back;
@@ -58,10 +61,13 @@ impl Ring {
             let mut buffer = Buffer::zeroed(length.next_multiple_of(512));
             let start = buffer.as_mut_ptr();
             // Offset -1: the file's own position.
-            let entry =
-                opcode::Read::new(types::Fd(file.as_raw_fd()), start, length as u32).offset(u64::MAX).build();
-            // SAFETY: `start` is the buffer's heap memory of at least `length` bytes; the slot owns it.
-            let operation = unsafe { self.start(entry.into(), Owned::Buffer(buffer), Some(file.clone())) };
+            let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), start, length as u32)
+                .offset(u64::MAX)
+                .build();
+            // SAFETY: `start` is the buffer's heap memory of at least `length` bytes; the slot owns
+            // it.
+            let operation =
+                unsafe { self.start(entry.into(), Owned::Buffer(buffer), Some(file.clone())) };
             let (result, owned) = operation.await;
             let Owned::Buffer(buffer) = owned else { unreachable!("a read owns a buffer") };
             if let Some(count) = check(result, &mut retries)? {
@@ -70,8 +76,8 @@ impl Ring {
         }
     }
 
-    /// Writes all of `bytes` to a stream socket. When its other end is gone: `BrokenPipe`, and no signal. One caller at a time, or
-    /// the bytes of two are mixed.
+    /// Writes all of `bytes` to a stream socket. When its other end is gone: `BrokenPipe`, and no
+    /// signal. One caller at a time, or the bytes of two are mixed.
     pub async fn send_all(&self, socket: &File, bytes: Vec<u8>) -> io::Result<()> {
         let (mut bytes, mut done, mut retries) = (bytes, 0, 0);
         while done < bytes.len() {
@@ -79,9 +85,11 @@ impl Ring {
             let (start, length) = (rest.as_ptr(), rest.len().min(LENGTH_MAX) as u32);
             let entry = opcode::Send::new(types::Fd(socket.as_raw_fd()), start, length)
                 .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
-            // SAFETY: `start` lies in the vector's heap memory with `length` bytes behind it; the slot owns it.
-            let operation =
-                unsafe { self.start(entry.build().into(), Owned::Bytes(bytes), Some(socket.clone())) };
+            // SAFETY: `start` lies in the vector's heap memory with `length` bytes behind it; the
+            // slot owns it.
+            let operation = unsafe {
+                self.start(entry.build().into(), Owned::Bytes(bytes), Some(socket.clone()))
+            };
             let (result, owned) = operation.await;
             let Owned::Bytes(back) = owned else { unreachable!("a send owns bytes") };
             bytes = back;
@@ -121,27 +129,36 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes `head` and then `body` (at most 1023 slices) as one message and looks no further: for answers to
-    /// `/dev/fuse`. A failure is counted ([`super::RingStatistics::failed_sends`]). `guard` is dropped with head and body, when
-    /// the kernel has them.
+    /// Writes `head` and then `body` (at most 1023 slices) as one message and looks no further: for
+    /// answers to `/dev/fuse`. A failure is counted ([`super::RingStatistics::failed_sends`]).
+    /// `guard` is dropped with head and body, when the kernel has them.
     pub fn send(&self, file: &File, head: Vec<u8>, body: Vec<Slice>, guard: Option<Box<dyn Any>>) {
         assert!(body.len() < PARTS_MAX, "{} slices are too many for one message", body.len());
         let number = types::Fd(file.as_raw_fd());
         let (entry, owned) = if body.is_empty() {
-            let entry = opcode::Write::new(number, head.as_ptr(), head.len() as u32).offset(u64::MAX).build();
+            let entry = opcode::Write::new(number, head.as_ptr(), head.len() as u32)
+                .offset(u64::MAX)
+                .build();
             (entry, Owned::Bytes(head))
         } else {
             let mut vectors = Vec::with_capacity(body.len() + 1);
             vectors.push(vector(&head));
             vectors.extend(body.iter().map(|slice| vector(&slice.buffer[slice.range.clone()])));
-            let entry =
-                opcode::Writev::new(number, vectors.as_ptr(), vectors.len() as u32).offset(u64::MAX).build();
+            let entry = opcode::Writev::new(number, vectors.as_ptr(), vectors.len() as u32)
+                .offset(u64::MAX)
+                .build();
             let buffers = body.into_iter().map(|slice| slice.buffer).collect();
             (entry, Owned::Parts(Parts { head, buffers, vectors }))
         };
-        let slot = Slot { waiter: Waiter::Nobody { counted: true }, owned, file: Some(file.clone()), guard };
-        // SAFETY: head, slices and vector table are heap memory that the slot owns. Shared buffers are only
-        // read, by the kernel and by all others (an `Rc` in the slot prevents changes in place).
+        let slot = Slot {
+            waiter: Waiter::Nobody { counted: true },
+            owned,
+            file: Some(file.clone()),
+            guard,
+        };
+        // SAFETY: head, slices and vector table are heap memory that the slot owns. Shared buffers
+        // are only read, by the kernel and by all others (an `Rc` in the slot prevents changes in
+        // place).
         unsafe { self.enqueue(entry.into(), slot) };
     }
 }
@@ -163,11 +180,11 @@ impl Ring {
         unsafe { self.repeat(file, entry) }.await
     }
 
-    /// Discards a range of a block device without blocking the thread (Linux 6.12: BLOCK_URING_CMD_DISCARD;
-    /// EOPNOTSUPP, EINVAL or ENOTTY before).
+    /// Discards a range of a block device without blocking the thread (Linux 6.12:
+    /// BLOCK_URING_CMD_DISCARD; EOPNOTSUPP, EINVAL or ENOTTY before).
     pub async fn discard(&self, device: &File, at: u64, length: u64) -> io::Result<()> {
-        // _IO(0x12, 0) of linux/blkdev.h; the start goes into `addr`, the length into `addr3` (byte 48: the
-        // first eight bytes of the command area).
+        // _IO(0x12, 0) of linux/blkdev.h; the start goes into `addr`, the length into `addr3` (byte
+        // 48: the first eight bytes of the command area).
         let mut area = [0; 80];
         area[..8].copy_from_slice(&length.to_ne_bytes());
         let entry = || command(device, 0x12 << 8, &area, at, 0);
@@ -189,9 +206,15 @@ impl Ring {
     }
 }
 
-/// A command for a driver (IORING_OP_URING_CMD) with 80 bytes of its own; `address` and `length` as the driver
-/// defines them. To be started with [`Ring::submit`].
-pub fn command(file: &File, operation: u32, area: &[u8; 80], address: u64, length: u32) -> Entry128 {
+/// A command for a driver (IORING_OP_URING_CMD) with 80 bytes of its own; `address` and `length` as
+/// the driver defines them. To be started with [`Ring::submit`].
+pub fn command(
+    file: &File,
+    operation: u32,
+    area: &[u8; 80],
+    address: u64,
+    length: u32,
+) -> Entry128 {
     /// Where `struct io_uring_sqe` has `len`; the io-uring crate cannot set it for this operation.
     const LENGTH_AT: usize = 24;
     let command = opcode::UringCmd80::new(types::Fd(file.as_raw_fd()), operation).cmd(*area);

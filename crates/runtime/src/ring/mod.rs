@@ -1,8 +1,10 @@
-//! One io_uring for everything: disks, `/dev/fuse`, signals. All unsafe code of this floor is in this room.
+//! One io_uring for everything: disks, `/dev/fuse`, signals. All unsafe code of this floor is in
+//! this room.
 //!
 //! Invariants:
-//! 1. What an operation points to is owned by its slot until the operation's *last* completion, whether or
-//!    not anyone still waits for it. When the ring ends first, what may still be in use is leaked.
+//! 1. What an operation points to is owned by its slot until the operation's *last* completion,
+//!    whether or not anyone still waits for it. When the ring ends first, what may still be in use
+//!    is leaked.
 //! 2. A slot's number (`user_data`) is not given away before that completion was seen.
 //! 3. No slot table borrow is held while foreign code (a destructor, a waker's owner) runs.
 
@@ -41,7 +43,8 @@ pub type File = Rc<OwnedFd>;
 /// Submissions gathered before the kernel is told, and completions it may pile up.
 const SUBMISSIONS: u32 = 4096;
 const COMPLETIONS: u32 = 16384;
-/// Kernel threads for operations that would block: fsync, fallocate, buffered writes; (bounded, unbounded).
+/// Kernel threads for operations that would block: fsync, fallocate, buffered writes; (bounded,
+/// unbounded).
 const WORKERS: [u32; 2] = [4, 4];
 /// `user_data` of operations whose completion nobody looks at.
 const UNOBSERVED: u64 = u64::MAX;
@@ -88,8 +91,8 @@ impl Ring {
         })?;
         // Only a bound: a kernel that refuses it works all the same.
         let _ = uring.submitter().register_iowq_max_workers(&mut WORKERS.clone());
-        // Likewise: timers of 100 us would else come up to 50 us late (PR_SET_TIMERSLACK(2const), nanoseconds).
-        // SAFETY: changes a number of this thread only.
+        // Likewise: timers of 100 us would else come up to 50 us late (PR_SET_TIMERSLACK(2const),
+        // nanoseconds). SAFETY: changes a number of this thread only.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000 as libc::c_ulong) };
         // Likewise: saves the kernel a look-up of the ring's file at each call.
         let _ = uring.submitter().register_ring_fd();
@@ -122,14 +125,19 @@ impl Ring {
         self.0.awake.get().and_then(Option::as_ref).is_some_and(|awake| awake.hold(hold))
     }
 
-    /// Starts an operation; the future gives its result (negative: an errno). The ring keeps `owned` until the
-    /// operation has completed, also when the future is dropped.
+    /// Starts an operation; the future gives its result (negative: an errno). The ring keeps
+    /// `owned` until the operation has completed, also when the future is dropped.
     ///
     /// # Safety
-    /// All memory that `entry` points to must stay valid until completion: owned by `owned` on the heap, or
-    /// static. What the kernel writes must not be looked at before. The operation must complete once (not
-    /// multishot), and its file must stay open until the next turn of the world's loop.
-    pub unsafe fn submit(&self, entry: Entry128, owned: Box<dyn Any>) -> impl Future<Output = i32> + use<> {
+    /// All memory that `entry` points to must stay valid until completion: owned by `owned` on the
+    /// heap, or static. What the kernel writes must not be looked at before. The operation must
+    /// complete once (not multishot), and its file must stay open until the next turn of the
+    /// world's loop.
+    pub unsafe fn submit(
+        &self,
+        entry: Entry128,
+        owned: Box<dyn Any>,
+    ) -> impl Future<Output = i32> + use<> {
         // SAFETY: as promised by the caller.
         let operation = unsafe { self.start(entry, Owned::Any(owned), None) };
         async move { operation.await.0 }
@@ -199,25 +207,29 @@ fn build(deferred: bool) -> io::Result<Uring> {
 }
 
 impl Drop for State {
-    /// Cancels what can be cancelled and waits for the rest: the kernel may write into an operation's memory
-    /// even after the ring's file is closed. What does not end in time is leaked.
+    /// Cancels what can be cancelled and waits for the rest: the kernel may write into an
+    /// operation's memory even after the ring's file is closed. What does not end in time is
+    /// leaked.
     fn drop(&mut self) {
         let uring = self.uring.get_mut();
         let slots = self.slots.get_mut();
-        let is_last =
-            |(user_data, _, flags): &&(u64, i32, u32)| *user_data != UNOBSERVED && !cqueue::more(*flags);
+        let is_last = |(user_data, _, flags): &&(u64, i32, u32)| {
+            *user_data != UNOBSERVED && !cqueue::more(*flags)
+        };
         slots.running -= self.arrived.get_mut().iter().filter(is_last).count();
         let deadline = Instant::now() + FAREWELL;
         let mut asked = false;
         while slots.running > 0 && Instant::now() < deadline {
             if !asked {
-                let cancel =
-                    opcode::AsyncCancel2::new(types::CancelBuilder::any()).build().user_data(UNOBSERVED);
+                let cancel = opcode::AsyncCancel2::new(types::CancelBuilder::any())
+                    .build()
+                    .user_data(UNOBSERVED);
                 // SAFETY: a cancel request points to no memory.
                 asked = unsafe { uring.submission().push(&squeue::Entry128::from(cancel)) }.is_ok();
             }
             let time = types::Timespec::from(Duration::from_millis(100));
-            let _ = uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time));
+            let _ =
+                uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time));
             for entry in uring.completion() {
                 if entry.user_data() != UNOBSERVED && !cqueue::more(entry.flags()) {
                     slots.running -= 1;
@@ -249,7 +261,9 @@ mod tests {
             assert_eq!(operation.await, 0);
             assert_eq!(Rc::strong_count(&token), 1);
             // SAFETY: as above. Dropped at once; what it owns goes when it completes.
-            drop(unsafe { ring.submit(opcode::Nop::new().build().into(), Box::new(token.clone())) });
+            drop(unsafe {
+                ring.submit(opcode::Nop::new().build().into(), Box::new(token.clone()))
+            });
             for _ in 0..3 {
                 crate::yield_now().await;
                 ring.turn(Wait::No).unwrap();

@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// One operation under way. Dropping it early is harmless: the slot then waits for the completion alone.
+/// One operation under way. Dropping it early is harmless: the slot then waits for the completion
+/// alone.
 pub(super) struct Operation {
     pub ring: Ring,
     /// `None` once the result has been given.

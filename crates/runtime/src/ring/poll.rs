@@ -26,8 +26,8 @@ impl Ring {
 }
 
 impl PollStream {
-    /// The events seen since the last call, waiting for the first. An error (such as of a closed ring) ends
-    /// the stream only when it comes again.
+    /// The events seen since the last call, waiting for the first. An error (such as of a closed
+    /// ring) ends the stream only when it comes again.
     pub async fn next(&mut self) -> io::Result<i16> {
         poll_fn(|context| {
             if self.index.is_none() {
@@ -35,7 +35,8 @@ impl PollStream {
             }
             let index = self.index.expect("armed");
             let mut slots = self.ring.0.slots.borrow_mut();
-            let Waiter::Stream { events, error, ended, waker } = &mut slots.get(index).waiter else {
+            let Waiter::Stream { events, error, ended, waker } = &mut slots.get(index).waiter
+            else {
                 unreachable!("a stream's slot")
             };
             let (seen, failed, over) = (std::mem::take(events), std::mem::take(error), *ended);
@@ -44,8 +45,8 @@ impl PollStream {
                 return Poll::Pending;
             }
             if over {
-                // The kernel ends a multishot poll when completions pile up. The next call begins anew, and
-                // looks at the file's state first, so no event is lost.
+                // The kernel ends a multishot poll when completions pile up. The next call begins
+                // anew, and looks at the file's state first, so no event is lost.
                 self.index = None;
                 slots.remove(index);
             }
@@ -65,7 +66,8 @@ impl PollStream {
         let file = types::Fd(self.file.as_raw_fd());
         let entry = opcode::PollAdd::new(file, self.mask as u16 as u32).multi(true).build();
         let waiter = Waiter::Stream { events: 0, error: 0, ended: false, waker: None };
-        let slot = Slot { waiter, owned: Owned::Nothing, file: Some(self.file.clone()), guard: None };
+        let slot =
+            Slot { waiter, owned: Owned::Nothing, file: Some(self.file.clone()), guard: None };
         // SAFETY: a poll points to no memory, and the waiter is a stream.
         self.index = Some(unsafe { self.ring.enqueue(entry.into(), slot) });
     }

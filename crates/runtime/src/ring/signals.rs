@@ -23,18 +23,20 @@ pub struct Signals {
     changes: PollStream,
 }
 
-/// Keeps SIGTERM, SIGINT and SIGHUP from ending the process, for this thread and those it starts later. Call it at
-/// the start of the program, before any thread.
+/// Keeps SIGTERM, SIGINT and SIGHUP from ending the process, for this thread and those it starts
+/// later. Call it at the start of the program, before any thread.
 pub fn block_signals() -> io::Result<()> {
     // SAFETY: the set is a local, initialised value; the previous mask is not asked for.
-    let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &termination(), std::ptr::null_mut()) };
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &termination(), std::ptr::null_mut()) };
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
 impl Ring {
     pub(crate) fn signals(&self) -> io::Result<Signals> {
         // SAFETY: -1 makes a new descriptor; the set is a local, initialised value.
-        let number = unsafe { libc::signalfd(-1, &termination(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        let number =
+            unsafe { libc::signalfd(-1, &termination(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if number < 0 {
             return Err(io::Error::last_os_error());
         }

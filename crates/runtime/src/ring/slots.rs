@@ -7,8 +7,8 @@ use std::task::Waker;
 
 use super::File;
 
-/// Memory that the kernel may read or write until the operation's last completion. Everything in here lives
-/// on the heap, so moving an `Owned` moves no byte that the kernel looks at.
+/// Memory that the kernel may read or write until the operation's last completion. Everything in
+/// here lives on the heap, so moving an `Owned` moves no byte that the kernel looks at.
 pub(super) enum Owned {
     Nothing,
     Bytes(Vec<u8>),
@@ -39,7 +39,8 @@ pub(super) enum Waiter {
 pub(super) struct Slot {
     pub waiter: Waiter,
     pub owned: Owned,
-    /// Kept open so that the number is not given to another file before the kernel has looked at it.
+    /// Kept open so that the number is not given to another file before the kernel has looked at
+    /// it.
     #[expect(dead_code, reason = "kept for the kernel")]
     pub file: Option<File>,
     /// Dropped with what the operation owns.
@@ -47,8 +48,8 @@ pub(super) struct Slot {
     pub guard: Option<Box<dyn Any>>,
 }
 
-/// Slots are numbered; the number is the operation's `user_data` and is free again after its last completion
-/// was fetched.
+/// Slots are numbered; the number is the operation's `user_data` and is free again after its last
+/// completion was fetched.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Option<Slot>>,

@@ -59,10 +59,13 @@ impl Ring {
         match limit {
             Some(limit) if want > 0 => {
                 let time = types::Timespec::from(limit);
-                uring.submitter().submit_with_args(want, &types::SubmitArgs::new().timespec(&time))?;
+                uring
+                    .submitter()
+                    .submit_with_args(want, &types::SubmitArgs::new().timespec(&time))?;
             }
             _ => {
-                // SAFETY: no signal mask is passed, and the entries' memory is owned by their slots.
+                // SAFETY: no signal mask is passed, and the entries' memory is owned by their
+                // slots.
                 unsafe {
                     const GET_EVENTS: u32 = 1;
                     uring.submitter().enter::<libc::sigset_t>(
@@ -77,7 +80,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Looks for completions without sleeping, as long as nobody else needs the processor; then sleeps.
+    /// Looks for completions without sleeping, as long as nobody else needs the processor; then
+    /// sleeps.
     fn poll_completions(
         &self,
         uring: &mut Uring,
@@ -86,7 +90,8 @@ impl Ring {
     ) -> io::Result<Ended> {
         self.enter(uring, 0, None)?;
         if !uring.completion().is_empty() {
-            // What is handed over may complete at once, as an answer to a request does. Nothing was waited for.
+            // What is handed over may complete at once, as an answer to a request does. Nothing was
+            // waited for.
             return Ok(Ended::AtOnce);
         }
         let (begin, until) = (Instant::now(), limit.map_or(awake, |limit| limit.min(awake)));
@@ -112,7 +117,8 @@ impl Ring {
                 now = Instant::now();
                 continue;
             }
-            // SAFETY: the call has no preconditions. It returns at once unless somebody waits for this processor.
+            // SAFETY: the call has no preconditions. It returns at once unless somebody waits for
+            // this processor.
             unsafe { libc::sched_yield() };
             let before = std::mem::replace(&mut now, Instant::now());
             if now.duration_since(before) > awake {
@@ -130,11 +136,13 @@ impl Ring {
         }
     }
 
-    /// Such completions tell nothing about how long a wait takes: an answer that was sent completes by itself.
+    /// Such completions tell nothing about how long a wait takes: an answer that was sent completes
+    /// by itself.
     fn nobody_waits_for_what_arrived(&self) -> bool {
         let mut slots = self.0.slots.borrow_mut();
         self.0.arrived.borrow().iter().all(|&(user_data, ..)| {
-            user_data == UNOBSERVED || matches!(slots.get(user_data as u32).waiter, Waiter::Nobody { .. })
+            user_data == UNOBSERVED
+                || matches!(slots.get(user_data as u32).waiter, Waiter::Nobody { .. })
         })
     }
 
@@ -192,7 +200,8 @@ impl Ring {
     }
 }
 
-/// Whether a failed io_uring_enter is to be repeated: interrupted, out of time, or short of room for now.
+/// Whether a failed io_uring_enter is to be repeated: interrupted, out of time, or short of room
+/// for now.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
 }

@@ -29,13 +29,17 @@ async fn read(logs: &ScatteredDisk, home: u64) -> u8 {
 
 /// How long 24 writes of a block take on a drive without write cache, `together` of them at once.
 fn took(together: u64) -> Duration {
-    let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+    let (_, text) =
+        shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let inner = world.clone();
     let took = world.run(async move {
-        let options =
-            DriveOptions { cache: CacheMode::Off, size: Some(100 << 20), ..DriveOptions::default() };
+        let options = DriveOptions {
+            cache: CacheMode::Off,
+            size: Some(100 << 20),
+            ..DriveOptions::default()
+        };
         let model = Model::parse(text).expect("a model");
         let disk: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
         ScatteredDisk::format(&in_world, &disk, None, SIZES).await.expect("logs");
@@ -81,7 +85,9 @@ fn a_restart_finds_what_lies_behind_gaps() {
         }
         let logs = open(&in_world, &disk).await;
         let per_log = logs.layout().log_blocks() / (2 + FIRST_GAP);
-        assert!(logs.layout().gap() >= FIRST_GAP && logs.statistics().logs_in_use > 60 / per_log / 2);
+        assert!(
+            logs.layout().gap() >= FIRST_GAP && logs.statistics().logs_in_use > 60 / per_log / 2
+        );
         for home in 0..20 {
             assert_eq!(read(&logs, home * 5).await, 3);
         }
@@ -122,15 +128,17 @@ fn a_log_with_a_torn_record_takes_no_more() {
     }
 }
 
-/// How many of the last 2,000 of 4,000 writes of a block lose a revolution. The drive takes so long to begin a write.
-/// Then all are read after a restart.
+/// How many of the last 2,000 of 4,000 writes of a block lose a revolution. The drive takes so long
+/// to begin a write. Then all are read after a restart.
 fn lost(overhead_ms: f64, together: u64) -> usize {
-    let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+    let (_, text) =
+        shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
     let text = text.replacen("write_ms = 0.1", &format!("write_ms = {overhead_ms}"), 1);
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let lost = world.run(async move {
-        let options = DriveOptions { cache: CacheMode::Off, size: Some(20 << 30), ..DriveOptions::default() };
+        let options =
+            DriveOptions { cache: CacheMode::Off, size: Some(20 << 30), ..DriveOptions::default() };
         let model = Model::parse(&text).expect("a model");
         let disk: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
         ScatteredDisk::format(&in_world, &disk, None, Sizes::default()).await.expect("logs");

@@ -1,4 +1,5 @@
-//! Damaged disks, with checksums that are right again or not: a restart succeeds or says what is wrong, and what it opened can be used.
+//! Damaged disks, with checksums that are right again or not: a restart succeeds or says what is
+//! wrong, and what it opened can be used.
 
 use device::{Buffer, Disk, Durability, World};
 use disks::{Image, MemoryDisk};
@@ -68,9 +69,13 @@ fn no_damage_makes_a_restart_panic_or_loop() {
             let mut block = [0; BLOCK as usize];
             damaged.read(at, &mut block);
             for _ in 0..1 + dice.next() % 4 {
-                let byte =
-                    if dice.next().is_multiple_of(2) { 24 + dice.next() % 80 } else { dice.next() % BLOCK };
-                block[byte as usize] = [0, 1, 0x7f, 0xff, dice.next() as u8][(dice.next() % 5) as usize];
+                let byte = if dice.next().is_multiple_of(2) {
+                    24 + dice.next() % 80
+                } else {
+                    dice.next() % BLOCK
+                };
+                block[byte as usize] =
+                    [0, 1, 0x7f, 0xff, dice.next() as u8][(dice.next() % 5) as usize];
             }
             if !dice.next().is_multiple_of(4) {
                 block[4..8].fill(0);
@@ -151,14 +156,16 @@ fn a_rotten_table_is_refused_by_name_and_a_lying_one_breaks_nothing() {
             for _ in 0..1 + dice.next() % 4 {
                 let field = (dice.next() % (length / 8) as u64) as usize * 8;
                 let small = dice.next() % 2000;
-                let value = [0, u64::MAX, small, small << 8, dice.next()][(dice.next() % 5) as usize];
+                let value =
+                    [0, u64::MAX, small, small << 8, dice.next()][(dice.next() % 5) as usize];
                 payload[field..field + 8].copy_from_slice(&value.to_le_bytes());
             }
             // Every one is changed, also where chance wrote what was there.
             payload[0] ^= 1;
             damaged.write(at + BLOCK, &payload);
             if lies {
-                header[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
+                header[CHECKSUM_AT..CHECKSUM_AT + 4]
+                    .copy_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
                 header[4..8].fill(0);
                 let sum = crc32c::crc32c(&header);
                 header[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -170,7 +177,10 @@ fn a_rotten_table_is_refused_by_name_and_a_lying_one_breaks_nothing() {
             Ok(_) => panic!("seed {seed}: a rotten table was believed"),
             Err(error) => {
                 let says = error.to_string();
-                assert!(says.contains("memory disk") && says.contains("mapping table is damaged"), "{says}");
+                assert!(
+                    says.contains("memory disk") && says.contains("mapping table is damaged"),
+                    "{says}"
+                );
                 refused += 1;
             }
         }

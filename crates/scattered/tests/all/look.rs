@@ -1,4 +1,5 @@
-//! What the logs hold, told beside the open disk: as a restart would find it, and what a checkpoint then takes.
+//! What the logs hold, told beside the open disk: as a restart would find it, and what a checkpoint
+//! then takes.
 
 use device::{Buffer, Disk, Durability, World};
 use disks::MemoryDisk;
@@ -18,14 +19,17 @@ async fn explore(seed: u64, world: Rc<dyn World>, table_elsewhere: bool) {
     let table: Option<Rc<dyn Disk>> =
         table_elsewhere.then(|| Rc::new(MemoryDisk::new(world.clone(), 4 << 20)) as _);
     ScatteredDisk::format(&world, &main, table.as_ref(), SIZES).await.expect("logs");
-    let settings = Settings { checkpoint: CheckpointPolicy::Manual, swap_above: 100, ..Settings::default() };
-    let (disk, _) = ScatteredDisk::open(world, main.clone(), table.clone(), settings).await.expect("a disk");
+    let settings =
+        Settings { checkpoint: CheckpointPolicy::Manual, swap_above: 100, ..Settings::default() };
+    let (disk, _) =
+        ScatteredDisk::open(world, main.clone(), table.clone(), settings).await.expect("a disk");
     let before = ScatteredDisk::look(&main, table.as_ref()).await.expect("empty logs");
     assert!(before.logs.is_empty() && before.newest == 0, "{before:?}");
     let (sectors, middle) = (disk.geometry().size / 512, dice.below(WRITES));
     for write in 0..WRITES {
         let from = if dice.below(2) == 0 { dice.below(64) } else { dice.below(sectors - 64) };
-        let part = Rc::new(Buffer::copy_of(&vec![write as u8; 512 * (1 + dice.below(24) as usize)]));
+        let part =
+            Rc::new(Buffer::copy_of(&vec![write as u8; 512 * (1 + dice.below(24) as usize)]));
         disk.write(from * 512, vec![part], Durability::Durable).await.expect("a write");
         if write == middle {
             disk.snapshot().await.expect("a snapshot");
@@ -47,7 +51,8 @@ async fn explore(seed: u64, world: Rc<dyn World>, table_elsewhere: bool) {
         assert_eq!(log.live_records == 0, log.live_blocks == 0, "{log:?}");
     }
     let report = disk.checkpoint().await.expect("a checkpoint");
-    let [reads, writes] = [&told.checkpoint.reads, &told.checkpoint.writes].map(|requests| requests.len());
+    let [reads, writes] =
+        [&told.checkpoint.reads, &told.checkpoint.writes].map(|requests| requests.len());
     assert_eq!((reads as u64, writes as u64), (report.log_reads, report.home_writes), "{report:?}");
     let after = ScatteredDisk::look(&main, table.as_ref()).await.expect("empty logs");
     assert!(after.logs.is_empty() && after.checkpoint.writes.is_empty(), "{after:?}");

@@ -1,4 +1,5 @@
-//! A log is for what it saves: no write that is at its home already, and no swap while requests wait.
+//! A log is for what it saves: no write that is at its home already, and no swap while requests
+//! wait.
 
 use device::{Buffer, Disk, Durability, World};
 use disks::MemoryDisk;
@@ -21,7 +22,8 @@ fn after_reads(near_home: NearHome) -> ScatteredStatistics {
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let statistics = world.run(async move {
         let disk = Rc::new(MemoryDisk::new(in_world.clone(), 100 << 20));
-        let settings = Settings { near_home, checkpoint: CheckpointPolicy::Manual, ..Settings::default() };
+        let settings =
+            Settings { near_home, checkpoint: CheckpointPolicy::Manual, ..Settings::default() };
         let logs = open(&in_world, disk, settings).await;
         let far = 70 << 20;
         for round in 0..5u8 {
@@ -51,7 +53,8 @@ fn a_small_write_beside_the_arm_goes_home_unless_logs_have_its_blocks() {
 /// A request that comes at each millisecond of a swap's first 60.
 #[test]
 fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
-    let (_, text) = shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
+    let (_, text) =
+        shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
     let mut longest = Duration::ZERO;
     for after in 0..60 {
         let world = VirtualWorld::new(2);
@@ -59,8 +62,11 @@ fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
         let model = Model::parse(text).expect("a model");
         let inner = world.clone();
         let took = world.run(async move {
-            let options =
-                DriveOptions { cache: CacheMode::Off, size: Some(100 << 30), ..DriveOptions::default() };
+            let options = DriveOptions {
+                cache: CacheMode::Off,
+                size: Some(100 << 30),
+                ..DriveOptions::default()
+            };
             let disk = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
             let settings = Settings {
                 near_home: NearHome::IsLogged,

@@ -1,4 +1,5 @@
-//! Scattered logs over a RAID-0: they lie on the aggregate, so sizes of logs and groups divide over the disks.
+//! Scattered logs over a RAID-0: they lie on the aggregate, so sizes of logs and groups divide over
+//! the disks.
 
 use device::{Buffer, Disk, Durability, World};
 use disks::{CrashPolicy, MemoryDisk, Raid0};
@@ -30,11 +31,13 @@ fn four_disks_share_each_log_and_synced_writes_survive_a_cut_of_all() {
     const SPAN: usize = 4 << 20;
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
-    let members: Vec<MemoryDisk> = (0..DISKS).map(|_| MemoryDisk::new(in_world.clone(), MEMBER)).collect();
+    let members: Vec<MemoryDisk> =
+        (0..DISKS).map(|_| MemoryDisk::new(in_world.clone(), MEMBER)).collect();
     let disk = raid(&members);
     let plain = world.run(async move {
         ScatteredDisk::format(&in_world, &disk, None, SIZES).await.expect("logs");
-        let (logs, _) = ScatteredDisk::open(in_world, disk, None, settings()).await.expect("an open disk");
+        let (logs, _) =
+            ScatteredDisk::open(in_world, disk, None, settings()).await.expect("an open disk");
         // A log's bytes on the aggregate, chunk by chunk, fall on the disks in turn.
         for log in 0..logs.layout().logs {
             let begin = logs.layout().log_begin(log) * 4096;
@@ -43,7 +46,10 @@ fn four_disks_share_each_log_and_synced_writes_survive_a_cut_of_all() {
                 of_disk[(at / CHUNK) as usize % DISKS] += 4096;
             }
             let quarter = SIZES.log / DISKS as u64;
-            assert!(of_disk.iter().all(|bytes| bytes.abs_diff(quarter) <= CHUNK), "log {log}: {of_disk:?}");
+            assert!(
+                of_disk.iter().all(|bytes| bytes.abs_diff(quarter) <= CHUNK),
+                "log {log}: {of_disk:?}"
+            );
         }
         let dice = SplitMix::new(9);
         let (mut plain, sectors) = (vec![0u8; SPAN], SPAN as u64 / 512);
@@ -66,7 +72,8 @@ fn four_disks_share_each_log_and_synced_writes_survive_a_cut_of_all() {
         left.into_iter().map(|image| MemoryDisk::from_image(in_world.clone(), image)).collect();
     let disk = raid(&members);
     world.run(async move {
-        let (logs, _) = ScatteredDisk::open(in_world, disk, None, settings()).await.expect("an open disk");
+        let (logs, _) =
+            ScatteredDisk::open(in_world, disk, None, settings()).await.expect("an open disk");
         assert!(logs.read(0, SPAN).await.expect("a read")[..] == plain[..]);
         logs.checkpoint().await.expect("a checkpoint");
         assert_eq!(logs.statistics().table_entries, 0);

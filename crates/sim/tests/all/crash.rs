@@ -1,5 +1,5 @@
-//! Every mode on every kind of volume. Whatever instant the power fails at, what was acknowledged is there.
-//! What was not is never half there beyond what the mode's page says.
+//! Every mode on every kind of volume. Whatever instant the power fails at, what was acknowledged
+//! is there. What was not is never half there beyond what the mode's page says.
 
 use engine::{BarrierKind, DataMode};
 use sim::enumerate;
@@ -17,8 +17,8 @@ fn run(case: &Case, fresh: &Disks) -> CaseReport {
     sim::run(case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Random scripts of three writers on every volume, and every script of two letters on some volume. Together
-/// they are to be at least 5,000 images in all modes.
+/// Random scripts of three writers on every volume, and every script of two letters on some volume.
+/// Together they are to be at least 5,000 images in all modes.
 fn explore(mode: DataMode) {
     let mut total = CaseReport::default();
     let volumes = volumes();
@@ -66,8 +66,8 @@ fn adaptive_keeps_its_promise_at_every_crash_point() {
     explore(DataMode::Adaptive);
 }
 
-/// Long enough that transaction numbers begin again at 0 while the log is in use, and that a small log is full
-/// many times.
+/// Long enough that transaction numbers begin again at 0 while the log is in use, and that a small
+/// log is full many times.
 #[test]
 fn numbers_that_wrap_and_a_full_log_lose_nothing() {
     for name in ["wrapping-4k", "wrapping-external-1k", "small-log-1k"] {
@@ -89,7 +89,8 @@ fn a_cache_that_is_too_small_loses_nothing() {
     }
 }
 
-/// Volumes that are full before the scripts end: what finds no room changes nothing, and everything else is kept.
+/// Volumes that are full before the scripts end: what finds no room changes nothing, and everything
+/// else is kept.
 #[test]
 fn a_full_volume_loses_nothing() {
     for name in ["tight-1k", "tight-external-4k"] {
@@ -97,12 +98,17 @@ fn a_full_volume_loses_nothing() {
         let fresh = setup::make(setup).unwrap();
         for mode in MODES {
             let report = run(&Case { sample: 12, ..Case::random(setup, mode, 1, 3, 16) }, &fresh);
-            assert!(report.refused > 0, "{name}, {}: {report:?}: the volume was never full", mode.name());
+            assert!(
+                report.refused > 0,
+                "{name}, {}: {report:?}: the volume was never full",
+                mode.name()
+            );
         }
     }
 }
 
-/// The same tests on an engine without barriers, over a disk that needs them: the tests must notice.
+/// The same tests on an engine without barriers, over a disk that needs them: the tests must
+/// notice.
 #[test]
 fn a_missing_barrier_is_found() {
     let setup = SETUPS[0];
@@ -148,22 +154,25 @@ fn the_same_case_is_the_same_run() {
     assert_eq!(run(&case, &fresh), run(&case, &fresh));
 }
 
-/// Writes over borders of blocks, by several writers at once, in a log that is short of space and on volumes that are
-/// full. Each is there whole or not at all.
+/// Writes over borders of blocks, by several writers at once, in a log that is short of space and
+/// on volumes that are full. Each is there whole or not at all.
 #[test]
 fn no_write_is_torn_in_modes_that_log_data() {
-    for (name, seed) in [("small-log-1k", 1), ("small-log-1k", 3), ("tight-1k", 1), ("tight-external-4k", 1)]
+    for (name, seed) in
+        [("small-log-1k", 1), ("small-log-1k", 3), ("tight-1k", 1), ("tight-external-4k", 1)]
     {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
         for mode in [DataMode::Journal, DataMode::Wasteless] {
-            let report = run(&Case { sample: 1000, ..Case::random(setup, mode, seed, 4, 30) }, &fresh);
+            let report =
+                run(&Case { sample: 1000, ..Case::random(setup, mode, seed, 4, 30) }, &fresh);
             assert!(report.writes > 20, "{name}: {report:?}: hardly a write was judged");
         }
     }
 }
 
-/// Commits of more scattered blocks than disks are given at once, while others go on writing and write-back runs.
+/// Commits of more scattered blocks than disks are given at once, while others go on writing and
+/// write-back runs.
 #[test]
 fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
     for (name, seed) in [("ext4-4k", 1), ("external-1k", 2), ("small-log-1k", 3)] {

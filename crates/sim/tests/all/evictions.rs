@@ -1,4 +1,5 @@
-//! What a commit costs in evictions, on each disk, in each mode: the table of `docs/modes/coerce.md`, checkpoints aside.
+//! What a commit costs in evictions, on each disk, in each mode: the table of
+//! `docs/modes/coerce.md`, checkpoints aside.
 
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions, WriteThreshold};
@@ -12,7 +13,8 @@ use units::InodeNumber;
 
 /// Nothing happens by itself.
 const NEVER: Duration = Duration::from_secs(100_000);
-const WORKLOAD: EvictionWorkload = EvictionWorkload { pattern: Pattern::Sequential, writes: 1, bytes: 4096 };
+const WORKLOAD: EvictionWorkload =
+    EvictionWorkload { pattern: Pattern::Sequential, writes: 1, bytes: 4096 };
 const FILES: usize = 8;
 const BLOCK: usize = 4096;
 
@@ -30,7 +32,10 @@ impl Bench {
     }
     async fn write(&self, file: usize, at: u64, length: usize) {
         let bytes = vec![file as u8 + 1; length];
-        self.volume.write(&self.files[file], &Caller::ROOT, at, &bytes, WriteFlags::default()).await.unwrap();
+        self.volume
+            .write(&self.files[file], &Caller::ROOT, at, &bytes, WriteFlags::default())
+            .await
+            .unwrap();
     }
     async fn sync(&self, file: usize) {
         self.volume.sync_file(&self.files[file], SyncWhat::All).await.unwrap();
@@ -90,7 +95,9 @@ fn run_with<A: AsyncFnOnce(Bench) + 'static>(
         let mut files = Vec::new();
         for number in 0..FILES {
             let name = format!("file-{number}");
-            files.push(volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o644, 0).await.unwrap().value);
+            files.push(
+                volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o644, 0).await.unwrap().value,
+            );
         }
         let bench = Bench { volume: volume.clone(), disks, files };
         for file in 0..FILES {
@@ -103,8 +110,8 @@ fn run_with<A: AsyncFnOnce(Bench) + 'static>(
     world.end();
 }
 
-/// Evictions of a synchronous append of 100 bytes, and of one of a whole block. Each has a count for home's disk and, if
-/// it is another, one for the journal's.
+/// Evictions of a synchronous append of 100 bytes, and of one of a whole block. Each has a count
+/// for home's disk and, if it is another, one for the journal's.
 fn expected(mode: DataMode, external: bool) -> [Vec<u64>; 2] {
     let [small, whole]: [&[u64]; 2] = match (mode, external) {
         // Data and log share one, the commit block takes one.
@@ -133,9 +140,17 @@ fn a_commit_evicts_as_often_as_its_mode_has_barriers() {
                     bench.sync(0).await;
                 };
                 let end = 2 * BLOCK as u64;
-                assert_eq!(bench.cost(append(end, 100)).await, small, "100 bytes, {mode:?}, {name}");
+                assert_eq!(
+                    bench.cost(append(end, 100)).await,
+                    small,
+                    "100 bytes, {mode:?}, {name}"
+                );
                 let end = 3 * BLOCK as u64;
-                assert_eq!(bench.cost(append(end, BLOCK)).await, whole, "a block, {mode:?}, {name}");
+                assert_eq!(
+                    bench.cost(append(end, BLOCK)).await,
+                    whole,
+                    "a block, {mode:?}, {name}"
+                );
             });
         }
     }
@@ -172,7 +187,8 @@ fn who_finds_everything_evicted_pays_nothing_and_who_comes_together_shares() {
                 bench.write(0, end, 100).await;
                 bench.write(1, end, 100).await;
                 assert_eq!(bench.cost(bench.sync(0)).await, small, "{mode:?}, {name}");
-                // In writeback mode the other file's data has yet to go home, with a commit of its own.
+                // In writeback mode the other file's data has yet to go home, with a commit of its
+                // own.
                 let most = if mode == DataMode::Writeback { &small } else { &nothing };
                 let other = bench.cost(bench.sync(1)).await;
                 let holds = other.iter().zip(most).all(|(other, most)| other <= most);

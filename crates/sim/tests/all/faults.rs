@@ -1,5 +1,5 @@
-//! A disk fails a read, a write or a flush, or never returns from a flush. An error is never reported once and then
-//! forgotten, and nothing acknowledged is lost.
+//! A disk fails a read, a write or a flush, or never returns from a flush. An error is never
+//! reported once and then forgotten, and nothing acknowledged is lost.
 
 use device::Operation;
 use engine::DataMode;
@@ -16,7 +16,9 @@ fn suffer(mode: DataMode) {
             for place in (0..20).step_by(3) {
                 let case = Case { sample: 6, ..Case::random(setup, mode, 11 + place % 3, 3, 40) };
                 let case = case.with_fault(FaultPlan { operation, how, place });
-                total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+                total.add(
+                    sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")),
+                );
             }
         }
     }
@@ -49,7 +51,8 @@ fn adaptive_loses_nothing_acknowledged_on_a_failing_disk() {
     suffer(DataMode::Adaptive);
 }
 
-/// Found by the explorer: the one fsync came back although its data waited for the commit of the other's.
+/// Found by the explorer: the one fsync came back although its data waited for the commit of the
+/// other's.
 #[test]
 fn an_fsync_waits_for_data_that_another_sync_took_along() {
     let setup = setup::find("external-2k").unwrap();
@@ -68,7 +71,8 @@ fn a_fault_is_written_as_it_is_read() {
     assert!("flush-once".parse::<FaultPlan>().is_err());
 }
 
-/// Found by the explorer: an unlink changed its directory, and could not read the table block of the file's inode.
+/// Found by the explorer: an unlink changed its directory, and could not read the table block of
+/// the file's inode.
 #[test]
 fn an_operation_on_names_that_cannot_read_leaves_nothing_half_done() {
     let setup = setup::find("tight-1k").unwrap();
@@ -76,13 +80,15 @@ fn an_operation_on_names_that_cannot_read_leaves_nothing_half_done() {
     for (mode, seed) in [(DataMode::Selective, 201), (DataMode::Ordered, 209)] {
         for place in 0..60 {
             let case = Case::random(setup, mode, seed, 3, 30);
-            let case = case.with_fault(FaultPlan { operation: Operation::Read, how: How::Once, place });
+            let case =
+                case.with_fault(FaultPlan { operation: Operation::Read, how: How::Once, place });
             sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }
 }
 
-/// Found by the explorer: a write that met a failing read behind its first blocks left these, and answered EIO.
+/// Found by the explorer: a write that met a failing read behind its first blocks left these, and
+/// answered EIO.
 #[test]
 fn a_write_that_cannot_go_on_tells_how_far_it_came() {
     let setup = setup::find("external-1k").unwrap();
@@ -93,7 +99,8 @@ fn a_write_that_cannot_go_on_tells_how_far_it_came() {
     assert_eq!(report.faults, 1, "{report:?}");
 }
 
-/// Found by the explorer: a hole that found no block for the split of its extent was refused, its edges zeroed.
+/// Found by the explorer: a hole that found no block for the split of its extent was refused, its
+/// edges zeroed.
 #[test]
 fn a_hole_that_is_refused_leaves_the_file_as_it_was() {
     let setup = setup::find("tight-external-4k").unwrap();
@@ -103,7 +110,8 @@ fn a_hole_that_is_refused_leaves_the_file_as_it_was() {
     sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Found by the explorer: of two who waited for a read that failed, the one began it anew, and the other waited for ever.
+/// Found by the explorer: of two who waited for a read that failed, the one began it anew, and the
+/// other waited for ever.
 #[test]
 fn whoever_waits_for_a_read_that_fails_goes_on() {
     let setup = setup::find("tight-1k").unwrap();

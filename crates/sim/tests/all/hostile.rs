@@ -4,7 +4,8 @@ use engine::DataMode;
 use sim::setup;
 use sim::{Case, CaseReport};
 
-/// Refused and told where memory knows better; never a panic, a hang, or a file with another's content.
+/// Refused and told where memory knows better; never a panic, a hang, or a file with another's
+/// content.
 #[test]
 fn bitmaps_that_lie_under_a_live_cache_mix_no_files() {
     let mut total = CaseReport::default();
@@ -14,7 +15,9 @@ fn bitmaps_that_lie_under_a_live_cache_mix_no_files() {
         for mode in DataMode::ALL {
             for seed in 1..=4 {
                 let case = Case { hostile: true, ..Case::random(setup, mode, seed, 3, 30) };
-                total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+                total.add(
+                    sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")),
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Disks that ignore flushes. Believed, they lose what was acknowledged, and that is found. With evictions in place
-//! of flushes nothing is lost where the least recently used is replaced.
+//! Disks that ignore flushes. Believed, they lose what was acknowledged, and that is found. With
+//! evictions in place of flushes nothing is lost where the least recently used is replaced.
 
 use disks::LineReplacement;
 use engine::DataMode;
@@ -24,19 +24,23 @@ fn a_disk_that_is_believed_loses_acknowledged_writes_in_every_mode() {
                     let case = Case { sample: 1000, ..Case::random(setup, mode, seed, 3, 14) };
                     run(case, &Liar::trusted(replacement), &fresh).err()
                 });
-                let failure = caught.unwrap_or_else(|| panic!("{name}, {} lost nothing", mode.name()));
+                let failure =
+                    caught.unwrap_or_else(|| panic!("{name}, {} lost nothing", mode.name()));
                 assert!(failure.to_string().contains("--lying"), "{failure}");
             }
         }
     }
 }
 
-/// Random scripts on volumes of every kind, with the profile that a fingerprint of such a disk finds.
+/// Random scripts on volumes of every kind, with the profile that a fingerprint of such a disk
+/// finds.
 #[test]
 fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
     let liar = Liar::coerced(LRU, TRIALS);
     let mut total = CaseReport::default();
-    for (seed, name) in (1..).zip(["ext4-4k", "external-1k", "small-log-1k", "wrapping-external-1k"]) {
+    for (seed, name) in
+        (1..).zip(["ext4-4k", "external-1k", "small-log-1k", "wrapping-external-1k"])
+    {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
         for mode in DataMode::ALL {
@@ -50,8 +54,8 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
     assert_eq!(total.lost, 0);
 }
 
-/// Of single sectors no more are lost than the bound says. A share of cuts, where one lost line of many is enough,
-/// is counted instead of reported as a failure.
+/// Of single sectors no more are lost than the bound says. A share of cuts, where one lost line of
+/// many is enough, is counted instead of reported as a failure.
 #[test]
 fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
     let setup = setup::find("ext4-4k").unwrap();
@@ -64,7 +68,10 @@ fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
     }
     let lost = liar::lost_targets(LineReplacement::Random, &profile, 10_000);
     println!("{profile:?}: bound {}; {lost} of 10,000 sectors; {total:?}", profile.loss_bound());
-    assert!(lost > 0 && lost as f64 / 1e4 <= profile.loss_bound(), "{lost} sectors of 10,000: {profile:?}");
+    assert!(
+        lost > 0 && lost as f64 / 1e4 <= profile.loss_bound(),
+        "{lost} sectors of 10,000: {profile:?}"
+    );
     assert!(total.lost > 0 && total.lost < total.cuts, "{total:?}");
 }
 

@@ -7,7 +7,8 @@ use sim::liar::{Liar, TRIALS};
 use sim::setup::{self, SETUPS};
 use sim::{Case, CaseReport};
 
-/// Seeds of which the explorer makes cases with packed transactions: on disks without and with FUA, and in units of 512 and 1024 bytes.
+/// Seeds of which the explorer makes cases with packed transactions: on disks without and with FUA,
+/// and in units of 512 and 1024 bytes.
 const SEEDS: std::ops::Range<u64> = 4..8;
 
 fn explore(mode: DataMode) {
@@ -16,7 +17,8 @@ fn explore(mode: DataMode) {
         let fresh = setup::make(*setup).unwrap();
         let seed = SEEDS.start + index as u64 % (SEEDS.end - SEEDS.start);
         let case = Case::random(*setup, mode, seed, 3, 14);
-        images += sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")).images;
+        images +=
+            sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")).images;
     }
     assert!(images >= 500, "{}: only {images} images", mode.name());
 }
@@ -73,7 +75,9 @@ fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
 fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_them() {
     let liar = Liar::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
     let mut total = CaseReport::default();
-    for (seed, name) in SEEDS.zip(["external-1k", "small-log-1k", "ext4-4k", "wrapping-external-1k"]) {
+    for (seed, name) in
+        SEEDS.zip(["external-1k", "small-log-1k", "ext4-4k", "wrapping-external-1k"])
+    {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
         for mode in MODES {
@@ -93,7 +97,8 @@ fn packed_mixes_no_files_under_bitmaps_that_lie() {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
         for (seed, mode) in SEEDS.flat_map(|seed| MODES.map(|mode| (seed, mode))) {
-            total.add(run(Case { hostile: true, ..Case::random(setup, mode, seed, 3, 30) }, &fresh));
+            total
+                .add(run(Case { hostile: true, ..Case::random(setup, mode, seed, 3, 30) }, &fresh));
         }
     }
     assert!(total.met > 3, "{total:?}: hardly a lie was met");

@@ -1,6 +1,6 @@
-//! Scattered logs as a product: every data mode x both record formats x flush and eviction x a disk or a RAID-0.
-//! Writers sync what they write. At many changes the power fails, for each member by dice of its own, and what was
-//! acknowledged must be there.
+//! Scattered logs as a product: every data mode x both record formats x flush and eviction x a disk
+//! or a RAID-0. Writers sync what they write. At many changes the power fails, for each member by
+//! dice of its own, and what was acknowledged must be there.
 
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy, Image, LineReplacement, MemoryDisk, Raid0};
@@ -51,7 +51,10 @@ struct Drives(Vec<MemoryDisk>);
 impl Drives {
     fn of(world: &VirtualWorld, images: Vec<Image>) -> Drives {
         Drives(
-            images.into_iter().map(|image| MemoryDisk::from_image(Rc::new(world.clone()), image)).collect(),
+            images
+                .into_iter()
+                .map(|image| MemoryDisk::from_image(Rc::new(world.clone()), image))
+                .collect(),
         )
     }
     fn fresh(world: &VirtualWorld, fresh: &Disks, of: &Combination) -> Drives {
@@ -73,7 +76,10 @@ impl Drives {
     /// As the mount sees them: each drive is evicted by itself.
     fn whole(&self, world: &VirtualWorld, liar: Option<&Liar>) -> Rc<dyn Disk> {
         let trusted = |drive: &MemoryDisk| -> Rc<dyn Disk> {
-            liar.map_or_else(|| Rc::new(drive.clone()) as Rc<dyn Disk>, |liar| liar.coerce(world, drive))
+            liar.map_or_else(
+                || Rc::new(drive.clone()) as Rc<dyn Disk>,
+                |liar| liar.coerce(world, drive),
+            )
         };
         Raid0::of(self.0.iter().map(trusted).collect(), CHUNK)
     }
@@ -112,7 +118,8 @@ fn file_name(writer: usize) -> String {
     format!("file-{writer}")
 }
 
-/// What a file holds after so many writes: small ones, ones of some blocks, and one that adaptive sends home.
+/// What a file holds after so many writes: small ones, ones of some blocks, and one that adaptive
+/// sends home.
 fn content(writer: usize, version: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for version in 1..=version {
@@ -162,15 +169,19 @@ fn record(of: &Combination, fresh: &Disks) -> Vec<Cut> {
             let mut files = Vec::new();
             for writer in 0..WRITERS {
                 let name = file_name(writer);
-                let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+                let made = volume
+                    .mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0)
+                    .await
+                    .unwrap();
                 files.push(made.value);
             }
             volume.sync().await.unwrap();
             watch(&drives, zone, &progress, &cuts);
             let writers = files.into_iter().enumerate();
-            let writers = writers.map(|(number, file)| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
-                Box::pin(write(volume.clone(), file, number, progress.clone()))
-            });
+            let writers =
+                writers.map(|(number, file)| -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+                    Box::pin(write(volume.clone(), file, number, progress.clone()))
+                });
             join_all(writers.collect()).await;
             volume.close().await.unwrap();
         }
@@ -186,7 +197,8 @@ fn watch(drives: &Drives, zone: u64, progress: &Progress, cuts: &Rc<RefCell<Vec<
         let (drives, progress, cuts, changes) =
             (drives.clone(), progress.clone(), cuts.clone(), changes.clone());
         drive.on_change(move |drive, _, logged| {
-            let evicts = logged.operation == Operation::Write && logged.at >= drive.geometry().size - zone;
+            let evicts =
+                logged.operation == Operation::Write && logged.at >= drive.geometry().size - zone;
             if evicts || !changes.replace(changes.get() + 1).is_multiple_of(CHANGES_A_CUT) {
                 return;
             }
@@ -218,10 +230,15 @@ fn judge(of: &Combination, cut: Cut, size: u64) {
         }
     });
     for (writer, (found, (acknowledged, begun))) in found.iter().zip(cut.progress).enumerate() {
-        let what = format!("{}, cut {}: file {writer} of {acknowledged} to {begun}", of.name(), cut.number);
+        let what = format!(
+            "{}, cut {}: file {writer} of {acknowledged} to {begun}",
+            of.name(),
+            cut.number
+        );
         let least = content(writer, acknowledged);
         assert!(found.len() >= least.len(), "{what} has {} bytes", found.len());
-        let versions: Vec<_> = (acknowledged..=begun).map(|version| content(writer, version)).collect();
+        let versions: Vec<_> =
+            (acknowledged..=begun).map(|version| content(writer, version)).collect();
         for at in (0..least.len()).step_by(SECTOR) {
             let end = (at + SECTOR).min(least.len());
             let fits = versions.iter().any(|version| version[at..end] == found[at..end]);
@@ -245,7 +262,8 @@ fn play(data: DataMode) {
         for liar in [None, Some(coerced.clone())] {
             for members in MEMBERS {
                 combinations += 1;
-                let of = Combination { data, records, liar: liar.clone(), members, seed: combinations };
+                let of =
+                    Combination { data, records, liar: liar.clone(), members, seed: combinations };
                 let cuts = record(&of, &fresh);
                 assert!(cuts.len() >= 10, "{}: only {} cuts", of.name(), cuts.len());
                 images += cuts.len();
@@ -290,8 +308,13 @@ fn a_raid_of_drives_that_lie_loses_what_was_acknowledged() {
     let liar = Liar::trusted(LineReplacement::LeastRecentlyUsed);
     let data = DataMode::Wasteless;
     for seed in 1..5 {
-        let of =
-            Combination { data, records: RecordFormat::Packed, liar: Some(liar.clone()), members: 3, seed };
+        let of = Combination {
+            data,
+            records: RecordFormat::Packed,
+            liar: Some(liar.clone()),
+            members: 3,
+            seed,
+        };
         let cuts = record(&of, &fresh);
         let believed = Combination { liar: None, ..of };
         cuts.into_iter().for_each(|cut| judge(&believed, cut, fresh.home.size()));

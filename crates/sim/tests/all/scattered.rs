@@ -24,7 +24,8 @@ fn explore(mode: DataMode) {
         setup::check(&fresh).unwrap();
         for seed in SEEDS {
             let case = Case { sample: 48, ..Case::random(setup, mode, seed, 2, 12) };
-            let report = sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let report =
+                sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
             if case.snapshot_after() == Some(SNAPSHOT_EACH_RUN) {
                 with_snapshots.add(report);
             }
@@ -95,7 +96,8 @@ fn what_has_left_memory_before_it_is_home_survives_every_cut() {
     assert!(total.redirected > 20, "hardly any reads of the log: {total:?}");
 }
 
-/// Synced writes between pauses in which logs move: of another length each, so that some writes meet the beginning of a swap.
+/// Synced writes between pauses in which logs move: of another length each, so that some writes
+/// meet the beginning of a swap.
 #[test]
 fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
     let mut total = CaseReport::default();
@@ -112,7 +114,8 @@ fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
         };
         let created = Action::Create { file: 0 }.then(Sync::File);
         let script = [created].into_iter().chain((0..PAUSES).flat_map(step)).collect();
-        let case = Case { sample: 64, ..Case::given(setup, DataMode::Journal, seed, vec![script], 0) };
+        let case =
+            Case { sample: 64, ..Case::given(setup, DataMode::Journal, seed, vec![script], 0) };
         total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
     }
     println!("{total:?}");
@@ -128,7 +131,8 @@ fn full_logs_neither_deadlock_nor_lose_anything() {
     for mode in DataMode::ALL {
         for seed in [5, 6] {
             let case = Case { sample: 64, ..Case::random(setup, mode, seed, 2, 40) };
-            let report = sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let report =
+                sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
             assert!(report.cuts > 20, "{report:?}: hardly a commit");
         }
     }
@@ -144,18 +148,23 @@ fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
         let world = VirtualWorld::new(1);
         let disk = MemoryDisk::from_image(Rc::new(world.clone()), fresh.home.clone());
         let open = |image: MemoryDisk, log: LogKind| {
-            let engine = EngineOptions { data, records: Some(records), log, ..EngineOptions::default() };
+            let engine =
+                EngineOptions { data, records: Some(records), log, ..EngineOptions::default() };
             let options = VolumeOptions { engine, ..VolumeOptions::default() };
             let world = Rc::new(world.clone());
             Volume::open(OpenParts { world, home: Rc::new(image), journal: None, options })
         };
-        let images = |disk: &MemoryDisk| setup::Disks { home: disk.image(), journal: None, table: None };
+        let images =
+            |disk: &MemoryDisk| setup::Disks { home: disk.image(), journal: None, table: None };
         let opened = open(disk.clone(), LogKind::Scattered);
         world.run(async move {
             let volume = opened.await.unwrap();
             let root = volume.inode(InodeNumber(2)).await.unwrap();
             for name in ["one", "two", "three"] {
-                let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+                let made = volume
+                    .mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0)
+                    .await
+                    .unwrap();
                 volume
                     .write(&made.value, &Caller::ROOT, 0, name.as_bytes(), WriteFlags::default())
                     .await
@@ -163,7 +172,8 @@ fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
                 volume.sync().await.unwrap();
             }
         });
-        let crashed = setup::Disks { home: disk.crash(CrashPolicy::LoseAll), journal: None, table: None };
+        let crashed =
+            setup::Disks { home: disk.crash(CrashPolicy::LoseAll), journal: None, table: None };
         let said = setup::check(&crashed).unwrap_err();
         assert!(said.contains("unsupported feature") || said.contains("unknown"), "{said}");
 

@@ -14,8 +14,8 @@ use units::{FileBlock, InodeNumber, Instant};
 const WRITE: u64 = 1 << 20;
 const READS_UNDER_WAY: usize = 2;
 const MODE: u16 = 0o100_644;
-/// What a write costs a processor, or a read of what is in memory. In no time at all nobody else would come to do
-/// anything, and there would be no end of it.
+/// What a write costs a processor, or a read of what is in memory. In no time at all nobody else
+/// would come to do anything, and there would be no end of it.
 const COPY: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +29,8 @@ pub struct Large {
 }
 
 impl Large {
-    /// A reader, read ahead as in Linux 3.4. Windows are of 128 KiB (`VM_MAX_READAHEAD`), and the next one begins as
-    /// soon as it waits for the one before (`page_cache_async_readahead`).
+    /// A reader, read ahead as in Linux 3.4. Windows are of 128 KiB (`VM_MAX_READAHEAD`), and the
+    /// next one begins as soon as it waits for the one before (`page_cache_async_readahead`).
     pub fn reader(span: u64) -> Large {
         Large { writes: false, span, read: 128 << 10 }
     }
@@ -88,7 +88,12 @@ impl UnderWay {
 }
 
 /// Goes on where the other reader's read ends. How many bytes came before the end of time.
-async fn read(scene: Scene, file: Rc<Inode>, next: Rc<Cell<u64>>, large: Large) -> Result<u64, Error> {
+async fn read(
+    scene: Scene,
+    file: Rc<Inode>,
+    next: Rc<Cell<u64>>,
+    large: Large,
+) -> Result<u64, Error> {
     let mut bytes = 0;
     while scene.world.now() < scene.end {
         let at = next.replace(next.get() + large.read) % (large.span / large.read * large.read);
@@ -117,7 +122,8 @@ async fn write(scene: Scene, file: Rc<Inode>, span: u64) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// A file whose blocks count as written: reading it reads the disk, and making it took no time to write it.
+/// A file whose blocks count as written: reading it reads the disk, and making it took no time to
+/// write it.
 pub(super) async fn mapped_file(
     volume: &Rc<Volume>,
     directory: &Rc<Inode>,

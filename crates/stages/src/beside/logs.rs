@@ -36,8 +36,13 @@ impl LogsBeside {
         let workload = |files, seed| -> LocalFuture<_> {
             let until = Some(Duration::from_secs(seconds));
             let prefix = PREFIX.to_owned();
-            let options =
-                ReplayOptions { until, preallocated: true, prefix, seed, ..ReplayOptions::default() };
+            let options = ReplayOptions {
+                until,
+                preallocated: true,
+                prefix,
+                seed,
+                ..ReplayOptions::default()
+            };
             let trace = self.trace.clone();
             Box::pin(async move {
                 let report = replay_log(&files, &trace, &options, |_| ()).await?;

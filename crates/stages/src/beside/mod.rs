@@ -1,4 +1,5 @@
-//! A large file that is read or written in order, beside others that make small writes durable: what the Manylogs paper measures.
+//! A large file that is read or written in order, beside others that make small writes durable:
+//! what the Manylogs paper measures.
 
 mod filebench;
 mod large;

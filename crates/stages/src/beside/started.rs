@@ -40,7 +40,10 @@ impl Started {
         self.line.go();
         let (mut count, mut waited) = (0, 0.0);
         for workload in self.workloads {
-            let waits = workload.await.expect("a workload runs to its end").map_err(StageError::Workload)?;
+            let waits = workload
+                .await
+                .expect("a workload runs to its end")
+                .map_err(StageError::Workload)?;
             count += waits.count;
             waited += waits.mean_ms * waits.count as f64;
         }

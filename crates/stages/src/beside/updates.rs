@@ -17,9 +17,10 @@ pub struct Updates {
     /// Bytes of an update, at most a block.
     pub bytes: usize,
     pub order: HomeOrder,
-    /// Before a sync returns, home has what it committed. So does sync(2) of Linux where the journal is ext3's own.
-    /// Committed blocks are dirty ones of the device, and it ends with writing these (`__sync_blockdev`). Of data
-    /// journaling Linux writes the data with the next sync.
+    /// Before a sync returns, home has what it committed. So does sync(2) of Linux where the
+    /// journal is ext3's own. Committed blocks are dirty ones of the device, and it ends with
+    /// writing these (`__sync_blockdev`). Of data journaling Linux writes the data with the next
+    /// sync.
     pub home_with_sync: bool,
 }
 
@@ -28,7 +29,8 @@ pub struct Updates {
 pub enum HomeOrder {
     /// With the commit, all files together, sorted by place: as the engine does.
     ByPlace,
-    /// Before the commit, one file after the other in the order in which they were written; all at once. So does sync(2) of Linux 3.4.
+    /// Before the commit, one file after the other in the order in which they were written; all at
+    /// once. So does sync(2) of Linux 3.4.
     ByFile,
     /// And a file waits until the one before is home.
     ByFileInTurn,
@@ -59,7 +61,8 @@ impl Updates {
         while due < *end {
             world.sleep_until(due).await;
             for file in files {
-                let at = dice.next() % (FILE / 4096) * 4096 + dice.next() % (4097 - self.bytes as u64);
+                let at =
+                    dice.next() % (FILE / 4096) * 4096 + dice.next() % (4097 - self.bytes as u64);
                 let bytes = vec![dice.next() as u8; self.bytes];
                 volume.write(file, &Caller::ROOT, at, &bytes, WriteFlags::default()).await?;
             }

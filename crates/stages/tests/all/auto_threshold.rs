@@ -1,4 +1,5 @@
-//! `threshold=auto` on emulated disks: it comes within a tenth of the better fixed threshold, whatever the load and the disk.
+//! `threshold=auto` on emulated disks: it comes within a tenth of the better fixed threshold,
+//! whatever the load and the disk.
 
 use engine::{BarrierKind, DataMode, WriteThreshold};
 use stages::{Stage, StageOptions, VirtualFiles, VolumeLayout};
@@ -47,7 +48,9 @@ impl Actor<VirtualFiles> for Writer {
             let name = format!("{turn}-{}", self.number);
             let mut file = match load {
                 Load::Appends { .. } => files.create(&name, sync).await.unwrap(),
-                Load::Overwrites { .. } | Load::InOrder { .. } => files.open("all", sync).await.unwrap(),
+                Load::Overwrites { .. } | Load::InOrder { .. } => {
+                    files.open("all", sync).await.unwrap()
+                }
             };
             let (bytes, mut sum, mut end) = (vec![self.number as u8; size], 0, 0);
             while files.now() < to {
@@ -109,7 +112,10 @@ fn is_within_a_tenth(model: &str, writers: u64, loads: &[Load]) {
     println!("{model} {writers} {loads:?}: {fixed:?}, auto {auto:?}, {threshold} at the end");
     for (turn, load) in loads.iter().enumerate() {
         let best = fixed.iter().map(|written| written[turn]).max().unwrap();
-        assert!(auto[turn] * 10 >= best * 9, "{model} {writers} {load:?}: {auto:?}, fixed {fixed:?}");
+        assert!(
+            auto[turn] * 10 >= best * 9,
+            "{model} {writers} {load:?}: {auto:?}, fixed {fixed:?}"
+        );
     }
 }
 

@@ -1,8 +1,10 @@
-//! What scattered logs are for: a process that goes through a large file and others that sync share a disk with an arm.
+//! What scattered logs are for: a process that goes through a large file and others that sync share
+//! a disk with an arm.
 
 use engine::{DataMode, LogKind};
 use stages::{
-    Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions, Updates,
+    Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions,
+    Updates,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +46,8 @@ fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
     }
 }
 
-/// What the paper calls O_DUR: a database's log stays in the logs near the arm, however much is written at once.
+/// What the paper calls O_DUR: a database's log stays in the logs near the arm, however much is
+/// written at once.
 #[test]
 fn a_durable_only_log_stays_in_the_logs_and_leaves_more_to_the_reader() {
     let flush = |at: u64| LogRecord {
@@ -85,7 +88,8 @@ fn reading_what_fits_into_memory_ends_too() {
 #[test]
 fn data_that_goes_home_file_by_file_takes_longer_than_sorted() {
     let of = |order| {
-        play(DataMode::Ordered, LogKind::Circular, Large::reader(1 << 30), updates(40, order)).mean_wait_ms
+        play(DataMode::Ordered, LogKind::Circular, Large::reader(1 << 30), updates(40, order))
+            .mean_wait_ms
     };
     let [by_place, by_file, in_turn] =
         [HomeOrder::ByPlace, HomeOrder::ByFile, HomeOrder::ByFileInTurn].map(of);
@@ -96,13 +100,16 @@ fn data_that_goes_home_file_by_file_takes_longer_than_sorted() {
 #[test]
 fn reads_take_no_longer_with_an_empty_mapping_table() {
     let rate = |log: LogKind| {
-        let mut options =
-            StageOptions { seed: 3, ..StageOptions::of_manylogs(DataMode::Adaptive, LogKind::Scattered) };
+        let mut options = StageOptions {
+            seed: 3,
+            ..StageOptions::of_manylogs(DataMode::Adaptive, LogKind::Scattered)
+        };
         options.engine.log = log;
         options.home.options.size = Some(16 << 30);
         options.journal_size = 64 << 20;
         let stage = Stage::build(&options).unwrap();
-        let scene = Beside { large: Large::reader(1 << 30), small: Small::Nobody, seconds: 4, seed: 3 };
+        let scene =
+            Beside { large: Large::reader(1 << 30), small: Small::Nobody, seconds: 4, seed: 3 };
         scene.play(&stage).unwrap().bytes_a_second
     };
     let [with_table, without] = [LogKind::Scattered, LogKind::Circular].map(rate);
@@ -113,7 +120,8 @@ fn reads_take_no_longer_with_an_empty_mapping_table() {
 #[test]
 fn a_sync_that_brings_metadata_home_takes_longer_and_leaves_the_reader_less() {
     let of = |home_with_sync| {
-        let updates = Updates { per_second: 40, bytes: 4096, order: HomeOrder::ByFile, home_with_sync };
+        let updates =
+            Updates { per_second: 40, bytes: 4096, order: HomeOrder::ByFile, home_with_sync };
         let reader = Large::reader(1 << 30);
         play(DataMode::Ordered, LogKind::Circular, reader, Small::Updates(updates))
     };

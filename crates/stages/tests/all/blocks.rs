@@ -13,7 +13,13 @@ fn play(layer: BlockLayer) -> BlocksServed {
         let is_write = number.is_multiple_of(2);
         let span: u64 = if is_write { 800 << 30 } else { 1 << 30 };
         let at = (dice.next() % (span >> 12)) << 12;
-        Recorded { is_write, at, length: 8192, time: Duration::from_millis(20) * number, measured: None }
+        Recorded {
+            is_write,
+            at,
+            length: 8192,
+            time: Duration::from_millis(20) * number,
+            measured: None,
+        }
     };
     let requests = (0..500).map(request).collect();
     BlockRun { model: "constellation-es3", layer, requests, checkpoint: true }.play(5).unwrap()
@@ -41,6 +47,10 @@ fn a_shingled_drive_is_cleaned_band_by_band() {
     assert!(mean(&scattered) < mean(&single), "{} and {}", mean(&scattered), mean(&single));
     // Nearly each of the 250 writes is in a band of its own.
     for served in [single, scattered] {
-        assert!(served.checkpoint.unwrap().writing > Duration::from_secs(60), "{:?}", served.checkpoint);
+        assert!(
+            served.checkpoint.unwrap().writing > Duration::from_secs(60),
+            "{:?}",
+            served.checkpoint
+        );
     }
 }

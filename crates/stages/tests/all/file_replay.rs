@@ -20,9 +20,12 @@ fn stage() -> Stage {
 #[test]
 fn a_trace_leaves_what_it_says_in_the_time_that_its_parts_should_take() {
     let trace = FileTrace::read("test", TEXT.as_bytes()).unwrap();
-    let lengths = [PhaseLength { name: "first", seconds: 4.0 }, PhaseLength { name: "second", seconds: 3.0 }];
+    let lengths =
+        [PhaseLength { name: "first", seconds: 4.0 }, PhaseLength { name: "second", seconds: 3.0 }];
     let mut stage = stage();
-    let report = stage.run(move |files| async move { replay_files(&files, &trace, &lengths).await }).unwrap();
+    let report = stage
+        .run(move |files| async move { replay_files(&files, &trace, &lengths).await })
+        .unwrap();
     assert_eq!((report.bytes_written, report.bytes_read), (5000, 100));
     assert!(report.waited > 0.0, "an fsync takes time");
     assert!((report.seconds - report.waited - 7.0).abs() < 1e-3, "{report:?}");

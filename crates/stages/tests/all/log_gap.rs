@@ -1,4 +1,5 @@
-//! `log_gap=auto` on emulated disks: one that turns no longer loses a revolution for each commit, and others get no gap.
+//! `log_gap=auto` on emulated disks: one that turns no longer loses a revolution for each commit,
+//! and others get no gap.
 
 use engine::{BarrierKind, DataMode, EngineOptions, LogGap, LogKind};
 use stages::{Stage, StageOptions, Traffic};

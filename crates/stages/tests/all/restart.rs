@@ -35,7 +35,8 @@ enum Arm {
     Wanders,
 }
 
-/// Blocks all over the disk, so many of them, each updated by so many bytes and logged once; then the power is cut.
+/// Blocks all over the disk, so many of them, each updated by so many bytes and logged once; then
+/// the power is cut.
 #[derive(Clone, Copy)]
 struct Script {
     data: DataMode,
@@ -92,7 +93,10 @@ fn play(script: Script) -> RecoveryReport {
         for update in 0..updates {
             let file = &files[(update % FILES) as usize];
             let at = dice.below(length >> 12) << 12;
-            volume.write(file, &Caller::ROOT, at, &vec![7; bytes], WriteFlags::default()).await.unwrap();
+            volume
+                .write(file, &Caller::ROOT, at, &vec![7; bytes], WriteFlags::default())
+                .await
+                .unwrap();
             if (update + 1) % together == 0 {
                 if arm == Arm::Wanders {
                     let elsewhere = dice.below(length >> 12) << 12;
@@ -133,11 +137,15 @@ fn seconds(nanoseconds: u64) -> f64 {
 #[test]
 fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     for (updates, longest) in [(2_000, 3.0), (20_000, 8.0)] {
-        let [searched, told] = [Teller::Nobody, Teller::Table]
-            .map(|teller| play(Script { teller, ..Script::new(DataMode::Adaptive, updates, 4096) }));
+        let [searched, told] = [Teller::Nobody, Teller::Table].map(|teller| {
+            play(Script { teller, ..Script::new(DataMode::Adaptive, updates, 4096) })
+        });
         assert!(searched.logs_read > 0 && searched.find_nanoseconds > 0);
         for report in [&searched, &told] {
-            assert!(report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1, "{report:?}");
+            assert!(
+                report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1,
+                "{report:?}"
+            );
             assert!(seconds(report.nanoseconds) < longest, "{report:?}");
         }
         assert!(told.table_refused.is_none() && told.find_nanoseconds == 0, "{told:?}");
@@ -146,19 +154,26 @@ fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     }
 }
 
-/// Of 100 GB of logs, 10 MB in each group of 100 MB, all of them full of blocks. It is more than logs ever hold: write-back keeps
-/// three eighths of them free.
+/// Of 100 GB of logs, 10 MB in each group of 100 MB, all of them full of blocks. It is more than
+/// logs ever hold: write-back keeps three eighths of them free.
 const LOGGED_BLOCKS: u64 = 100_000_000_000 / 4096;
 
-/// What a restart reads besides the snapshot does not grow with what the logs hold. At worst each run lies in another log, and
-/// it looks into as many logs as it ever does. How long reading a snapshot takes for each block in it, tells the rest.
+/// What a restart reads besides the snapshot does not grow with what the logs hold. At worst each
+/// run lies in another log, and it looks into as many logs as it ever does. How long reading a
+/// snapshot takes for each block in it, tells the rest.
 #[test]
 fn a_snapshot_bounds_what_a_restart_reads() {
     let mut a_block = 0.0;
     for updates in [20_000, 40_000, 120_000] {
         let report = play(Script::new(DataMode::Adaptive, updates, 4096));
-        assert!(report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1, "{report:?}");
-        assert!(report.snapshot_refused.is_none() && report.snapshot_transactions > 0, "{report:?}");
+        assert!(
+            report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1,
+            "{report:?}"
+        );
+        assert!(
+            report.snapshot_refused.is_none() && report.snapshot_transactions > 0,
+            "{report:?}"
+        );
         assert!(seconds(report.nanoseconds) < 3.0, "{report:?}");
         a_block = seconds(report.snapshot_nanoseconds) / report.blocks_kept as f64;
     }
@@ -166,11 +181,15 @@ fn a_snapshot_bounds_what_a_restart_reads() {
     assert!(worst.snapshot_refused.is_none() && worst.snapshot_transactions > 0, "{worst:?}");
     assert!(worst.logs_read > 256, "{worst:?}");
     let full = seconds(worst.nanoseconds) + a_block * LOGGED_BLOCKS as f64;
-    println!("{:.3} us for a block in the snapshot; {full:.2} s with {LOGGED_BLOCKS} of them", a_block * 1e6);
+    println!(
+        "{:.3} us for a block in the snapshot; {full:.2} s with {LOGGED_BLOCKS} of them",
+        a_block * 1e6
+    );
     assert!(full < 10.0, "{full:.2} s: {worst:?}");
 }
 
-/// Parts of blocks stay in the logs and in memory. A restart reads the runs that hold them, and one block of home.
+/// Parts of blocks stay in the logs and in memory. A restart reads the runs that hold them, and one
+/// block of home.
 #[test]
 fn a_restart_neither_reads_nor_writes_at_home_what_the_logs_hold_in_part() {
     for (updates, together, arm, longest) in [
@@ -179,7 +198,8 @@ fn a_restart_neither_reads_nor_writes_at_home_what_the_logs_hold_in_part() {
         (6_000, TOGETHER, Arm::Wanders, 4.0),
         (HALF_A_MINUTE, 1, Arm::Wanders, 6.0),
     ] {
-        let report = play(Script { together, arm, ..Script::new(DataMode::Wasteless, updates, 512) });
+        let report =
+            play(Script { together, arm, ..Script::new(DataMode::Wasteless, updates, 512) });
         assert!(report.blocks_in_part * 10 > updates * 9, "{report:?}");
         assert!(report.home_blocks_written <= 1 && report.home_blocks_read <= 1, "{report:?}");
         assert!(seconds(report.nanoseconds) < longest, "{report:?}");

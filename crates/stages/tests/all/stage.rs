@@ -1,4 +1,5 @@
-//! Volumes on emulated disks: the same seed plays the same piece, what was promised survives, and e2fsck is content.
+//! Volumes on emulated disks: the same seed plays the same piece, what was promised survives, and
+//! e2fsck is content.
 
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
@@ -7,8 +8,13 @@ use stages::{Caching, Stage, StageOptions, Traffic, VolumeLayout};
 use std::time::Duration;
 use workloads::{Files, Limit, StreamOptions, SyncKind, streams};
 
-const MODES: [DataMode; 5] =
-    [DataMode::Writeback, DataMode::Ordered, DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
+const MODES: [DataMode; 5] = [
+    DataMode::Writeback,
+    DataMode::Ordered,
+    DataMode::Journal,
+    DataMode::Wasteless,
+    DataMode::Selective,
+];
 
 /// The paper's stage, on the first part of the home disk.
 fn options(data: DataMode) -> StageOptions {
@@ -61,19 +67,20 @@ fn every_mode_and_layout_leaves_a_clean_volume() {
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged() {
     for data in [DataMode::Ordered, DataMode::Wasteless, DataMode::Selective] {
-        for (cache, barrier) in [(CacheMode::Off, BarrierKind::None), (CacheMode::On, BarrierKind::Flush)] {
+        for (cache, barrier) in
+            [(CacheMode::Off, BarrierKind::None), (CacheMode::On, BarrierKind::Flush)]
+        {
             let mut options = options(data);
             options.home.options.cache = cache;
             options.journal.as_mut().unwrap().options.cache = cache;
             options.engine.barrier = barrier;
             let mut stage = Stage::build(&options).unwrap();
             let appends = Limit::Count(12);
-            let (_, acknowledged) =
-                stage
-                    .run(move |files| async move {
-                        streams(&files, &writers(appends, SyncKind::OSync), |_| ()).await
-                    })
-                    .unwrap();
+            let (_, acknowledged) = stage
+                .run(move |files| async move {
+                    streams(&files, &writers(appends, SyncKind::OSync), |_| ()).await
+                })
+                .unwrap();
             let report = stage.crash_and_recover().unwrap();
             assert!(!report.clean && report.transactions > 0, "{report:?}");
             stage.run(move |files| async move {
@@ -119,7 +126,9 @@ fn files_behave_as_a_program_expects() {
         files.unlink("a/b/c").await.unwrap();
         assert_eq!(files.read_at(&file, 5000, &mut bytes).await.unwrap(), 14);
         files.close(file).await;
-        for (path, code) in [("a/b/c", libc::ENOENT), ("a/x/c", libc::ENOENT), ("a/b", libc::EISDIR)] {
+        for (path, code) in
+            [("a/b/c", libc::ENOENT), ("a/x/c", libc::ENOENT), ("a/b", libc::EISDIR)]
+        {
             let error = files.open(path, SyncKind::None).await.err().expect(path);
             assert_eq!(error.raw_os_error(), Some(code), "{path}");
         }
@@ -137,9 +146,11 @@ fn a_wrong_model_is_refused_by_name() {
     assert!(error.contains("\"no-such-disk\""), "{error}");
 }
 
-/// On a drive of the Discreet paper: how many appends that were acknowledged a power cut takes, and evictions until then.
+/// On a drive of the Discreet paper: how many appends that were acknowledged a power cut takes, and
+/// evictions until then.
 fn lost_on(model: &str, data: DataMode, caching: Caching) -> (u64, u64) {
-    let mut options = StageOptions { journal_size: 16 << 20, ..StageOptions::of_discreet(data, caching) };
+    let mut options =
+        StageOptions { journal_size: 16 << 20, ..StageOptions::of_discreet(data, caching) };
     options.home.model = model.into();
     options.home.options.size = Some(1 << 30);
     let mut stage = Stage::build(&options).unwrap();
@@ -160,15 +171,18 @@ fn lost_on(model: &str, data: DataMode, caching: Caching) -> (u64, u64) {
     (lost, evictions)
 }
 
-/// What a fingerprint recommends keeps everything. The paper makes its choice on a drive at rest, and looks
-/// at the target a second later. That choice loses data if the power fails as soon as an eviction is
-/// answered.
+/// What a fingerprint recommends keeps everything. The paper makes its choice on a drive at rest,
+/// and looks at the target a second later. That choice loses data if the power fails as soon as an
+/// eviction is answered.
 #[test]
 fn evictions_keep_what_a_lying_drive_would_lose() {
     for (model, profile) in Profile::shipped() {
         for data in [DataMode::Ordered, DataMode::Journal, DataMode::Wasteless] {
             let (lost, evictions) = lost_on(model, data, Caching::Discreet(profile.workload));
-            assert!(lost == 0 && evictions > 0, "{model}, {data:?}: {lost} lost after {evictions} evictions");
+            assert!(
+                lost == 0 && evictions > 0,
+                "{model}, {data:?}: {lost} lost after {evictions} evictions"
+            );
         }
         let (lost, evictions) = lost_on(model, DataMode::Wasteless, Caching::Unsafe);
         assert!(lost > 0 && evictions == 0, "{model}: {lost} lost");
@@ -207,7 +221,8 @@ fn a_trace_tells_every_request_of_both_disks_and_changes_none() {
     }
 }
 
-/// A commit waits for open handles, so none may be open while a block is read that is to be changed in part.
+/// A commit waits for open handles, so none may be open while a block is read that is to be changed
+/// in part.
 #[test]
 fn who_changes_part_of_a_block_that_must_be_read_first_keeps_nobody_waiting() {
     let mut options = options(DataMode::Journal);

@@ -29,7 +29,8 @@ impl Local {
         Ok(names)
     }
 
-    /// Without a value: removes it. The file's time of change is another then, so what is buffered goes first.
+    /// Without a value: removes it. The file's time of change is another then, so what is buffered
+    /// goes first.
     pub async fn change_xattr(
         &self,
         file: FileId,
@@ -54,10 +55,12 @@ impl Local {
             None => lremovexattr(place.as_ref(), &name[..]),
         };
         changed.map_err(|error| self.refused(error))?;
-        let metadata = fs::symlink_metadata(&place).map_err(|error| self.failed("attributes", &error))?;
+        let metadata =
+            fs::symlink_metadata(&place).map_err(|error| self.failed("attributes", &error))?;
         let attributes = self.attributes_of(&metadata);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
-            (buffered.attributes, buffered.overlay) = (attributes, Overlay::over(attributes.version.size));
+            (buffered.attributes, buffered.overlay) =
+                (attributes, Overlay::over(attributes.version.size));
         }
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
             let sync = move || sync_directory(place.as_ref());

@@ -3,15 +3,17 @@
 use super::buffered::LocalBuffered;
 use super::notes::{Note, sync_directory, version_of};
 use super::store::Local;
-use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version};
+use crate::attributes::{
+    Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
+};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::TRANSFER_BYTES_MAX;
 use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate, openat,
-    utimensat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate,
+    openat, utimensat,
 };
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
@@ -24,7 +26,8 @@ use units::Timestamp;
 
 /// How long to wait before looking whether a thread has ended: at first, and at most.
 const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
-/// For how long a note says that a file is on its way, and how much of that must be left before it changes.
+/// For how long a note says that a file is on its way, and how much of that must be left before it
+/// changes.
 const WAY_NOTED: Duration = Duration::from_secs(2);
 const WAY_NOTED_AGAIN: Duration = Duration::from_secs(1);
 
@@ -38,7 +41,8 @@ struct Flush {
 
 impl Flush {
     fn run(self) -> io::Result<()> {
-        let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } = self.attributes;
+        let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } =
+            self.attributes;
         let mut noted_until = Instant::now();
         let mut note_way = || -> io::Result<()> {
             if noted_until.saturating_duration_since(Instant::now()) < WAY_NOTED_AGAIN {
@@ -64,7 +68,9 @@ impl Flush {
         if now.mode() & 0o7777 != mode {
             self.file.set_permissions(Permissions::from_mode(mode))?;
         }
-        let times = FileTimes::new().set_modified(system_time(modified)).set_accessed(system_time(accessed));
+        let times = FileTimes::new()
+            .set_modified(system_time(modified))
+            .set_accessed(system_time(accessed));
         self.file.set_times(times)?;
         self.file.sync_all()?;
         let modified = (modified.seconds, i64::from(modified.nanoseconds));
@@ -75,7 +81,8 @@ impl Flush {
 impl Local {
     pub fn attributes_of(&self, metadata: &Metadata) -> FileAttributes {
         let file = FileId(metadata.ino());
-        let time = |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
+        let time =
+            |seconds: i64, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
         let kind = match metadata.mode() & libc::S_IFMT {
             libc::S_IFREG => FileKind::Regular,
             libc::S_IFDIR => FileKind::Directory,
@@ -111,7 +118,9 @@ impl Local {
             Some(handle) => handle.metadata(),
             None => fs::symlink_metadata(self.places.place(file)?),
         };
-        Ok(self.attributes_of(&metadata.map_err(|error| self.failed("asking for attributes", &error))?))
+        Ok(self.attributes_of(
+            &metadata.map_err(|error| self.failed("asking for attributes", &error))?,
+        ))
     }
 
     fn handle_of(&self, open: OpenFile) -> Result<(FileId, std::rc::Rc<File>), StoreError> {
@@ -131,7 +140,8 @@ impl Local {
         change(buffered);
         buffered.clean = false;
         let now = self.world.wall_clock();
-        let ctime_ns = (now.seconds as u64).wrapping_mul(1_000_000_000) + u64::from(now.nanoseconds);
+        let ctime_ns =
+            (now.seconds as u64).wrapping_mul(1_000_000_000) + u64::from(now.nanoseconds);
         let (number, size) = (buffered.attributes.version.number + 1, buffered.overlay.size());
         buffered.attributes.version = Version { number, ctime_ns, size };
         buffered.attributes.changed = now;
@@ -162,7 +172,12 @@ impl Local {
         Ok(buffered.overlay.read(at, length.min(TRANSFER_BYTES_MAX), base))
     }
 
-    pub fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Result<FileAttributes, StoreError> {
+    pub fn write(
+        &self,
+        open: OpenFile,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
         let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
         if end.is_none() || bytes.len() > TRANSFER_BYTES_MAX {
@@ -178,17 +193,20 @@ impl Local {
         }
         self.notes.remove(file);
         handle.write_all_at(bytes, at).map_err(|error| self.failed("writing", &error))?;
-        let metadata = handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
+        let metadata =
+            handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
         Ok(self.attributes_of(&metadata))
     }
 
     /// Brings the file to the state that was told last.
     pub async fn flush(&self, file: FileId) -> Result<(), StoreError> {
-        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
+        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone())
+        else {
             return Ok(());
         };
         let is_open = self.opens.borrow().is_open(file);
-        if !is_open && self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0) {
+        if !is_open && self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0)
+        {
             // Nobody will read it.
             return Ok(());
         }
@@ -202,7 +220,8 @@ impl Local {
             let overlay = std::mem::replace(&mut buffered.overlay, fresh);
             buffered.flushing = Some(overlay.clone());
             buffered.clean = true;
-            let file = buffered.handle.try_clone().map_err(|error| self.failed("flushing", &error))?;
+            let file =
+                buffered.handle.try_clone().map_err(|error| self.failed("flushing", &error))?;
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
         self.away("making durable", move || flush.run()).await?;
@@ -254,7 +273,8 @@ impl Local {
         let now = self.world.wall_clock();
         let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
-            let changed = self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
+            let changed =
+                self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
             return changed.unwrap_or(Err(Refusal::Stale.into()));
         }
         self.flush(file).await?;
@@ -264,8 +284,9 @@ impl Local {
                 self.notes.remove(file);
                 let applied = apply_to_handle(&handle, &change, now);
                 if change.size.is_some() && applied.is_ok() {
-                    let handle =
-                        handle.try_clone().map_err(|error| self.failed("setting attributes", &error))?;
+                    let handle = handle
+                        .try_clone()
+                        .map_err(|error| self.failed("setting attributes", &error))?;
                     self.away("making a size durable", move || handle.sync_all()).await?;
                 }
                 applied.and_then(|()| handle.metadata())
@@ -276,7 +297,9 @@ impl Local {
                 let mut applied = apply_to_path(place.as_ref(), &change, now);
                 if change.size.is_some() && applied.is_ok() {
                     match open_to_cut(place.as_ref()) {
-                        Ok(cut) => self.away("making a size durable", move || cut.sync_all()).await?,
+                        Ok(cut) => {
+                            self.away("making a size durable", move || cut.sync_all()).await?
+                        }
                         Err(error) => applied = Err(error),
                     }
                 }
@@ -312,7 +335,8 @@ impl Local {
             away.sync_all()
         });
         let allocated = allocated.await;
-        let metadata = handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
+        let metadata =
+            handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
         let attributes = self.attributes_of(&metadata);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.attributes = attributes;
@@ -349,8 +373,13 @@ fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io:
     }
 }
 
-/// Of the file itself, if it is a symbolic link. Nothing is opened but to cut it: to open a pipe waits for its writer, and a device may do anything.
-fn apply_to_path(path: &std::path::Path, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
+/// Of the file itself, if it is a symbolic link. Nothing is opened but to cut it: to open a pipe
+/// waits for its writer, and a device may do anything.
+fn apply_to_path(
+    path: &std::path::Path,
+    change: &AttributeChange,
+    now: Timestamp,
+) -> io::Result<()> {
     if change.uid.is_some() || change.gid.is_some() {
         std::os::unix::fs::lchown(path, change.uid, change.gid)?;
     }
@@ -368,11 +397,13 @@ fn apply_to_path(path: &std::path::Path, change: &AttributeChange, now: Timestam
         Some(TimeChange::To(time)) => timespec(time),
         None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
     };
-    let times = Timestamps { last_access: time(change.accessed), last_modification: time(change.modified) };
+    let times =
+        Timestamps { last_access: time(change.accessed), last_modification: time(change.modified) };
     Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// What is there is held before it is changed: somebody else may put a link in its place. A link's own mode is nobody's.
+/// What is there is held before it is changed: somebody else may put a link in its place. A link's
+/// own mode is nobody's.
 pub(super) fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
     let held = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if File::from(held.try_clone()?).metadata()?.file_type().is_symlink() {

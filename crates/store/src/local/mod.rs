@@ -1,14 +1,18 @@
 //! A directory of this machine as a store, for hosts on this machine: the embedded default.
 //!
-//! 1. A client keeps buffered writes in its own memory until they are made durable or the token is returned. A client
-//!    that is killed has not changed the file. (The page cache would tell others of states that were never told.)
-//! 2. A state told is written to a *note* beside the file (`.okeanos/notes`) and durable there, before the first byte of it is
-//!    written. While the note stands and the file is as the note says, or on its way there, the file has that version. Else
-//!    it has the version that the kernel's change time makes: a program that changes the directory itself is noticed. The way
-//!    has an end in time, which is written before it begins: after a crash, later changes are others'.
-//! 3. A token is a lock on a file of its own (`.okeanos/tokens`), which the kernel drops when its holder dies. Who wants one leaves
-//!    a wish (`.okeanos/wishes`), and holders look for those. There is no server that could break a token: who is stopped
-//!    keeps it, and who waits is told so.
+//! 1. A client keeps buffered writes in its own memory until they are made durable or the token is
+//!    returned. A client that is killed has not changed the file. (The page cache would tell others
+//!    of states that were never told.)
+//! 2. A state told is written to a *note* beside the file (`.okeanos/notes`) and durable there,
+//!    before the first byte of it is written. While the note stands and the file is as the note
+//!    says, or on its way there, the file has that version. Else it has the version that the
+//!    kernel's change time makes: a program that changes the directory itself is noticed. The way
+//!    has an end in time, which is written before it begins: after a crash, later changes are
+//!    others'.
+//! 3. A token is a lock on a file of its own (`.okeanos/tokens`), which the kernel drops when its
+//!    holder dies. Who wants one leaves a wish (`.okeanos/wishes`), and holders look for those.
+//!    There is no server that could break a token: who is stopped keeps it, and who waits is told
+//!    so.
 //! 4. `.okeanos` is never shown.
 
 mod buffered;
@@ -33,7 +37,9 @@ pub(crate) fn failed(store: &str, what: &str, error: &io::Error) -> StoreError {
     const EIO: i32 = 5;
     match error.raw_os_error() {
         Some(code) if code != EIO => Refusal::of_errno(code).into(),
-        code => StoreError::Failed { store: store.into(), what: what.into(), code: code.unwrap_or(EIO) },
+        code => {
+            StoreError::Failed { store: store.into(), what: what.into(), code: code.unwrap_or(EIO) }
+        }
     }
 }
 

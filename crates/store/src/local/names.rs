@@ -20,7 +20,9 @@ impl Local {
     fn place_of(&self, parent: FileId, name: &[u8]) -> Result<Place, StoreError> {
         match name {
             [] | b"." | b".." => return Err(Refusal::Invalid.into()),
-            name if name.contains(&b'/') || name.contains(&0) => return Err(Refusal::Invalid.into()),
+            name if name.contains(&b'/') || name.contains(&0) => {
+                return Err(Refusal::Invalid.into());
+            }
             name if name.len() > NAME_BYTES_MAX => return Err(Refusal::NameTooLong.into()),
             name if parent == self.places.root() && name == OWN_DIRECTORY.as_bytes() => {
                 return Err(Refusal::NotFound.into());
@@ -32,7 +34,8 @@ impl Local {
 
     pub fn lookup(&self, parent: FileId, name: &[u8]) -> Result<Found, StoreError> {
         let place = self.place_of(parent, name)?;
-        let metadata = fs::symlink_metadata(place).map_err(|error| self.failed("looking up", &error))?;
+        let metadata =
+            fs::symlink_metadata(place).map_err(|error| self.failed("looking up", &error))?;
         let file = FileId(metadata.ino());
         self.places.note(file, parent, name);
         let buffered = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
@@ -56,7 +59,12 @@ impl Local {
         self.lookup(parent, name)
     }
 
-    pub fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Result<FileAttributes, StoreError> {
+    pub fn link(
+        &self,
+        file: FileId,
+        parent: FileId,
+        name: &[u8],
+    ) -> Result<FileAttributes, StoreError> {
         let (from, to) = (self.places.place(file)?, self.place_of(parent, name)?);
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         Ok(self.lookup(parent, name)?.attributes)
@@ -64,7 +72,8 @@ impl Local {
 
     pub fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
         let place = self.place_of(parent, name)?;
-        let metadata = fs::symlink_metadata(&place).map_err(|error| self.failed("unlinking", &error))?;
+        let metadata =
+            fs::symlink_metadata(&place).map_err(|error| self.failed("unlinking", &error))?;
         if metadata.is_dir() {
             return Err(Refusal::IsDirectory.into());
         }
@@ -94,14 +103,15 @@ impl Local {
             return Err(Refusal::Exists.into());
         }
         fs::rename(&old, &new).map_err(|error| self.failed("renaming", &error))?;
-        let metadata = fs::symlink_metadata(&new).map_err(|error| self.failed("renaming", &error))?;
+        let metadata =
+            fs::symlink_metadata(&new).map_err(|error| self.failed("renaming", &error))?;
         self.places.note(FileId(metadata.ino()), to.0, to.1);
         Ok(())
     }
 
     pub fn read_link(&self, file: FileId) -> Result<Vec<u8>, StoreError> {
-        let target =
-            fs::read_link(self.places.place(file)?).map_err(|error| self.failed("reading a link", &error))?;
+        let target = fs::read_link(self.places.place(file)?)
+            .map_err(|error| self.failed("reading a link", &error))?;
         Ok(target.into_os_string().into_vec())
     }
 

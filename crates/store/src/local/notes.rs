@@ -15,8 +15,8 @@ pub(super) struct Note {
     pub version: Version,
     /// The file's modification time in this state: seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// The file is being brought to this state, or was when its writer died. What changed it up to then, in
-    /// nanoseconds since 1970, was that. Whoever changes it later is another.
+    /// The file is being brought to this state, or was when its writer died. What changed it up to
+    /// then, in nanoseconds since 1970, was that. Whoever changes it later is another.
     pub on_its_way_until: Option<u64>,
 }
 
@@ -57,7 +57,8 @@ impl Notes {
     fn path(&self, file: FileId) -> PathBuf {
         self.0.join(file.0.to_string())
     }
-    /// A damaged note is none: the file then has the kernel's version, and counts as changed by others.
+    /// A damaged note is none: the file then has the kernel's version, and counts as changed by
+    /// others.
     fn read(&self, file: FileId) -> Option<Note> {
         let path = self.path(file);
         let length = fs::metadata(&path).ok()?.len();
@@ -108,9 +109,14 @@ mod tests {
         let version = Version { number: 7, ctime_ns: 8, size: 9 };
         let note = Note { version, modified: (-3, 4), on_its_way_until: Some(5) };
         assert_eq!(Note::of_line(&note.to_line()), Some(note));
-        for damaged in
-            ["", "2 7 8 9 3 4 1", "1 7 8 9 3 4 1\n", "2 7 8 9 3 4\n", "2 7 8 9 3 4 1 1\n", "2 x 8 9 3 4 1\n"]
-        {
+        for damaged in [
+            "",
+            "2 7 8 9 3 4 1",
+            "1 7 8 9 3 4 1\n",
+            "2 7 8 9 3 4\n",
+            "2 7 8 9 3 4 1 1\n",
+            "2 x 8 9 3 4 1\n",
+        ] {
             assert_eq!(Note::of_line(damaged), None, "{damaged:?}");
         }
     }

@@ -1,8 +1,9 @@
 //! Where a file lies, as far as this client knows.
 //!
 //! 1. Others may have renamed it since, so whoever uses a place compares the file's number.
-//! 2. Directories are opened one by one from the root on, and no link is followed. So nobody who may write to the tree leads
-//!    this client out of it. And a path may be as long as the kernel lets programs make it.
+//! 2. Directories are opened one by one from the root on, and no link is followed. So nobody who
+//!    may write to the tree leads this client out of it. And a path may be as long as the kernel
+//!    lets programs make it.
 
 use super::OWN_DIRECTORY;
 use crate::attributes::FileId;
@@ -79,7 +80,8 @@ impl Places {
     }
     /// A name in `directory`, if that is still there; whether the name is taken is not asked.
     pub fn place_in(&self, directory: FileId, name: &[u8]) -> Result<Place, StoreError> {
-        let place = self.found(directory, |names| Ok(Place::new(self.opened_directory(names)?, b".")))?;
+        let place =
+            self.found(directory, |names| Ok(Place::new(self.opened_directory(names)?, b".")))?;
         Ok(Place::new(place._directory, name))
     }
     /// As [`Places::place`]; what has become a link is no directory.
@@ -94,7 +96,9 @@ impl Places {
     ) -> Result<Place, StoreError> {
         let believed = || {
             let place = place(&self.names(file)?).ok()?;
-            fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.ino() == file.0).then_some(place)
+            fs::symlink_metadata(&place)
+                .is_ok_and(|metadata| metadata.ino() == file.0)
+                .then_some(place)
         };
         believed().or_else(|| (self.search(file)).then(believed)?).ok_or(Refusal::Stale.into())
     }
@@ -122,7 +126,8 @@ impl Places {
         Ok(at)
     }
 
-    /// Looks through the whole tree, as after a crash, and remembers what it sees. Whether `wanted` was there.
+    /// Looks through the whole tree, as after a crash, and remembers what it sees. Whether `wanted`
+    /// was there.
     fn search(&self, wanted: FileId) -> bool {
         let (mut waiting, mut found) = (vec![(self.root.clone(), self.root_file, 0)], false);
         while let Some((path, parent, depth)) = waiting.pop() {

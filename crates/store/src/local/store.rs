@@ -6,7 +6,9 @@ use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
-use crate::names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
+use crate::names::{
+    Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode,
+};
 use crate::open_file::{OpenFile, OpenMode};
 use crate::opens::Opens;
 use crate::overlay::Overlay;
@@ -62,7 +64,10 @@ impl LocalStore {
         identity: Identity,
     ) -> Result<LocalStore, StoreError> {
         let valid = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-        if identity.0.is_empty() || identity.0.len() > 64 || !identity.0.as_bytes().iter().all(valid) {
+        if identity.0.is_empty()
+            || identity.0.len() > 64
+            || !identity.0.as_bytes().iter().all(valid)
+        {
             return Err(Refusal::Invalid.into());
         }
         let name = format!("dir:{}", directory.display());
@@ -100,7 +105,10 @@ impl LocalStore {
         Box::pin(work(self.0.clone()))
     }
     /// What the kernel does at once.
-    fn at_once<T: 'static>(&self, work: impl FnOnce(&Local) -> Result<T, StoreError> + 'static) -> Answer<T> {
+    fn at_once<T: 'static>(
+        &self,
+        work: impl FnOnce(&Local) -> Result<T, StoreError> + 'static,
+    ) -> Answer<T> {
         let local = self.0.clone();
         Box::pin(async move { work(&local) })
     }
@@ -120,7 +128,8 @@ impl Local {
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
                 .open(&place)
         };
-        let handle = open(access == OpenMode::ReadWrite).map_err(|error| self.failed("opening", &error))?;
+        let handle =
+            open(access == OpenMode::ReadWrite).map_err(|error| self.failed("opening", &error))?;
         let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
         if metadata.ino() != file.0 || self.attributes_of(&metadata).kind != FileKind::Regular {
             return Err(Refusal::Stale.into());
@@ -152,7 +161,8 @@ impl Local {
         self.flush(file).await?;
         self.files.borrow_mut().remove(&file);
         if self.tokens.is_wished(file) && self.tokens.of(file).is_none() {
-            // Who waits looks only so often: whoever has just given way must not be faster each time.
+            // Who waits looks only so often: whoever has just given way must not be faster each
+            // time.
             self.world.sleep_until(self.world.now().plus(LOOK_EVERY * 3)).await;
         }
         let until = self.world.now().plus(LEASE);
@@ -165,7 +175,9 @@ impl Local {
                 Err(error) => break Err(self.failed("taking a token", &error)),
             }
             if !wished {
-                self.tokens.wish(file).map_err(|error| self.failed("wishing for a token", &error))?;
+                self.tokens
+                    .wish(file)
+                    .map_err(|error| self.failed("wishing for a token", &error))?;
                 wished = true;
             }
             self.world.sleep_until(self.world.now().plus(LOOK_EVERY)).await;
@@ -179,7 +191,8 @@ impl Local {
         if token == Token::ExclusiveWrite {
             let overlay = Overlay::over(attributes.version.size);
             let turn = Rc::default();
-            let buffered = LocalBuffered { attributes, overlay, flushing: None, clean: true, turn, handle };
+            let buffered =
+                LocalBuffered { attributes, overlay, flushing: None, clean: true, turn, handle };
             self.files.borrow_mut().insert(file, buffered);
         }
         Ok(attributes)
@@ -228,7 +241,8 @@ impl Store for LocalStore {
         u64::MAX
     }
 
-    /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped its locks.
+    /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped
+    /// its locks.
     fn fence(&self, former: &Identity) -> Answer<()> {
         let former = former.clone();
         self.at_once(move |local| {
@@ -285,7 +299,11 @@ impl Store for LocalStore {
         let name = name.to_vec();
         self.at_once(move |local| {
             let found = local.make(parent, &name, NewNode::Regular { mode }, caller)?;
-            Ok(Created { found, open: local.open(found.file, OpenMode::ReadWrite).ok(), is_held: false })
+            Ok(Created {
+                found,
+                open: local.open(found.file, OpenMode::ReadWrite).ok(),
+                is_held: false,
+            })
         })
     }
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes> {
@@ -339,7 +357,9 @@ impl Store for LocalStore {
     }
     fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
         let (name, value) = (name.to_vec(), value.to_vec());
-        self.start(move |local| async move { local.change_xattr(file, name, Some((value, mode))).await })
+        self.start(
+            move |local| async move { local.change_xattr(file, name, Some((value, mode))).await },
+        )
     }
     fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()> {
         let name = name.to_vec();
@@ -359,7 +379,12 @@ impl Store for LocalStore {
         let bytes = bytes.to_vec();
         self.at_once(move |local| local.write(open, at, &bytes))
     }
-    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes> {
+    fn allocate(
+        &self,
+        open: OpenFile,
+        what: Allocation,
+        range: Range<u64>,
+    ) -> Answer<FileAttributes> {
         self.start(move |local| async move { local.allocate(open, what, range).await })
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {

@@ -46,7 +46,8 @@ impl LocalTokens {
         self.held.borrow().keys().copied().collect()
     }
 
-    /// True if nobody holds what stands against it. Gives up what this client held of the file before.
+    /// True if nobody holds what stands against it. Gives up what this client held of the file
+    /// before.
     pub fn try_take(&self, file: FileId, token: Token) -> io::Result<bool> {
         self.give_back(file);
         let path = self.path(file);
@@ -55,11 +56,17 @@ impl LocalTokens {
             Token::SharedRead | Token::SharedWrite => disks::DiskAccess::ReadOnly,
         };
         for _ in 0..TRIES_MAX {
-            let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+            let lock = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)?;
             if disks::lock_image(&path, &lock, access).is_err() {
                 return Ok(false);
             }
-            // Its last holder may have removed it since: a lock on a file without a name binds nobody.
+            // Its last holder may have removed it since: a lock on a file without a name binds
+            // nobody.
             if is_at(&path, &lock) {
                 self.held.borrow_mut().insert(file, Held { token, lock, recalled: false });
                 return Ok(true);
@@ -78,7 +85,9 @@ impl LocalTokens {
         drop(held.lock);
         // Others that share it have it still; or another gives it back now, and sees to the same.
         let Ok(lock) = OpenOptions::new().read(true).write(true).open(&path) else { return };
-        if disks::lock_image(&path, &lock, disks::DiskAccess::ReadWrite).is_ok() && is_at(&path, &lock) {
+        if disks::lock_image(&path, &lock, disks::DiskAccess::ReadWrite).is_ok()
+            && is_at(&path, &lock)
+        {
             let _ = fs::remove_file(path);
         }
     }
@@ -113,11 +122,14 @@ impl LocalTokens {
             let name = wish.file_name();
             let Some(name) = name.to_str().filter(|name| !name.ends_with(&own)) else { continue };
             let age = wish.metadata().and_then(|metadata| metadata.modified()).ok();
-            if age.is_some_and(|made| now.duration_since(made).is_ok_and(|age| age > WISH_AGE_MAX)) {
+            if age.is_some_and(|made| now.duration_since(made).is_ok_and(|age| age > WISH_AGE_MAX))
+            {
                 let _ = fs::remove_file(wish.path());
                 continue;
             }
-            let Some(file) = name.split('.').next().and_then(|number| number.parse().ok()) else { continue };
+            let Some(file) = name.split('.').next().and_then(|number| number.parse().ok()) else {
+                continue;
+            };
             if let Some(held) = self.held.borrow_mut().get_mut(&FileId(file))
                 && !held.recalled
             {

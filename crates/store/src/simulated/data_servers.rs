@@ -1,7 +1,9 @@
-//! Data servers: each with a journal, and perhaps a file system of its own behind it, as Ceph's FileStore had.
+//! Data servers: each with a journal, and perhaps a file system of its own behind it, as Ceph's
+//! FileStore had.
 //!
-//! What waits for a journal goes there in one write. With a second disk the content is brought to its place later,
-//! every few seconds, each block once. That disk's own time is what repeated writes cost.
+//! What waits for a journal goes there in one write. With a second disk the content is brought to
+//! its place later, every few seconds, each block once. That disk's own time is what repeated
+//! writes cost.
 
 use super::link::Link;
 use crate::attributes::FileId;
@@ -65,7 +67,11 @@ impl DataServer {
         }
     }
     pub fn with_home(disks: &ServerDisks) -> DataServer {
-        let home = Home { disk: disks.home.clone(), places: RefCell::default(), dirty: RefCell::default() };
+        let home = Home {
+            disk: disks.home.clone(),
+            places: RefCell::default(),
+            dirty: RefCell::default(),
+        };
         DataServer { home: Some(home), ..DataServer::new(disks.journal.clone()) }
     }
 
@@ -133,7 +139,9 @@ impl Home {
         let mut runs: Vec<(u64, usize)> = Vec::new();
         for place in self.dirty.take() {
             match runs.last_mut() {
-                Some((start, count)) if *start + *count as u64 == place && *count < RUN_BLOCKS_MAX => {
+                Some((start, count))
+                    if *start + *count as u64 == place && *count < RUN_BLOCKS_MAX =>
+                {
                     *count += 1
                 }
                 _ => runs.push((place, 1)),

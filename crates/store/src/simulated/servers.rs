@@ -33,7 +33,8 @@ pub struct Network {
     pub bytes_per_second: u64,
     /// How long a client may keep a token that is recalled, and how long it may be silent.
     pub lease: Duration,
-    /// What a client buffers of one file beyond this goes to the servers by itself, without the attributes.
+    /// What a client buffers of one file beyond this goes to the servers by itself, without the
+    /// attributes.
     pub buffer_bytes: u64,
     /// A new file may grow so far before the servers must be asked.
     pub object_bytes: u64,
@@ -105,7 +106,16 @@ pub struct MetadataTimes {
 
 impl MetadataTimes {
     pub fn times(self, factor: f64) -> MetadataTimes {
-        let MetadataTimes { change, removal, open, look, names_left, still_known, attributes, token } = self;
+        let MetadataTimes {
+            change,
+            removal,
+            open,
+            look,
+            names_left,
+            still_known,
+            attributes,
+            token,
+        } = self;
         MetadataTimes {
             change: change.mul_f64(factor),
             removal: removal.mul_f64(factor),
@@ -136,8 +146,8 @@ impl MetadataTimes {
 pub enum CutKind {
     /// The client's host: it sends and receives nothing any more.
     Client,
-    /// The server that the message is for. It comes back after a while, and serves nobody meanwhile. Where it is a data server, all of
-    /// them are away.
+    /// The server that the message is for. It comes back after a while, and serves nobody
+    /// meanwhile. Where it is a data server, all of them are away.
     Server,
     /// The client's link, for longer than the lease.
     Network,
@@ -229,9 +239,14 @@ pub(super) struct State {
 pub struct Cluster(pub(super) Rc<State>);
 
 impl Cluster {
-    /// `disks`: one data server each, with its journal on that disk; none: data costs only the network. Each byte goes to
-    /// `replicas` of them.
-    pub fn new(world: Rc<dyn World>, network: Network, disks: Vec<Rc<dyn Disk>>, replicas: usize) -> Cluster {
+    /// `disks`: one data server each, with its journal on that disk; none: data costs only the
+    /// network. Each byte goes to `replicas` of them.
+    pub fn new(
+        world: Rc<dyn World>,
+        network: Network,
+        disks: Vec<Rc<dyn Disk>>,
+        replicas: usize,
+    ) -> Cluster {
         assert!(replicas >= 1 && (disks.is_empty() || replicas <= disks.len()));
         Cluster::of(world, network, disks.into_iter().map(DataServer::new).collect(), replicas)
     }
@@ -247,11 +262,18 @@ impl Cluster {
         let cluster = Cluster::of(world.clone(), network, servers, replicas);
         for (number, disks) in disks.iter().enumerate() {
             let (state, clock, every) = (cluster.0.clone(), world.clone(), disks.home_every);
-            world.spawn(Box::pin(async move { state.data_servers[number].bring_home(clock, every).await }));
+            world.spawn(Box::pin(async move {
+                state.data_servers[number].bring_home(clock, every).await
+            }));
         }
         cluster
     }
-    fn of(world: Rc<dyn World>, network: Network, data_servers: Vec<DataServer>, replicas: usize) -> Cluster {
+    fn of(
+        world: Rc<dyn World>,
+        network: Network,
+        data_servers: Vec<DataServer>,
+        replicas: usize,
+    ) -> Cluster {
         let root = Inode {
             attributes: fresh(ROOT, FileKind::Directory, 0o755),
             data: Vec::new(),
@@ -294,28 +316,36 @@ impl Cluster {
     }
     /// Waits until a client has been cut off by [`CutKind::Client`].
     pub async fn until_client_cut(&self) {
-        let dead = || self.0.sessions.borrow().iter().any(|session| session.dead.get()).then_some(());
+        let dead =
+            || self.0.sessions.borrow().iter().any(|session| session.dead.get()).then_some(());
         self.0.was_cut.until(dead).await
     }
     /// No cut is due any more.
     pub fn cancel_cut(&self) {
         self.0.cut.set(None);
     }
-    /// As [`Cluster::until_client_cut`], but for the latest connection: those before it are dead already.
+    /// As [`Cluster::until_client_cut`], but for the latest connection: those before it are dead
+    /// already.
     pub async fn until_alive_cut(&self) {
-        let dead = || self.0.sessions.borrow().last().is_some_and(|session| session.dead.get()).then_some(());
+        let dead = || {
+            self.0.sessions.borrow().last().is_some_and(|session| session.dead.get()).then_some(())
+        };
         self.0.was_cut.until(dead).await
     }
-    /// The host with this identity has crashed. Nothing it has sent and not been answered for is carried out any more,
-    /// nor does it answer recalls.
+    /// The host with this identity has crashed. Nothing it has sent and not been answered for is
+    /// carried out any more, nor does it answer recalls.
     pub fn kill(&self, identity: &Identity) {
-        for session in self.0.sessions.borrow().iter().filter(|session| session.identity == *identity) {
+        for session in
+            self.0.sessions.borrow().iter().filter(|session| session.identity == *identity)
+        {
             session.dead.set(true);
         }
     }
     /// Nothing passes the link of this host, until it connects anew.
     pub fn silence(&self, identity: &Identity) {
-        for session in self.0.sessions.borrow().iter().filter(|session| session.identity == *identity) {
+        for session in
+            self.0.sessions.borrow().iter().filter(|session| session.identity == *identity)
+        {
             session.silent.set(true);
         }
     }
@@ -334,7 +364,11 @@ impl Cluster {
     }
     /// A file's content and version as the servers have it: for whoever judges.
     pub fn content(&self, file: FileId) -> Option<(Vec<u8>, Version)> {
-        self.0.inodes.borrow().get(&file).map(|inode| (inode.data.clone(), inode.attributes.version))
+        self.0
+            .inodes
+            .borrow()
+            .get(&file)
+            .map(|inode| (inode.data.clone(), inode.attributes.version))
     }
 }
 
@@ -392,14 +426,17 @@ impl State {
     }
 
     pub fn sending_time(&self, bytes: u64) -> Duration {
-        Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.network.bytes_per_second.max(1))
+        Duration::from_nanos(
+            bytes.saturating_mul(1_000_000_000) / self.network.bytes_per_second.max(1),
+        )
     }
     async fn travel(&self, bytes: u64) {
         let time = self.network.latency + self.sending_time(bytes);
         self.world.sleep_until(self.world.now().plus(time)).await;
     }
 
-    /// One message from a client to a server and back. `carry_out` may run twice; it says what the answer is.
+    /// One message from a client to a server and back. `carry_out` may run twice; it says what the
+    /// answer is.
     pub async fn exchange<T>(
         &self,
         session: &Session,
@@ -478,7 +515,10 @@ impl State {
             |(replica, server)| -> Pin<Box<dyn Future<Output = Result<(), ()>> + '_>> {
                 Box::pin(async move {
                     if replica > 0 {
-                        self.data_servers[first].link.pass(&*self.world, self.sending_time(bytes)).await;
+                        self.data_servers[first]
+                            .link
+                            .pass(&*self.world, self.sending_time(bytes))
+                            .await;
                         self.travel(MESSAGE_BYTES).await;
                     }
                     if server.journal(bytes).await {
@@ -532,7 +572,8 @@ impl State {
         Ok(())
     }
 
-    /// A silent link: after the lease the client knows that it may have been fenced, and the servers fence it.
+    /// A silent link: after the lease the client knows that it may have been fenced, and the
+    /// servers fence it.
     async fn until_heard(&self, session: &Session) -> Result<(), StoreError> {
         self.world.sleep_until(self.world.now().plus(self.network.lease)).await;
         self.fence(session);

@@ -1,4 +1,5 @@
-//! Who holds which token of which file. An exclusive one excludes all others, a reader's a writer's.
+//! Who holds which token of which file. An exclusive one excludes all others, a reader's a
+//! writer's.
 
 use crate::attributes::FileId;
 use crate::event::Token;

@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Allocation, AttributeChange, Cluster, Creator, FileId, FileKind, Identity, LocalStore, Network, NewNode,
-    OpenMode, Refusal, RenameOver, SimulatedStore, Store, StoreError, StoreEvent, TimeChange, Token,
-    XattrMode,
+    Allocation, AttributeChange, Cluster, Creator, FileId, FileKind, Identity, LocalStore, Network,
+    NewNode, OpenMode, Refusal, RenameOver, SimulatedStore, Store, StoreError, StoreEvent,
+    TimeChange, Token, XattrMode,
 };
 use units::Timestamp;
 
@@ -25,14 +25,15 @@ fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F) {
     let names = ["first", "second"].map(|name| Identity(name.into()));
     let world = VirtualWorld::new(1);
     let cluster = Cluster::new(Rc::new(world.clone()), Network::default(), Vec::new(), 1);
-    let [first, second] = names.clone().map(|name| Rc::new(SimulatedStore::connect(&cluster, name)));
+    let [first, second] =
+        names.clone().map(|name| Rc::new(SimulatedStore::connect(&cluster, name)));
     world.run(script((first, second, Rc::new(world.clone()))));
 
     let directory = tempfile::tempdir().unwrap();
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
-    let [first, second] =
-        names.map(|name| Rc::new(LocalStore::open(shared.clone(), directory.path(), name).unwrap()));
+    let [first, second] = names
+        .map(|name| Rc::new(LocalStore::open(shared.clone(), directory.path(), name).unwrap()));
     world.run(script((first, second, shared)));
     world.end();
 }
@@ -145,7 +146,16 @@ fn reserved_room_and_holes_are_at_the_store_with_all_that_was_buffered() {
             told = now;
         }
         let other = second.open(file, OpenMode::Read).await.unwrap();
-        let parts = [(0, 1), (4095, 1), (4096, 0), (8191, 0), (8192, 1), (12287, 1), (12288, 0), (16383, 0)];
+        let parts = [
+            (0, 1),
+            (4095, 1),
+            (4096, 0),
+            (8191, 0),
+            (8192, 1),
+            (12287, 1),
+            (12288, 0),
+            (16383, 0),
+        ];
         for (at, byte) in parts {
             assert_eq!(second.read(other, at, 1).await.unwrap(), [byte], "at {at}");
         }
@@ -159,7 +169,8 @@ fn names_are_made_moved_listed_and_removed() {
     on_each(|(first, second, _)| async move {
         let root = first.root();
         let file = make(&*first, "a").await;
-        let directory = first.make(root, b"d", NewNode::Directory { mode: 0o755 }, own()).await.unwrap().file;
+        let directory =
+            first.make(root, b"d", NewNode::Directory { mode: 0o755 }, own()).await.unwrap().file;
         let refused = |refusal| StoreError::Refused(refusal);
         let again = first.make(root, b"a", NewNode::Regular { mode: 0o600 }, own()).await;
         assert_eq!(again.unwrap_err(), refused(Refusal::Exists));
@@ -169,14 +180,19 @@ fn names_are_made_moved_listed_and_removed() {
         let listing = second.list(directory, 0).await.unwrap();
         assert_eq!((&listing.entries[0].name[..], listing.entries[0].file), (&b"b"[..], file));
         assert!(listing.is_end);
-        assert_eq!(first.remove_directory(root, b"d").await.unwrap_err(), refused(Refusal::NotEmpty));
+        assert_eq!(
+            first.remove_directory(root, b"d").await.unwrap_err(),
+            refused(Refusal::NotEmpty)
+        );
         first.link(file, root, b"c").await.unwrap();
         first.unlink(directory, b"b").await.unwrap();
         first.remove_directory(root, b"d").await.unwrap();
         let listing = first.list(root, 0).await.unwrap();
         assert_eq!(listing.entries.iter().map(|entry| &entry.name[..]).collect::<Vec<_>>(), [b"c"]);
         for wrong in [&b""[..], b".", b"..", b"a/b", b"a\0b", &[b'n'; 256]] {
-            assert!(first.make(root, wrong, NewNode::Regular { mode: 0o600 }, own()).await.is_err());
+            assert!(
+                first.make(root, wrong, NewNode::Regular { mode: 0o600 }, own()).await.is_err()
+            );
         }
     });
 }
@@ -189,7 +205,10 @@ fn special_files_are_made_as_what_they_are() {
             let made = first.make(first.root(), name, node, own()).await.unwrap();
             let found = second.lookup(second.root(), name).await.unwrap();
             assert_eq!(found.file, made.file);
-            assert_eq!((found.attributes.kind, found.attributes.mode), (FileKind::Special(kind), 0o640));
+            assert_eq!(
+                (found.attributes.kind, found.attributes.mode),
+                (FileKind::Special(kind), 0o640)
+            );
             first.unlink(first.root(), name).await.unwrap();
         }
     });
@@ -201,7 +220,10 @@ fn times_of_links_and_pipes_are_set_and_those_of_link_targets_are_not() {
         let target = make(&*first, "target").await;
         let before = first.attributes(target).await.unwrap().modified;
         let wanted = Timestamp { seconds: 1_000_000_007, nanoseconds: 9 };
-        let change = AttributeChange { modified: Some(TimeChange::To(wanted)), ..AttributeChange::default() };
+        let change = AttributeChange {
+            modified: Some(TimeChange::To(wanted)),
+            ..AttributeChange::default()
+        };
         let link = NewNode::Symlink { target: b"target".to_vec() };
         let pipe = NewNode::Special { kind: libc::S_IFIFO, mode: 0o640, rdev: 0 };
         for (name, node) in [(&b"link"[..], link), (b"pipe", pipe)] {
@@ -228,7 +250,9 @@ fn extended_attributes_are_set_read_listed_and_removed() {
         assert_eq!(second.xattr(file, name).await.unwrap(), b"blue");
         first.set_xattr(file, name, b"green", XattrMode::Replace).await.unwrap();
         assert_eq!(first.xattr(file, name).await.unwrap(), b"green");
-        assert!(first.xattr_names(file).await.unwrap().split(|byte| *byte == 0).any(|one| one == name));
+        assert!(
+            first.xattr_names(file).await.unwrap().split(|byte| *byte == 0).any(|one| one == name)
+        );
         first.remove_xattr(file, name).await.unwrap();
         for store in [&first, &second] {
             let gone = store.xattr(file, name).await;
@@ -250,7 +274,8 @@ fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
         first.write(open, 0, b"0123456789").await.unwrap();
         first.unlink(first.root(), b"file").await.unwrap();
         assert_eq!(first.attributes(file).await.unwrap().links, 0);
-        let cut = AttributeChange { size: Some(4), mode: Some(0o600), ..AttributeChange::default() };
+        let cut =
+            AttributeChange { size: Some(4), mode: Some(0o600), ..AttributeChange::default() };
         let cut = first.set_attributes(file, cut).await.unwrap();
         assert_eq!((cut.version.size, cut.mode, cut.links), (4, 0o600, 0));
         assert_eq!(first.read(open, 0, 99).await.unwrap(), b"0123");
@@ -303,7 +328,8 @@ fn what_a_directory_keeps_for_tokens_goes_with_them() {
             first.close(open).await.unwrap();
             assert_eq!((left("tokens"), left("wishes")), (0, 0), "{token:?}");
         }
-        // Many in turn, each while the other gives way: nobody ends up with a lock on a file that is gone.
+        // Many in turn, each while the other gives way: nobody ends up with a lock on a file that
+        // is gone.
         let file = make(&*first, "contended").await;
         for round in 0..30u8 {
             let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
@@ -351,7 +377,10 @@ fn a_directory_that_became_a_link_leads_nobody_out_of_the_tree() {
         std::fs::rename(root.join("parent"), &outside).unwrap();
         std::os::unix::fs::symlink(&outside, root.join("parent")).unwrap();
         let stale = |what: &str, refused: Option<StoreError>| {
-            assert!(matches!(refused, Some(StoreError::Refused(Refusal::Stale))), "{what}: {refused:?}");
+            assert!(
+                matches!(refused, Some(StoreError::Refused(Refusal::Stale))),
+                "{what}: {refused:?}"
+            );
         };
         stale("make", store.make(inner, b"new", node, own()).await.err());
         stale("list", store.list(inner, 0).await.err());
@@ -366,7 +395,8 @@ fn a_directory_that_became_a_link_leads_nobody_out_of_the_tree() {
     });
 }
 
-/// The kernel takes no path longer than 4095 bytes; programs get deeper by changing their directory.
+/// The kernel takes no path longer than 4095 bytes; programs get deeper by changing their
+/// directory.
 #[test]
 fn files_deeper_than_a_path_is_long_are_reached() {
     on_a_directory(|store, _| async move {
@@ -374,7 +404,8 @@ fn files_deeper_than_a_path_is_long_are_reached() {
         for _ in 0..25 {
             at = make_directory(&*store, at, &[b'd'; 255]).await;
         }
-        let file = store.make(at, b"file", NewNode::Regular { mode: 0o644 }, own()).await.unwrap().file;
+        let file =
+            store.make(at, b"file", NewNode::Regular { mode: 0o644 }, own()).await.unwrap().file;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         store.write(open, 0, b"deep").await.unwrap();
         store.rename(at, b"file", at, b"moved", RenameOver::Replace).await.unwrap();

@@ -1,4 +1,5 @@
-//! What the simulated cluster has beside the rules of `Store`: a busy metadata server, leases of names, Linux's client.
+//! What the simulated cluster has beside the rules of `Store`: a busy metadata server, leases of
+//! names, Linux's client.
 
 use device::World;
 use runtime::VirtualWorld;
@@ -6,8 +7,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Cluster, Creator, Cut, CutKind, FileId, Identity, MetadataTimes, Moment, Network, NewNode, OpenMode,
-    SimulatedStore, Store, Token,
+    Cluster, Creator, Cut, CutKind, FileId, Identity, MetadataTimes, Moment, Network, NewNode,
+    OpenMode, SimulatedStore, Store, Token,
 };
 
 const OWN: Creator = Creator { uid: 0, gid: 0 };
@@ -41,7 +42,10 @@ fn a_metadata_server_serves_messages_one_after_another() {
         let begun = clock.now();
         let looks = (0..10).map(|_| {
             let store = store.clone();
-            runtime::spawn_with_result(&clock, async move { store.attributes(file).await.map(drop) })
+            runtime::spawn_with_result(
+                &clock,
+                async move { store.attributes(file).await.map(drop) },
+            )
         });
         for look in looks.collect::<Vec<_>>() {
             look.await.unwrap().unwrap();
@@ -93,7 +97,8 @@ fn each_kind_of_message_takes_its_own_time_of_the_metadata_server() {
 #[test]
 fn a_server_that_crashed_serves_no_client_until_it_is_back() {
     let (world, cluster) = cluster(Network::default());
-    let [one, other] = ["one", "other"].map(|name| SimulatedStore::connect(&cluster, Identity(name.into())));
+    let [one, other] =
+        ["one", "other"].map(|name| SimulatedStore::connect(&cluster, Identity(name.into())));
     let clock = world.clone();
     world.run(async move {
         let file = make(&one, "file").await;
@@ -121,7 +126,8 @@ fn a_server_that_crashed_serves_no_client_until_it_is_back() {
             let begun = clock.now();
             other.read(peer, 0, 1).await.unwrap();
             let content = clock.now().since(begun);
-            let (waited, served) = if is_metadata { (metadata, content) } else { (content, metadata) };
+            let (waited, served) =
+                if is_metadata { (metadata, content) } else { (content, metadata) };
             assert!(
                 waited > Duration::from_millis(190) && served < Duration::from_millis(1),
                 "{waited:?}, {served:?}"
@@ -134,7 +140,8 @@ fn a_server_that_crashed_serves_no_client_until_it_is_back() {
 #[test]
 fn a_known_name_of_a_held_file_is_no_message_until_another_changes_names() {
     let (world, cluster) = cluster(Network::default());
-    let [one, other] = ["one", "other"].map(|name| SimulatedStore::connect(&cluster, Identity(name.into())));
+    let [one, other] =
+        ["one", "other"].map(|name| SimulatedStore::connect(&cluster, Identity(name.into())));
     world.run(async move {
         let file = one.create(one.root(), b"file", 0o644, OWN).await.unwrap().found.file;
         let messages = cluster.messages();
@@ -184,7 +191,10 @@ fn a_kernels_client_sends_whole_pages_and_ours_the_bytes_that_changed() {
             store.make_durable(open).await.unwrap();
             assert_eq!(server.traffic().data_bytes, expected);
             let content = server.content(file).unwrap().0;
-            assert_eq!((content[9], content[10], content[1009], content.len()), (7, 0, 7, 4096 + 2048));
+            assert_eq!(
+                (content[9], content[10], content[1009], content.len()),
+                (7, 0, 7, 4096 + 2048)
+            );
         });
     }
 }
@@ -220,7 +230,8 @@ fn content_passes_a_link_one_message_after_another_beside_new_writes() {
         }
         let begun = clock.now();
         let syncing = store.clone();
-        let sync = runtime::spawn_with_result(&clock, async move { syncing.make_durable(open).await });
+        let sync =
+            runtime::spawn_with_result(&clock, async move { syncing.make_durable(open).await });
         clock.sleep_until(begun.plus(Duration::from_millis(100))).await;
         let before = clock.now();
         store.write(open, 0, &[8; 10]).await.unwrap();

@@ -1,8 +1,8 @@
 //! The choices do not know each other: read from the sources.
 //!
-//! Rule: below floor 7 no file of a crate's `src` outside
-//! `journal/src/policy` names a variant of `DataMode`, nor imports its variants. To pass a mode on, parse it, print it
-//! or list `DataMode::ALL` is allowed everywhere: that decides nothing.
+//! Rule: below floor 7 no file of a crate's `src` outside `journal/src/policy` names a variant of
+//! `DataMode`, nor imports its variants. To pass a mode on, parse it, print it or list
+//! `DataMode::ALL` is allowed everywhere: that decides nothing.
 
 use super::sources::{crates, root, sources};
 use std::fs;
@@ -63,15 +63,18 @@ fn only_policies_know_what_a_mode_means() {
 #[test]
 fn of_the_program_only_the_words_of_a_mount_name_modes() {
     let sources = sources(root().join("crates/cli/src"));
-    let names_one = |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_mode);
+    let names_one =
+        |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_mode);
     let found = sources.iter().filter(|(_, text)| names_one(text));
-    let found: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    let found: Vec<_> =
+        found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
     assert_eq!(found, [PathBuf::from("crates/cli/src/mount/options.rs")]);
 }
 
 #[test]
 fn only_the_block_format_knows_how_blocks_of_the_log_look() {
-    let words = ["DescriptorBlock", "RevokeBlock", "CommitBlock", "BlockTag", "LogLayout", "Packing"];
+    let words =
+        ["DescriptorBlock", "RevokeBlock", "CommitBlock", "BlockTag", "LogLayout", "Packing"];
     assert_eq!(lines_with(any_of(&words), &["format", "journal/src/records/blocks"]), [""; 0]);
 }
 
@@ -82,7 +85,8 @@ fn planner_and_recovery_know_of_jbd2_its_superblock_alone() {
     let is_more = |line: &str| {
         let names = line.split_once("format::jbd2::").map(|(_, names)| names);
         names.is_some_and(|names| {
-            let mut words = names.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+            let mut words =
+                names.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
             !words.all(|word| known.contains(&word))
         })
     };
@@ -101,25 +105,33 @@ fn only_the_packed_format_knows_how_packed_transactions_look() {
 /// Whether a line names a variant of `RecordFormat`, or what only one format has.
 fn names_a_format(line: &str) -> bool {
     let is_variant = |rest: &str| rest.chars().nth(1).is_some_and(char::is_lowercase);
-    let variants = line.split("RecordFormat::").skip(1).filter(|rest| rest.starts_with(char::is_uppercase));
+    let variants =
+        line.split("RecordFormat::").skip(1).filter(|rest| rest.starts_with(char::is_uppercase));
     variants.into_iter().any(is_variant) || line.contains("PackedLog") || line.contains(".packed")
 }
 
-/// What depends on the format is asked of [`journal::records::RecordFormat`], or of the records themselves.
+/// What depends on the format is asked of [`journal::records::RecordFormat`], or of the records
+/// themselves.
 #[test]
 fn only_records_know_what_a_format_means() {
     assert!(
-        names_a_format("    records: RecordFormat::Packed,") && names_a_format("superblock.packed.is_some()")
+        names_a_format("    records: RecordFormat::Packed,")
+            && names_a_format("superblock.packed.is_some()")
     );
-    assert!(!names_a_format("RecordFormat::ALL") && !names_a_format("RecordFormat::by_default(true)"));
+    assert!(
+        !names_a_format("RecordFormat::ALL") && !names_a_format("RecordFormat::by_default(true)")
+    );
     assert_eq!(lines_with(names_a_format, &["format", "journal/src/records"]), [""; 0]);
     // The program parses a name, and tells of a log what lies in it.
     let sources = sources(root().join("crates/cli/src"));
-    let names_one = |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_format);
+    let names_one =
+        |text: &String| text.split("#[cfg(test)]").next().unwrap().lines().any(names_a_format);
     let found = sources.iter().filter(|(_, text)| names_one(text));
-    let of_program: Vec<_> = found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
+    let of_program: Vec<_> =
+        found.map(|(path, _)| path.strip_prefix(root()).unwrap().to_owned()).collect();
     assert!(
-        !of_program.is_empty() && of_program.iter().all(|path| path.starts_with("crates/cli/src/inspect"))
+        !of_program.is_empty()
+            && of_program.iter().all(|path| path.starts_with("crates/cli/src/inspect"))
     );
 }
 
@@ -131,7 +143,8 @@ fn nobody_tells_disks_apart_by_their_addresses_in_memory() {
     assert_eq!(lines_with(|line| compares(line) && of_disks(line), &[]), [""; 0]);
 }
 
-/// One walker of a log's order: the ring's, the scattered logs', and that of the runs that recovery found.
+/// One walker of a log's order: the ring's, the scattered logs', and that of the runs that recovery
+/// found.
 #[test]
 fn only_logs_say_which_block_follows_which() {
     let allowed = ["journal/src/log_space", "journal/src/recover/find_runs.rs"];
@@ -163,7 +176,10 @@ fn functions_with(file: &str, word: &str) -> Vec<String> {
         if let Some((before, name)) = line.split_once("fn ")
             && before.split_whitespace().all(|word| word.starts_with("pub") || word == "async")
         {
-            function = name.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+            function = name
+                .chars()
+                .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+                .collect();
         }
         if line.contains(word) && found.last() != Some(&function) {
             found.push(function.clone());
@@ -178,7 +194,11 @@ fn the_engine_flushes_for_the_barriers_of_plans_alone() {
     for (path, _) in below().into_iter().filter(|(path, _)| path.starts_with("engine/src")) {
         let expected = if path.ends_with("durability.rs") { &["end_phase"][..] } else { &[] };
         let path = path.to_str().unwrap();
-        assert_eq!(functions_with(path, " Barrier::"), expected, "{path} names reasons of barriers");
+        assert_eq!(
+            functions_with(path, " Barrier::"),
+            expected,
+            "{path} names reasons of barriers"
+        );
     }
     let run_plan = "engine/src/run_plan.rs";
     for (word, callers) in [
@@ -186,7 +206,8 @@ fn the_engine_flushes_for_the_barriers_of_plans_alone() {
         ("self.flush(", &["end_phase"]),
         (".make_durable(", &["flush"]),
         ("disk.flush()", &["flush"]),
-        // A write that is durable by itself: in place of a plan's flush, or when no plan is carried out any more.
+        // A write that is durable by itself: in place of a plan's flush, or when no plan is carried
+        // out any more.
         ("Durability::Durable", &["sync_home", "write_after_failure", "end_phase", "write"]),
     ] {
         assert_eq!(functions_with(run_plan, word), callers, "{word}");
@@ -195,11 +216,15 @@ fn the_engine_flushes_for_the_barriers_of_plans_alone() {
     assert_eq!(functions_with(host, ".flush()"), ["end_phase"]);
     assert_eq!(functions_with(host, "end_phase("), ["run_plan", "end_phase"]);
     let of_host = lines_with(any_of(&[".flush()"]), &[host]);
-    assert_eq!(of_host.into_iter().filter(|line| line.starts_with("host/")).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(
+        of_host.into_iter().filter(|line| line.starts_with("host/")).collect::<Vec<_>>(),
+        [""; 0]
+    );
 }
 
-/// Each block is durable by itself. A volume has its superblock, the block of multiple-mount protection, and the head of a
-/// flush zone. A host has the ledger of its recovery, and an empty journal.
+/// Each block is durable by itself. A volume has its superblock, the block of multiple-mount
+/// protection, and the head of a flush zone. A host has the ledger of its recovery, and an empty
+/// journal.
 #[test]
 fn these_files_write_durably_without_a_plan() {
     let mut found: Vec<_> = below()

@@ -1,7 +1,8 @@
 //! Files and folders know each other in one direction: read from the sources.
 //!
-//! A file knows another if it names something that is declared there, also through a re-export. A folder is what its files
-//! are. It and the files in it may know each other, since they are one room.
+//! A file knows another if it names something that is declared there, also through a re-export. A
+//! folder is what its files are. It and the files in it may know each other, since they are one
+//! room.
 
 use super::sources::{crates, root, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +31,8 @@ impl Crate {
         let mut texts = BTreeMap::new();
         for (path, text) in sources(folder.clone()) {
             let path = path.strip_prefix(&folder).unwrap().with_extension("");
-            let mut module: Module = path.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+            let mut module: Module =
+                path.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
             module.pop_if(|last| ["lib", "main", "mod"].contains(&last.as_str()));
             let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -38,15 +40,18 @@ impl Crate {
         }
         let mut exports: BTreeMap<Module, BTreeMap<_, _>> = BTreeMap::new();
         for (module, text) in &texts {
-            let paths =
-                uses(text).into_iter().filter(|(is_public, _)| *is_public).flat_map(|(_, paths)| paths);
+            let paths = uses(text)
+                .into_iter()
+                .filter(|(is_public, _)| *is_public)
+                .flat_map(|(_, paths)| paths);
             let names = paths.map(|path| (path.last().unwrap().clone(), path));
             exports.insert(module.clone(), names.collect());
         }
         Crate { texts, exports }
     }
 
-    /// The file in which `path`, as `module` names it, is declared; `None` if that is another crate.
+    /// The file in which `path`, as `module` names it, is declared; `None` if that is another
+    /// crate.
     fn file_of(&self, module: &[String], path: &[String]) -> Option<Module> {
         let mut at = module.to_vec();
         let mut rest = path;
@@ -85,11 +90,16 @@ impl Crate {
         }
         let mut paths = inline(&body);
         paths.extend(uses(&body).into_iter().flat_map(|(_, paths)| paths));
-        let is_used =
-            |name: &str| body.split(|c: char| !c.is_alphanumeric() && c != '_').any(|it| it == name);
+        let is_used = |name: &str| {
+            body.split(|c: char| !c.is_alphanumeric() && c != '_').any(|it| it == name)
+        };
         let own = self.exports[module].iter().filter(|(name, _)| is_used(name));
         paths.extend(own.map(|(_, path)| path.clone()));
-        paths.iter().filter_map(|path| self.file_of(module, path)).filter(|other| other != module).collect()
+        paths
+            .iter()
+            .filter_map(|path| self.file_of(module, path))
+            .filter(|other| other != module)
+            .collect()
     }
 
     /// Of each folder, which of its files and folders know which.
@@ -118,7 +128,8 @@ fn uses(text: &str) -> Vec<(bool, Vec<Vec<String>>)> {
     for line in text.match_indices("use ").map(|(at, _)| at) {
         let before = text[..line].rsplit('\n').next().unwrap().trim();
         if before.is_empty() || before.starts_with("pub") {
-            let clause: String = text[line + 4..].split(';').next().unwrap().split_whitespace().collect();
+            let clause: String =
+                text[line + 4..].split(';').next().unwrap().split_whitespace().collect();
             let mut paths = Vec::new();
             expand(&[], &clause, &mut paths);
             found.push((!before.is_empty(), paths));
@@ -211,7 +222,8 @@ fn circles_are_told_from_lines() {
 #[test]
 fn paths_are_read_from_clauses_and_from_code() {
     let text = "use crate::a::{self, B, c::{D, E}};\npub use x::Y;\nlet z = super::f::g(1);";
-    let all: Vec<_> = uses(text).into_iter().map(|(is_public, paths)| (is_public, paths.len())).collect();
+    let all: Vec<_> =
+        uses(text).into_iter().map(|(is_public, paths)| (is_public, paths.len())).collect();
     assert_eq!(all, [(false, 4), (true, 1)]);
     assert_eq!(inline(text)[1], ["super", "f", "g"]);
 }

@@ -52,7 +52,11 @@ fn rows(document: &str) -> Vec<[&str; 4]> {
     };
     let is_row = |line: &&str| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit();
     let table: &'static str = Box::leak(table.to_owned().into_boxed_str());
-    table.lines().filter(is_row).map(|line| cells(line).unwrap_or_else(|| panic!("{line}"))).collect()
+    table
+        .lines()
+        .filter(is_row)
+        .map(|line| cells(line).unwrap_or_else(|| panic!("{line}")))
+        .collect()
 }
 
 #[test]
@@ -71,7 +75,8 @@ fn every_never_of_a_floor_names_what_holds_it() {
     let document = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for [_, name, _, never] in rows(&document) {
         for claim in never.split("; ").filter(|claim| !claim.is_empty()) {
-            let by_test = names_in(claim).into_iter().any(|(owner, test)| declares_test(owner, test));
+            let by_test =
+                names_in(claim).into_iter().any(|(owner, test)| declares_test(owner, test));
             let is_file = |word: &str| word.contains('/') && root().join(word).exists();
             let by_file = claim.split('`').skip(1).step_by(2).any(is_file);
             assert!(by_test || by_file, "{name} never {claim}: what holds it?");
@@ -110,7 +115,11 @@ fn only_the_helper_knows_the_library_of_ceph() {
         let room = path.strip_prefix(&source).unwrap();
         let knows = text.contains("crate::library") || text.contains("libloading");
         seen += usize::from(knows);
-        assert!(!knows || room.starts_with("helper") || room.starts_with("library"), "{}", path.display());
+        assert!(
+            !knows || room.starts_with("helper") || room.starts_with("library"),
+            "{}",
+            path.display()
+        );
     }
     assert!(seen > 2, "the library is not where it is looked for");
 }
@@ -118,23 +127,32 @@ fn only_the_helper_knows_the_library_of_ceph() {
 #[test]
 fn three_files_of_ext4_write_past_the_engine() {
     let source = root().join("crates/ext4/src");
-    let writes =
-        |text: &str| ["disk.write(", "home.write(", "disk().write("].iter().any(|call| text.contains(call));
+    let writes = |text: &str| {
+        ["disk.write(", "home.write(", "disk().write("].iter().any(|call| text.contains(call))
+    };
     let found = sources(source.clone()).into_iter().filter(|(_, text)| writes(text));
-    let mut found: Vec<_> = found.map(|(path, _)| path.strip_prefix(&source).unwrap().to_owned()).collect();
+    let mut found: Vec<_> =
+        found.map(|(path, _)| path.strip_prefix(&source).unwrap().to_owned()).collect();
     found.sort();
-    assert_eq!(found, ["volume/flush_zone.rs", "volume/mmp.rs", "volume/superblock.rs"].map(PathBuf::from));
+    assert_eq!(
+        found,
+        ["volume/flush_zone.rs", "volume/mmp.rs", "volume/superblock.rs"].map(PathBuf::from)
+    );
 }
 
-/// The kernel lets go of a killed daemon's disks a moment after its end: whoever asks at once waits for it.
+/// The kernel lets go of a killed daemon's disks a moment after its end: whoever asks at once waits
+/// for it.
 #[test]
 fn the_command_claims_disks_in_one_place_that_is_patient() {
     let source = root().join("crates/cli/src");
     let claims = |text: &str| {
         let text = text.split("#[cfg(test)]").next().unwrap();
-        ["Claim::take(", "disks::lock_image(", "FileDisk::open"].iter().any(|call| text.contains(call))
+        ["Claim::take(", "disks::lock_image(", "FileDisk::open"]
+            .iter()
+            .any(|call| text.contains(call))
     };
     let found = sources(source.clone()).into_iter().filter(|(_, text)| claims(text));
-    let found: Vec<_> = found.map(|(path, _)| path.strip_prefix(&source).unwrap().to_owned()).collect();
+    let found: Vec<_> =
+        found.map(|(path, _)| path.strip_prefix(&source).unwrap().to_owned()).collect();
     assert_eq!(found, [PathBuf::from("disk/open_disk.rs")]);
 }

@@ -12,7 +12,8 @@ use std::fs;
 /// Crates at the top, of which nobody imports a type of its own.
 const TOP: [&str; 3] = ["cli", "reproduce", "rigs"];
 
-/// Several in one crate. Each is private to a file, or to a folder whose files tell of nothing else.
+/// Several in one crate. Each is private to a file, or to a folder whose files tell of nothing
+/// else.
 const IN_ONE_CRATE: [(&str, &str); 3] = [
     ("Cell", "one run of a figure: each figure has its own settings"),
     ("Played", "a cell of a figure, and what it gave"),
@@ -51,11 +52,13 @@ fn words_after<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
 fn types_of(crate_name: &str) -> Vec<Type> {
     let folder = root().join("crates").join(crate_name).join("src");
     let library = fs::read_to_string(folder.join("lib.rs")).unwrap_or_default();
-    let (reexported, modules) = (words_after(&library, "pub use "), words_after(&library, "pub mod "));
+    let (reexported, modules) =
+        (words_after(&library, "pub use "), words_after(&library, "pub mod "));
     let mut found = Vec::new();
     for (path, text) in sources(folder.clone()) {
         let inside = path.strip_prefix(&folder).unwrap().with_extension("");
-        let is_open = inside.iter().next().is_some_and(|room| modules.contains(room.to_str().unwrap()));
+        let is_open =
+            inside.iter().next().is_some_and(|room| modules.contains(room.to_str().unwrap()));
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         found.extend(code.lines().filter_map(declared).map(|(name, is_public)| Type {
             name: name.to_owned(),
@@ -69,7 +72,10 @@ fn assert_only(found: &BTreeMap<String, Vec<String>>, allowed: &[(&str, &str)]) 
     let twice: Vec<_> = found.iter().filter(|(_, crates)| crates.len() > 1).collect();
     for (name, crates) in &twice {
         let is_allowed = allowed.iter().any(|(one, _)| one == name);
-        assert!(is_allowed, "{name} has several meanings, in {crates:?}: use the field's word for each");
+        assert!(
+            is_allowed,
+            "{name} has several meanings, in {crates:?}: use the field's word for each"
+        );
     }
     for (name, _) in allowed {
         assert!(twice.iter().any(|(one, _)| one == name), "{name} stands once: it needs no leave");

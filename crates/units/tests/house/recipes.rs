@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 fn is_end_of(name: &str, path: &Path) -> bool {
     let parts = |path: &Path| -> Vec<String> {
         let all = path.components().filter(|part| *part != Component::Normal("src".as_ref()));
-        all.map(|part| part.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()).collect()
+        all.map(|part| part.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned())
+            .collect()
     };
     parts(path).ends_with(&parts(Path::new(name)))
 }
@@ -38,7 +39,8 @@ fn files_that_architecture_names_exist() {
     let paths = paths_of(&sources(root().join("crates")));
     let names = architecture.split('`').skip(1).step_by(2).filter(|name| {
         let (room, rest) = name.split_once('/').unwrap_or_default();
-        let is_path = |letter: char| letter.is_ascii_lowercase() || "_/.0123456789".contains(letter);
+        let is_path =
+            |letter: char| letter.is_ascii_lowercase() || "_/.0123456789".contains(letter);
         !rest.is_empty() && rest.chars().all(is_path) && crates().iter().any(|found| found == room)
     });
     let mut seen = 0;
@@ -52,12 +54,15 @@ fn files_that_architecture_names_exist() {
 #[test]
 fn what_the_recipes_name_exists() {
     let hacking = fs::read_to_string(root().join("docs/HACKING.md")).unwrap();
-    let recipes = hacking.split("## Add an alternative").nth(1).unwrap().split("\n## ").next().unwrap();
+    let recipes =
+        hacking.split("## Add an alternative").nth(1).unwrap().split("\n## ").next().unwrap();
     let all = sources(root().join("crates"));
     let paths = paths_of(&all);
     let mut seen = 0;
     for name in recipes.split('`').skip(1).step_by(2) {
-        if name.starts_with("--") || crates().iter().any(|found| found == name) || root().join(name).exists()
+        if name.starts_with("--")
+            || crates().iter().any(|found| found == name)
+            || root().join(name).exists()
         {
             continue;
         }

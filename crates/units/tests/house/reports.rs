@@ -14,8 +14,9 @@ fn used_in(line: &str) -> Option<&'static str> {
     FORBIDDEN.into_iter().filter(|_| !line.trim_start().starts_with("//")).find(|name| uses(name))
 }
 
-/// Programs and daemons are one binary, and what one calls another may call tomorrow: so the rule is everybody's.
-/// `text/output` prints, `daemon/reporter` complains, and `runtime/standard_error` tells without waiting. Tests may print.
+/// Programs and daemons are one binary, and what one calls another may call tomorrow: so the rule
+/// is everybody's. `text/output` prints, `daemon/reporter` complains, and `runtime/standard_error`
+/// tells without waiting. Tests may print.
 #[test]
 fn what_reports_neither_fails_nor_waits() {
     assert_eq!(used_in(r#"    eprintln!("okeanos: {error}");"#), Some("eprintln!"));

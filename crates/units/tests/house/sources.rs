@@ -26,7 +26,8 @@ pub fn sources(folder: PathBuf) -> Vec<(PathBuf, String)> {
 
 pub fn crates() -> Vec<String> {
     let entries = fs::read_dir(root().join("crates")).unwrap();
-    let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(names.len() > 10, "the crates are not where they are looked for");
     names
 }

@@ -44,21 +44,25 @@ pub const FLOWS: &[Flow] = {
     &[
         Flow {
             personality: Personality::Fileserver,
-            steps: &[Create, WriteWhole, Close, Open, Append, Close, Open, ReadWhole, Close, Delete, Stat],
+            steps: &[
+                Create, WriteWhole, Close, Open, Append, Close, Open, ReadWhole, Close, Delete,
+                Stat,
+            ],
         },
         Flow {
             personality: Personality::Varmail,
             steps: &[
-                Delete, Create, Append, Sync, Close, Open, ReadWhole, Append, Sync, Close, Open, ReadWhole,
-                Close,
+                Delete, Create, Append, Sync, Close, Open, ReadWhole, Append, Sync, Close, Open,
+                ReadWhole, Close,
             ],
         },
         Flow {
             personality: Personality::Webserver,
             steps: &[
-                Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole,
-                Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open,
-                ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, AppendLog,
+                Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open,
+                ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole,
+                Close, Open, ReadWhole, Close, Open, ReadWhole, Close, Open, ReadWhole, Close,
+                AppendLog,
             ],
         },
         Flow { personality: Personality::Createfiles, steps: &[Create, WriteWhole, Close] },
@@ -126,8 +130,10 @@ pub async fn run<F: Files>(
         let log = files.create(LOG, options.sync).await?;
         files.close(log).await;
     }
-    let threads = (0..options.threads).map(|number| FlowThread { number, run: run.clone() }).collect();
-    let results = files.run_actors(threads, || progress(run.operations.load(Ordering::Relaxed))).await?;
+    let threads =
+        (0..options.threads).map(|number| FlowThread { number, run: run.clone() }).collect();
+    let results =
+        files.run_actors(threads, || progress(run.operations.load(Ordering::Relaxed))).await?;
     FilebenchWork::of_all(results)
 }
 
@@ -159,7 +165,9 @@ impl<F: Files> Actor<F> for FlowThread {
             dice: Dice::new(options.seed, number),
             log: None,
             open: None,
-            buffer: (0..options.request.max(options.append_size)).map(|at| (at * 7 + number) as u8).collect(),
+            buffer: (0..options.request.max(options.append_size))
+                .map(|at| (at * 7 + number) as u8)
+                .collect(),
             room: Vec::new(),
             work: FilebenchWork::default(),
         };
@@ -207,7 +215,12 @@ impl<F: Files> Actor<F> for FlowThread {
 
 impl FlowThread {
     /// False: all files are there, and the run is over.
-    async fn step<F: Files>(&self, files: &F, hands: &mut Hands<F>, step: FlowStep) -> io::Result<bool> {
+    async fn step<F: Files>(
+        &self,
+        files: &F,
+        hands: &mut Hands<F>,
+        step: FlowStep,
+    ) -> io::Result<bool> {
         let FlowRun { options, set, over, .. } = &*self.run;
         let asked = files.now();
         match step {
@@ -218,7 +231,8 @@ impl FlowThread {
                 };
                 hands.open = Some((file, files.create(&set.path(file), options.sync).await?));
             }
-            // Where others use or have deleted all that there is, the step and those on its file do nothing.
+            // Where others use or have deleted all that there is, the step and those on its file do
+            // nothing.
             FlowStep::Open => {
                 if let Some(file) = set.take_existing(&hands.dice) {
                     hands.open = Some((file, files.open(&set.path(file), options.sync).await?));
@@ -300,7 +314,12 @@ impl FlowThread {
 }
 
 /// To the open file, if there is one.
-async fn append<F: Files>(files: &F, hands: &mut Hands<F>, bytes: u64, request: u64) -> io::Result<()> {
+async fn append<F: Files>(
+    files: &F,
+    hands: &mut Hands<F>,
+    bytes: u64,
+    request: u64,
+) -> io::Result<()> {
     let Some((_, open)) = &mut hands.open else { return Ok(()) };
     let mut left = bytes;
     while left > 0 {

@@ -1,8 +1,8 @@
-//! Five personalities of Filebench (the workload language's own definitions, version 1.4.9): fileserver, varmail, webserver,
-//! createfiles and oltp, with their published sizes as defaults.
+//! Five personalities of Filebench (the workload language's own definitions, version 1.4.9):
+//! fileserver, varmail, webserver, createfiles and oltp, with their published sizes as defaults.
 //!
-//! What a loop of each does is a table ([`FLOWS`]); oltp, whose processes wait for one another, is a file of its own.
-//! Threads share the files, and no two use one at the same time.
+//! What a loop of each does is a table ([`FLOWS`]); oltp, whose processes wait for one another, is
+//! a file of its own. Threads share the files, and no two use one at the same time.
 
 mod file_set;
 mod flow;
@@ -53,10 +53,12 @@ pub struct FilebenchOptions {
     /// Bytes of one read or write of a whole file; of oltp, of one read or write of data.
     pub request: u64,
     pub sync: SyncKind,
-    /// All threads together do at most so many operations in a second; what is late is not made up for. Not of oltp.
+    /// All threads together do at most so many operations in a second; what is late is not made up
+    /// for. Not of oltp.
     #[serde(skip)]
     pub per_second: Option<u32>,
-    /// What each loop takes of the one processor that all threads share: for virtual time, in which nothing else takes any. Not of oltp.
+    /// What each loop takes of the one processor that all threads share: for virtual time, in which
+    /// nothing else takes any. Not of oltp.
     #[serde(skip)]
     pub processor: Duration,
     #[serde(skip)]
@@ -131,8 +133,8 @@ pub struct FilebenchReport {
     pub bytes_written: u64,
 }
 
-/// Runs a personality in a directory, which should be empty; the files stay. `progress` gets the operations so far,
-/// several times a second.
+/// Runs a personality in a directory, which should be empty; the files stay. `progress` gets the
+/// operations so far, several times a second.
 pub fn run_filebench(
     directory: &Path,
     options: &FilebenchOptions,
@@ -181,7 +183,9 @@ struct FilebenchWork {
 
 impl FilebenchWork {
     /// What all did, and how long the slowest took; the first failure if there is one.
-    fn of_all(results: Vec<io::Result<(FilebenchWork, Duration)>>) -> io::Result<(FilebenchWork, Duration)> {
+    fn of_all(
+        results: Vec<io::Result<(FilebenchWork, Duration)>>,
+    ) -> io::Result<(FilebenchWork, Duration)> {
         let (mut work, mut longest) = (FilebenchWork::default(), Duration::ZERO);
         for result in results {
             let (mine, took) = result?;
@@ -210,7 +214,11 @@ mod tests {
             files: options.files.min(50),
             file_size: 8192,
             threads: 4,
-            limit: Limit::Count(if personality == Personality::Createfiles { u64::MAX } else { 20 }),
+            limit: Limit::Count(if personality == Personality::Createfiles {
+                u64::MAX
+            } else {
+                20
+            }),
             ..options
         }
     }
@@ -248,7 +256,8 @@ mod tests {
     fn a_rate_holds_all_threads_back() {
         let directory = tempfile::tempdir().unwrap();
         let limit = Limit::Count(1);
-        let options = FilebenchOptions { per_second: Some(200), limit, ..small(Personality::Varmail) };
+        let options =
+            FilebenchOptions { per_second: Some(200), limit, ..small(Personality::Varmail) };
         let report = run_filebench(directory.path(), &options, |_| ()).unwrap();
         assert_eq!((report.operations, report.syncs, report.writes), (4 * 13, 4 * 2, 4 * 2));
         // The first comes at once, and each other a two-hundredth of a second later.
@@ -258,7 +267,8 @@ mod tests {
     #[test]
     fn createfiles_ends_when_all_files_are_there() {
         let directory = tempfile::tempdir().unwrap();
-        let report = run_filebench(directory.path(), &small(Personality::Createfiles), |_| ()).unwrap();
+        let report =
+            run_filebench(directory.path(), &small(Personality::Createfiles), |_| ()).unwrap();
         assert_eq!(report.operations, 50 * 3);
         assert_eq!(content(directory.path()), (50, report.bytes_written));
     }
@@ -274,11 +284,19 @@ mod tests {
     #[test]
     fn database_writers_keep_up_with_the_readers() {
         let directory = tempfile::tempdir().unwrap();
-        let options =
-            FilebenchOptions { file_size: 1 << 20, limit: Limit::Count(5000), ..small(Personality::Oltp) };
+        let options = FilebenchOptions {
+            file_size: 1 << 20,
+            limit: Limit::Count(5000),
+            ..small(Personality::Oltp)
+        };
         let report = run_filebench(directory.path(), &options, |_| ()).unwrap();
         assert_eq!(report.bytes_read, 4 * 5000 * 2048);
-        // A log write for each 3200 reads, except for 4200 that readers may be ahead and a write that the end cuts short.
-        assert!(report.bytes_written >= (20_000 - 4200) / 3200 * (256 << 10), "{}", report.bytes_written);
+        // A log write for each 3200 reads, except for 4200 that readers may be ahead and a write
+        // that the end cuts short.
+        assert!(
+            report.bytes_written >= (20_000 - 4200) / 3200 * (256 << 10),
+            "{}",
+            report.bytes_written
+        );
     }
 }

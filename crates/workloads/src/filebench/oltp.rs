@@ -1,11 +1,12 @@
 //! Filebench's oltp: the processes of a database, which wait for one another.
 //!
-//! Readers read data blocks at random. For each 3200 reads the log writer writes 256 KiB durably. For each
-//! 1000 reads one of ten data writers writes 100 blocks at random, durably. Readers may be that far ahead and
-//! a little more (the high-water marks), then they wait.
+//! Readers read data blocks at random. For each 3200 reads the log writer writes 256 KiB durably.
+//! For each 1000 reads one of ten data writers writes 100 blocks at random, durably. Readers may be
+//! that far ahead and a little more (the high-water marks), then they wait.
 //!
-//! A data writer's asynchronous writes are at work one for each file at a time, as glibc carries out aio_write(3).
-//! glibc has a helper for each file. Filebench burns processor time between reads; this one does not.
+//! A data writer's asynchronous writes are at work one for each file at a time, as glibc carries
+//! out aio_write(3). glibc has a helper for each file. Filebench burns processor time between
+//! reads; this one does not.
 
 use super::{FilebenchOptions, FilebenchWork};
 use crate::dice::Dice;
@@ -69,7 +70,10 @@ impl OltpRun {
         const ENOUGH: u64 = u64::MAX / 4;
         self.over.store(true, Ordering::Relaxed);
         let counters = [&self.for_log, &self.for_data];
-        counters.iter().flat_map(|counter| [&counter.asked, &counter.room]).for_each(|one| one.give(ENOUGH));
+        counters
+            .iter()
+            .flat_map(|counter| [&counter.asked, &counter.room])
+            .for_each(|one| one.give(ENOUGH));
         self.due.iter().chain(&self.done).for_each(|one| one.give(ENOUGH));
     }
 }
@@ -103,7 +107,8 @@ pub async fn run<F: Files>(
     roles.extend((0..options.threads).map(|_| OltpRole::Reader));
     let process = |(number, role)| Process { number: number as u64, role, run: run.clone() };
     let processes = roles.into_iter().enumerate().map(process).collect();
-    let results = files.run_actors(processes, || progress(run.operations.load(Ordering::Relaxed))).await?;
+    let results =
+        files.run_actors(processes, || progress(run.operations.load(Ordering::Relaxed))).await?;
     FilebenchWork::of_all(results)
 }
 
@@ -151,7 +156,9 @@ impl<F: Files> Actor<F> for Process {
     async fn prepare(&self, files: &F) -> io::Result<Option<F::File>> {
         match self.role {
             OltpRole::LogWriter => files.open(LOG, SyncKind::OSync).await.map(Some),
-            OltpRole::Helper { file, .. } => files.open(&data_file(file), SyncKind::OSync).await.map(Some),
+            OltpRole::Helper { file, .. } => {
+                files.open(&data_file(file), SyncKind::OSync).await.map(Some)
+            }
             OltpRole::Reader | OltpRole::DataWriter(_) => Ok(None),
         }
     }
@@ -189,7 +196,9 @@ impl Process {
         match (self.role, file) {
             (OltpRole::Reader, _) => {
                 let mut count = 0;
-                while !self.run.is_over() && !options.limit.is_reached(files.now().since(begin), count) {
+                while !self.run.is_over()
+                    && !options.limit.is_reached(files.now().since(begin), count)
+                {
                     self.read(files, &dice, work).await?;
                     ended = files.now().since(begin);
                     for_log.ask().await;
@@ -222,7 +231,8 @@ impl Process {
                     if self.run.is_over() {
                         break;
                     }
-                    self.write(files, &mut file, &dice, (options.file_size, options.request), work).await?;
+                    self.write(files, &mut file, &dice, (options.file_size, options.request), work)
+                        .await?;
                     done[writer as usize].give(1);
                     ended = files.now().since(begin);
                 }
@@ -235,7 +245,12 @@ impl Process {
         Ok(ended)
     }
 
-    async fn read<F: Files>(&self, files: &F, dice: &Dice, work: &mut FilebenchWork) -> io::Result<()> {
+    async fn read<F: Files>(
+        &self,
+        files: &F,
+        dice: &Dice,
+        work: &mut FilebenchWork,
+    ) -> io::Result<()> {
         let FilebenchOptions { files: count, file_size, request, .. } = self.run.options;
         let file = files.open(&data_file(dice.below(count)), SyncKind::None).await?;
         let mut room = vec![0; request as usize];

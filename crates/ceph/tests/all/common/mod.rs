@@ -53,7 +53,11 @@ impl Cluster {
     }
     pub fn must(&self, verb: &str, arguments: &[&str]) {
         let output = self.run(verb, arguments);
-        assert!(output.status.success(), "{verb} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{verb} {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     /// A counter of all daemons of a kind, such as `osd`, in one of their sections.
     pub fn counter(&self, kind: &str, section: &str, name: &str) -> u64 {
@@ -68,7 +72,8 @@ impl Cluster {
             let text = String::from_utf8(output.unwrap().stdout).unwrap();
             let (_, rest) = text.split_once(&format!("\"{section}\": {{")).expect("a section");
             let (_, rest) = rest.split_once(&format!("\"{name}\":")).expect("a counter");
-            let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+            let digits: String =
+                rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
             digits.parse().unwrap()
         };
         sockets.map(|entry| entry.unwrap().path()).filter(is_one).map(count).sum()
@@ -81,8 +86,9 @@ impl Cluster {
     pub fn size_at_metadata_server(&self, file: FileId) -> u64 {
         let sockets = std::fs::read_dir(self.directory.join("run")).unwrap();
         let mut paths = sockets.map(|entry| entry.unwrap().path());
-        let socket =
-            paths.find(|path| path.file_name().unwrap().to_string_lossy().starts_with("mds.")).unwrap();
+        let socket = paths
+            .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("mds."))
+            .unwrap();
         let mut command = Command::new("ceph");
         command.arg("--admin-daemon").arg(socket).args(["dump", "inode", &file.0.to_string()]);
         let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
@@ -133,7 +139,8 @@ impl CephFuse {
         let child = Command::new("unshare")
             .args(["-m", "--propagation", "private", "ceph-fuse", "-f", "-n", "client.admin", "-c"])
             .args([&cluster.conf(), &mount])
-            // With the kernel's page cache it would read old pages for a moment: it is told of changes after the fact.
+            // With the kernel's page cache it would read old pages for a moment: it is told of
+            // changes after the fact.
             .arg("--fuse_disable_pagecache=true")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -160,7 +167,8 @@ impl CephFuse {
 }
 impl Drop for CephFuse {
     fn drop(&mut self) {
-        // The mount goes before its process: the last process of a namespace would wait for its own answer.
+        // The mount goes before its process: the last process of a namespace would wait for its own
+        // answer.
         let _ = Command::new("nsenter")
             .arg(format!("--mount=/proc/{}/ns/mnt", self.child.id()))
             .args(["umount", "--lazy"])

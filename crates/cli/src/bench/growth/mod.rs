@@ -31,7 +31,8 @@ Power says how fast a quantity grew between the ends of its series: 0 does not g
 faster than the work. \"Last step\" is the same for the last two points. The picture has a line for the work itself:
 nothing should be above it. The largest points take 5 GB of disk for a while.";
 
-/// Syncs, memory, mount and recovery against writers, size of the volume, number of files and size of the journal
+/// Syncs, memory, mount and recovery against writers, size of the volume, number of files and size
+/// of the journal
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GrowthArguments {
@@ -100,7 +101,8 @@ pub fn run(arguments: GrowthArguments) -> Result<(), CliError> {
 fn options(arguments: &GrowthArguments) -> Result<GrowthOptions, CliError> {
     let GrowthArguments { writers, volumes, files, journals, quick, .. } = arguments;
     let points = |series, points: &[u64], small: u64| -> Vec<u64> {
-        let mut points = if arguments.series.contains(&series) { points.to_vec() } else { Vec::new() };
+        let mut points =
+            if arguments.series.contains(&series) { points.to_vec() } else { Vec::new() };
         points.retain(|point| !quick || *point <= small);
         points.sort_unstable();
         points.dedup();
@@ -111,7 +113,11 @@ fn options(arguments: &GrowthArguments) -> Result<GrowthOptions, CliError> {
         volumes: points(SeriesName::Volume, volumes, 128 << 30),
         files: points(SeriesName::Files, files, 10_000),
         journals: points(SeriesName::Journal, journals, 32 << 20),
-        time: if *quick { arguments.seconds.min(Duration::from_millis(500)) } else { arguments.seconds },
+        time: if *quick {
+            arguments.seconds.min(Duration::from_millis(500))
+        } else {
+            arguments.seconds
+        },
         turns: if *quick { 1 } else { arguments.turns },
         directory: arguments.told.directory.clone(),
         program: own_program()?,
@@ -207,8 +213,11 @@ mod tests {
             power: Some(0.1),
             power_of_last_step: None,
         };
-        let series =
-            GrowthSeries { work: GrowthWork::VolumeBytes, points: vec![1 << 30, 8 << 40], rows: vec![row] };
+        let series = GrowthSeries {
+            work: GrowthWork::VolumeBytes,
+            points: vec![1 << 30, 8 << 40],
+            rows: vec![row],
+        };
         let text = markdown(&[series.clone(), series]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "| volume | 1 GiB | 8 TiB | grew | power | last step |");

@@ -1,4 +1,5 @@
-//! The picture of growth: each quantity as a multiple of what it was at the first point, beside the work itself.
+//! The picture of growth: each quantity as a multiple of what it was at the first point, beside the
+//! work itself.
 
 use crate::error::CliError;
 use reproduce::{Axis, Form, Picture, Scale, Series, sheet};
@@ -30,7 +31,8 @@ fn picture(series: &GrowthSeries) -> Picture {
         GrowthWork::Files => ("Against the number of files", "files", 1),
         GrowthWork::JournalBytes => ("Against the size of the journal", "journal (MiB)", 1 << 20),
     };
-    let points: Vec<f64> = series.points.iter().map(|&point| point as f64 / f64::from(unit)).collect();
+    let points: Vec<f64> =
+        series.points.iter().map(|&point| point as f64 / f64::from(unit)).collect();
     let line = |name: &str, values: &[f64]| {
         let ratios = values.iter().map(|value| value / values[0]);
         let points = points.iter().copied().zip(ratios).collect();
@@ -65,7 +67,8 @@ mod tests {
             power_of_last_step: None,
         };
         let points = vec![1 << 30, 16 << 30];
-        let picture = picture(&GrowthSeries { work: GrowthWork::VolumeBytes, points, rows: vec![row] });
+        let picture =
+            picture(&GrowthSeries { work: GrowthWork::VolumeBytes, points, rows: vec![row] });
         let lines: Vec<_> = picture.series.iter().map(|series| &series.points[..]).collect();
         assert_eq!(lines, [[(1.0, 1.0), (16.0, 16.0)], [(1.0, 1.0), (16.0, 2.0)]]);
     }

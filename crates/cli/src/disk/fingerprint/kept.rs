@@ -32,7 +32,11 @@ impl Conditions {
 impl std::fmt::Display for Conditions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Conditions { drive, size, range, ignore_flush, cache_off } = self;
-        write!(f, "{drive:?} of {size} bytes, of which {} to {} are written", range.start, range.end)?;
+        write!(
+            f,
+            "{drive:?} of {size} bytes, of which {} to {} are written",
+            range.start, range.end
+        )?;
         f.write_str(if *ignore_flush { ", ignoring flushes" } else { "" })?;
         f.write_str(if *cache_off { ", with its cache off" } else { "" })
     }
@@ -49,7 +53,9 @@ pub const ANEW: &str = "Give another directory with --out, or remove the file to
 
 pub fn read_kept(path: &Path, of: &Conditions) -> Result<Fingerprint, CliError> {
     let text = match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Fingerprint::default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Fingerprint::default());
+        }
         read => read.map_err(|error| CliError::system(path.display(), error))?,
     };
     let kept: Kept = serde_json::from_str(&text)

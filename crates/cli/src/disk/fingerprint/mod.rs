@@ -1,4 +1,5 @@
-//! `okeanos fingerprint`: which writes push data out of a drive's cache, and whether its flush can be trusted.
+//! `okeanos fingerprint`: which writes push data out of a drive's cache, and whether its flush can
+//! be trusted.
 
 mod kept;
 mod subject;
@@ -39,7 +40,8 @@ on where it was.
 In the directory of --out: eviction.svg and performance.svg (dark: evicted, costly), cells.csv,
 fingerprint.json, and drive.profile, which okeanos mkfs --flush-zone takes.";
 
-/// Find out which writes push data out of a drive's cache (for barrier=coerce), or whether its flush lies
+/// Find out which writes push data out of a drive's cache (for barrier=coerce), or whether its
+/// flush lies
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FingerprintArguments {
@@ -63,10 +65,12 @@ pub struct FingerprintArguments {
     /// Trials that the chosen workload must pass
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     trials: u32,
-    /// So many trials in every cell of the grid, instead of where they tell most: many hours on a real drive
+    /// So many trials in every cell of the grid, instead of where they tell most: many hours on a
+    /// real drive
     #[arg(long)]
     full: bool,
-    /// One trial in most cells: about half the time, and a coarser picture; what is recommended passes as many as ever
+    /// One trial in most cells: about half the time, and a coarser picture; what is recommended
+    /// passes as many as ever
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Recommend what evicts on a drive at rest, a second later; what evicts at once is not tried
@@ -141,7 +145,8 @@ pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
             let (name, size) = (model.name.clone(), model.size.get());
             let drive = EmulatedDisk::new(Rc::new(world.clone()), model, options);
             let (disk, of_run) = (Rc::new(drive), Rc::new(world.clone()));
-            let subject = Subject { name, size, disk, world: of_run, range: 0..size, has_holes: false };
+            let subject =
+                Subject { name, size, disk, world: of_run, range: 0..size, has_holes: false };
             let result = world.run(examine(subject, arguments));
             world.end();
             result
@@ -162,11 +167,16 @@ async fn examine(subject: Subject, arguments: FingerprintArguments) -> Result<()
         subject.fill().await?;
         let progress = Progress::new();
         let mut watch = |what: &str| progress.show(what);
-        let test = eviction::flush_test(&subject.world, &subject.disk, subject.range.clone(), &mut watch)
-            .await
-            .map_err(|error| CliError::new(error.to_string()))?;
+        let test =
+            eviction::flush_test(&subject.world, &subject.disk, subject.range.clone(), &mut watch)
+                .await
+                .map_err(|error| CliError::new(error.to_string()))?;
         drop(progress);
-        return if arguments.json { print_json(&test) } else { print(&verdict_text(&subject.name, &test)) };
+        return if arguments.json {
+            print_json(&test)
+        } else {
+            print(&verdict_text(&subject.name, &test))
+        };
     }
     let found = take(&subject, &arguments).await?;
     if arguments.json { print_json(&found) } else { print(&found_text(&found)) }
@@ -189,7 +199,9 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     let kept = out.join("fingerprint.json");
     let of = Conditions::of(subject, arguments);
     let mut state = read_kept(&kept, &of)?;
-    options.check_range(subject.disk.geometry().logical_sector).map_err(|error| told(error, &kept))?;
+    options
+        .check_range(subject.disk.geometry().logical_sector)
+        .map_err(|error| told(error, &kept))?;
     subject.fill().await?;
     let progress = Progress::new();
     let (mut last_kept, mut last_shown) = (Instant::now(), Instant::now());
@@ -208,7 +220,10 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
                 seconds @ 0..120 => format!("{seconds} s"),
                 seconds => format!("{} min", seconds.div_ceil(60)),
             };
-            progress.show(format!("{phase}: trial {} of {}, about {left} left of this", at.done, at.of));
+            progress.show(format!(
+                "{phase}: trial {} of {}, about {left} left of this",
+                at.done, at.of
+            ));
         }
         if last_kept.elapsed() > KEEP_EVERY {
             last_kept = Instant::now();
@@ -220,14 +235,17 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
         ControlFlow::Continue(())
     };
     let begun = subject.world.now();
-    let result = prints::fingerprint(&subject.world, &subject.disk, &options, &mut state, &mut watch).await;
+    let result =
+        prints::fingerprint(&subject.world, &subject.disk, &options, &mut state, &mut watch).await;
     drop(progress);
     if let Some(error) = trouble {
         return Err(error);
     }
     match &result {
         // Such a beginning is no use to the next run, on a drive whose cache is on by then.
-        Err(FingerprintError::NoDifference { .. }) if state.cells.iter().all(|cell| cell.trials() == 0) => {
+        Err(FingerprintError::NoDifference { .. })
+            if state.cells.iter().all(|cell| cell.trials() == 0) =>
+        {
             _ = std::fs::remove_file(&kept);
         }
         _ => keep(&kept, &of, &state)?,
@@ -245,7 +263,11 @@ async fn take(subject: &Subject, arguments: &FingerprintArguments) -> Result<Fou
     Ok(Found {
         drive: subject.name.clone(),
         size: subject.size,
-        trials: state.cells.iter().map(|cell| u64::from(cell.trials() + cell.trials_at_once())).sum(),
+        trials: state
+            .cells
+            .iter()
+            .map(|cell| u64::from(cell.trials() + cell.trials_at_once()))
+            .sum(),
         seconds: subject.world.now().since(begun).as_secs_f64(),
         threshold_us: state.threshold().map(|threshold| threshold.0),
         loss_bound: profile.as_ref().map(Profile::loss_bound),
@@ -304,8 +326,11 @@ fn verdict_text(name: &str, test: &FlushTest) -> String {
     row("read of a random sector".into(), test.random_read_ms);
     row("scattered write, not flushed".into(), test.cached_write_ms);
     for (writes, time) in &test.flush_ms {
-        let writes =
-            if *writes == 1 { "1 scattered write".into() } else { format!("{writes} scattered writes") };
+        let writes = if *writes == 1 {
+            "1 scattered write".into()
+        } else {
+            format!("{writes} scattered writes")
+        };
         row(format!("{writes} and a flush"), *time);
     }
     row("durable write of one sector, repeated".into(), test.durable_write_ms);

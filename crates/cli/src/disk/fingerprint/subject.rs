@@ -7,7 +7,9 @@ use crate::error::CliError;
 use crate::text::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{DiskAccess, next_data};
-use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, SuperblockError, VolumeSuperblock};
+use format::ext4::superblock::{
+    SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, SuperblockError, VolumeSuperblock,
+};
 use runtime::RealWorld;
 use std::fs::File;
 use std::ops::Range;
@@ -27,9 +29,14 @@ pub struct Subject {
 }
 
 /// Refuses what is in use, and block devices whose content nobody gave up.
-pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) -> Result<Subject, CliError> {
+pub fn open(
+    world: &RealWorld,
+    path: &Path,
+    arguments: &FingerprintArguments,
+) -> Result<Subject, CliError> {
     crate::daemon::mounted::refuse_if_its_daemon_died(path)?;
-    let metadata = std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
+    let metadata =
+        std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
     let is_device = metadata.file_type().is_block_device();
     if is_device && !arguments.destroy {
         return Err(CliError::new(format!(
@@ -53,8 +60,11 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
     }
     let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
     if !disk.is_direct() {
-        return Err(CliError::new(format!("the file system of {} has no direct I/O", path.display()))
-            .with_remedy("Give a file on another file system, or a block device."));
+        return Err(CliError::new(format!(
+            "the file system of {} has no direct I/O",
+            path.display()
+        ))
+        .with_remedy("Give a file on another file system, or a block device."));
     }
     let size = disk.geometry().size;
     let range = arguments.range.clone().unwrap_or(0..size);
@@ -66,9 +76,11 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
             path.display()
         )));
     }
-    let has_holes = !is_device && first_hole(path, range.start).is_some_and(|hole| hole < range.end);
+    let has_holes =
+        !is_device && first_hole(path, range.start).is_some_and(|hole| hole < range.end);
     let drive = Drive::of(path);
-    let name = drive.as_ref().map_or_else(|| path.display().to_string(), |drive| drive.model.clone());
+    let name =
+        drive.as_ref().map_or_else(|| path.display().to_string(), |drive| drive.model.clone());
     let size = drive.map_or(size, |drive| drive.size);
     Ok(Subject { name, size, disk: Rc::new(disk), world: Rc::new(world.clone()), range, has_holes })
 }
@@ -77,7 +89,8 @@ pub fn open(world: &RealWorld, path: &Path, arguments: &FingerprintArguments) ->
 fn holds_volume(path: &Path) -> bool {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET));
-    read.is_ok() && !matches!(VolumeSuperblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
+    read.is_ok()
+        && !matches!(VolumeSuperblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
 }
 
 /// The first byte from `from` on that the file system keeps no block for, or only a promise of one.
@@ -90,7 +103,8 @@ fn first_hole(path: &Path, from: u64) -> Option<u64> {
 const FILL: u64 = 1 << 20;
 
 impl Subject {
-    /// Has a block of the drive stand behind each byte: of a hole it is never asked, so reading one tells nothing.
+    /// Has a block of the drive stand behind each byte: of a hole it is never asked, so reading one
+    /// tells nothing.
     pub async fn fill(&self) -> Result<(), CliError> {
         if !self.has_holes {
             return Ok(());
@@ -102,11 +116,15 @@ impl Subject {
         let zeros = Rc::new(Buffer::zeroed(FILL as usize));
         while start < end {
             let part = FILL.min(end - start);
-            let content = if part == FILL { zeros.clone() } else { Rc::new(Buffer::zeroed(part as usize)) };
+            let content =
+                if part == FILL { zeros.clone() } else { Rc::new(Buffer::zeroed(part as usize)) };
             let written = self.disk.write(start, vec![content], Durability::Cached).await;
             written.map_err(failed)?;
             start += part;
-            progress.show(format!("filling the file's holes: {} %", 100 - 100 * (end - start) / length));
+            progress.show(format!(
+                "filling the file's holes: {} %",
+                100 - 100 * (end - start) / length
+            ));
         }
         self.disk.flush().await.map_err(failed)
     }
@@ -124,10 +142,17 @@ mod tests {
         let path = file.path().to_owned();
         assert!(first_hole(&path, 0).unwrap() < 1 << 20);
         let world = RealWorld::new().unwrap();
-        let disk = open_disk(&world, &path, DiskAccess::ReadWrite).unwrap_or_else(|error| panic!("{error}"));
+        let disk = open_disk(&world, &path, DiskAccess::ReadWrite)
+            .unwrap_or_else(|error| panic!("{error}"));
         let (name, of_run, range) = ("file".into(), Rc::new(world.clone()), 4096..3 << 20);
-        let subject =
-            Subject { name, size: 4 << 20, disk: Rc::new(disk), world: of_run, range, has_holes: true };
+        let subject = Subject {
+            name,
+            size: 4 << 20,
+            disk: Rc::new(disk),
+            world: of_run,
+            range,
+            has_holes: true,
+        };
         world.run(async move { subject.fill().await.unwrap_or_else(|error| panic!("{error}")) });
         world.end();
         let bytes = std::fs::read(&path).unwrap();

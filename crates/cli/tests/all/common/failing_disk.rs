@@ -1,5 +1,5 @@
-//! A disk that can be unplugged: a file on a FUSE mount of the test's own. The mount hands everything through
-//! to a real image until it is told to fail.
+//! A disk that can be unplugged: a file on a FUSE mount of the test's own. The mount hands
+//! everything through to a real image until it is told to fail.
 
 use super::c_path;
 use std::fs::{File, OpenOptions};
@@ -38,12 +38,20 @@ impl FailingDisk {
     /// Shows `image` as the file `disk` in `directory`, in this thread's mount namespace.
     pub fn new(image: &Path, directory: &Path) -> FailingDisk {
         let door = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
-        let options =
-            format!("fd={},rootmode=40000,user_id=0,group_id=0,max_read={TRANSFER_MAX}\0", door.as_raw_fd());
+        let options = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0,max_read={TRANSFER_MAX}\0",
+            door.as_raw_fd()
+        );
         let target = c_path(directory);
         // SAFETY: all strings end with zero bytes and outlive the call.
         let mounted = unsafe {
-            libc::mount(c"disk".as_ptr(), target.as_ptr(), c"fuse".as_ptr(), 0, options.as_ptr().cast())
+            libc::mount(
+                c"disk".as_ptr(),
+                target.as_ptr(),
+                c"fuse".as_ptr(),
+                0,
+                options.as_ptr().cast(),
+            )
         };
         assert_eq!(mounted, 0, "mount: {}", std::io::Error::last_os_error());
         let backing = OpenOptions::new().read(true).write(true).open(image).unwrap();
@@ -90,7 +98,10 @@ fn serve(mut door: File, backing: &File, state: &State) {
             continue;
         }
         let gone = state.unplugged.load(Ordering::SeqCst)
-            || state.fails_once.compare_exchange(opcode, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            || state
+                .fails_once
+                .compare_exchange(opcode, 0, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok();
         let (error, answer) = match answer(opcode, u64_at(header, 16), body, backing, gone) {
             Ok(answer) => (0, answer),
             Err(error) => (-error, Vec::new()),

@@ -11,11 +11,13 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// No test takes so long; one that does waits for itself. Longer ones say so in `PATIENCE` (seconds).
+/// No test takes so long; one that does waits for itself. Longer ones say so in `PATIENCE`
+/// (seconds).
 const PATIENCE_SECONDS: u64 = 300;
 
 fn patience() -> Duration {
-    let seconds = std::env::var("PATIENCE").map_or(PATIENCE_SECONDS, |text| text.parse().expect("seconds"));
+    let seconds =
+        std::env::var("PATIENCE").map_or(PATIENCE_SECONDS, |text| text.parse().expect("seconds"));
     Duration::from_secs(seconds)
 }
 
@@ -26,8 +28,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A fresh volume of 64 MiB, made by mke2fs with `arguments`. This thread, and what it starts, gets mounts of
-    /// its own.
+    /// A fresh volume of 64 MiB, made by mke2fs with `arguments`. This thread, and what it starts,
+    /// gets mounts of its own.
     pub fn new(arguments: &[&str]) -> Volume {
         Volume::with_size(arguments, 64 << 20)
     }
@@ -38,7 +40,8 @@ impl Volume {
         watch(Arc::downgrade(&volume.alive), volume.root());
         let image = std::fs::File::create(volume.image()).unwrap();
         image.set_len(size).unwrap();
-        let made = Command::new("mke2fs").arg("-q").args(arguments).arg(volume.image()).output().unwrap();
+        let made =
+            Command::new("mke2fs").arg("-q").args(arguments).arg(volume.image()).output().unwrap();
         assert!(made.status.success(), "mke2fs: {}", String::from_utf8_lossy(&made.stderr));
         std::fs::create_dir(volume.root()).unwrap();
         volume
@@ -68,14 +71,14 @@ impl Volume {
         arguments.extend([image.as_os_str(), root.as_os_str()]);
         okeanos(&arguments)
     }
-    /// A program that a test beside this one starts holds copies of our files from its fork to its exec. Such a
-    /// mount is busy for a moment.
+    /// A program that a test beside this one starts holds copies of our files from its fork to its
+    /// exec. Such a mount is busy for a moment.
     pub fn umount(&self) {
         let output = self.try_umount();
         assert!(output.status.success(), "umount: {}", said(&output));
     }
-    /// What `umount` says when nobody has the volume open any more. A process that another test starts has our open
-    /// files until it becomes the program it is to run.
+    /// What `umount` says when nobody has the volume open any more. A process that another test
+    /// starts has our open files until it becomes the program it is to run.
     pub fn try_umount(&self) -> Output {
         for _ in 0..50 {
             let output = okeanos(&["umount".as_ref(), self.root().as_os_str()]);
@@ -92,8 +95,11 @@ impl Volume {
         self.check();
     }
     pub fn check(&self) {
-        let output =
-            Command::new("timeout").args(["60", "e2fsck", "-fn"]).arg(self.image()).output().unwrap();
+        let output = Command::new("timeout")
+            .args(["60", "e2fsck", "-fn"])
+            .arg(self.image())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "e2fsck: {}", said(&output));
     }
     pub fn statistics(&self) -> serde_json::Value {
@@ -120,7 +126,8 @@ fn watch(alive: Weak<()>, root: PathBuf) {
     std::thread::spawn(move || {
         std::thread::sleep(patience());
         if alive.strong_count() > 0 {
-            // Not by a macro: what those print of a test is shown when it ends, and this one does not.
+            // Not by a macro: what those print of a test is shown when it ends, and this one does
+            // not.
             let _ = writeln!(std::io::stderr(), "{test} hangs, {} is unmounted", root.display());
             let _ = okeanos(&["umount".as_ref(), "--force".as_ref(), root.as_os_str()]);
             std::process::abort();
@@ -135,7 +142,8 @@ pub fn okeanos(arguments: &[&OsStr]) -> Output {
 /// With a limit of its address space, in bytes.
 pub fn okeanos_within(memory_max: u64, arguments: &[&OsStr]) -> Output {
     // Long runs want an optimised one.
-    let program = std::env::var_os("OKEANOS_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_okeanos").into());
+    let program =
+        std::env::var_os("OKEANOS_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_okeanos").into());
     let mut command = Command::new("timeout");
     let seconds = (patience() / 2).as_secs().to_string();
     command.args(["-k", "5", &seconds]);
@@ -175,12 +183,19 @@ pub fn c_path(path: &Path) -> CString {
 
 fn private_mounts() {
     assert!(Path::new("/dev/fuse").exists(), "these tests need /dev/fuse: modprobe fuse");
-    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero bytes.
+    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero
+    // bytes.
     unsafe {
         assert_eq!(libc::geteuid(), 0, "these tests mount file systems: run them as root");
-        assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0, "unshare: {}", std::io::Error::last_os_error());
+        assert_eq!(
+            libc::unshare(libc::CLONE_NEWNS),
+            0,
+            "unshare: {}",
+            std::io::Error::last_os_error()
+        );
         let flags = libc::MS_REC | libc::MS_PRIVATE;
-        let result = libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null());
+        let result =
+            libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null());
         assert_eq!(result, 0, "private mounts: {}", std::io::Error::last_os_error());
     }
 }

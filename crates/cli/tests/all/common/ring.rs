@@ -1,4 +1,5 @@
-//! Whether the kernel lets daemons have FUSE over io_uring: a parameter of its module, for the whole machine.
+//! Whether the kernel lets daemons have FUSE over io_uring: a parameter of its module, for the
+//! whole machine.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,9 @@ impl Ring {
     pub fn take() -> Option<Ring> {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(before) = fs::read_to_string(PARAMETER) else {
-            eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
+            eprintln!(
+                "NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)"
+            );
             return None;
         };
         Some(Ring { before, _turn: turn })

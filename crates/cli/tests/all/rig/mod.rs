@@ -8,11 +8,11 @@ const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
 /// No script takes so many seconds; one that does hangs.
 const PATIENCE: &str = "300";
 
-/// Words for scripts. `settle FILE...`: the kernel detaches a loop device some time after its last user is gone.
-/// `serve OPTIONS IMAGE`: mounts in the foreground, so that $DAEMON can be killed. `kill_daemon` does that, and waits
-/// until the kernel knows: it lets go of a dead process's ring a moment later.
-/// `as_nobody COMMAND...`: as an ordinary user. `refuses COMMAND...`: it must fail (bash lets a `!` pass whatever
-/// comes of it).
+/// Words for scripts. `settle FILE...`: the kernel detaches a loop device some time after its last
+/// user is gone. `serve OPTIONS IMAGE`: mounts in the foreground, so that $DAEMON can be killed.
+/// `kill_daemon` does that, and waits until the kernel knows: it lets go of a dead process's ring a
+/// moment later. `as_nobody COMMAND...`: as an ordinary user. `refuses COMMAND...`: it must fail
+/// (bash lets a `!` pass whatever comes of it).
 const WORDS: &str = r#"
 settle() { for file; do for i in $(seq 600); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done; done; }
 serve() { $O mount -f -o $1 $2 $M & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
@@ -37,8 +37,8 @@ impl Rig {
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
-    /// Runs a script whose mounts nobody else sees. `$O` is the program, `$M` a mount point, and the images are
-    /// in the current directory.
+    /// Runs a script whose mounts nobody else sees. `$O` is the program, `$M` a mount point, and
+    /// the images are in the current directory.
     pub fn run(&self, script: &str) -> String {
         let script = format!("{WORDS}{script}");
         let output = Command::new("timeout")
@@ -49,7 +49,8 @@ impl Rig {
             .env("M", self.path("mount"))
             .output()
             .unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{script}\n{}\n{out}{err}", output.status);
         out.into_owned()
     }

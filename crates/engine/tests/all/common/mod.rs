@@ -1,5 +1,5 @@
-//! A small volume without files. It has writers that keep a table of blocks each, a model of what they wrote,
-//! and the question asked after every crash.
+//! A small volume without files. It has writers that keep a table of blocks each, a model of what
+//! they wrote, and the question asked after every crash.
 
 mod files;
 mod rig;
@@ -18,7 +18,8 @@ use std::rc::Rc;
 
 pub type SharedHistory = Rc<RefCell<History>>;
 
-/// Runs `script` on a fresh volume, until change `cut` of its disks if given; whether it came to its end.
+/// Runs `script` on a fresh volume, until change `cut` of its disks if given; whether it came to
+/// its end.
 #[allow(unused)]
 pub fn run_until(setup: &Setup, script: Script, cut: Option<u64>) -> (Rig, SharedHistory, bool) {
     let rig = Rig::new(setup, script.seed, setup.images());
@@ -32,7 +33,8 @@ pub fn run_until(setup: &Setup, script: Script, cut: Option<u64>) -> (Rig, Share
     (rig, history, ended.is_some())
 }
 
-/// Recovers and opens the volume of `rig`, runs `script`, and shuts down; `None` if the power was cut.
+/// Recovers and opens the volume of `rig`, runs `script`, and shuts down; `None` if the power was
+/// cut.
 pub fn run_on(
     rig: &Rig,
     setup: &Setup,
@@ -57,6 +59,11 @@ pub fn recovered(setup: &Setup, seed: u64, images: Vec<Image>) -> Result<Rig, St
 }
 
 /// Recovers from `images` and compares.
-pub fn verify(setup: &Setup, seed: u64, images: Vec<Image>, history: &History) -> Result<(), String> {
+pub fn verify(
+    setup: &Setup,
+    seed: u64,
+    images: Vec<Image>,
+    history: &History,
+) -> Result<(), String> {
     check(&recovered(setup, seed, images)?, setup, history)
 }

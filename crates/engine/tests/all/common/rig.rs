@@ -2,7 +2,8 @@ use super::files::{FILE_BLOCKS, Files};
 use device::{Buffer, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
 use engine::{
-    BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace, LogPlaces,
+    BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace,
+    LogPlaces,
 };
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
@@ -34,7 +35,8 @@ pub struct Setup {
     pub home_blocks: u64,
     /// The number of the first transaction.
     pub first_transaction: TransactionId,
-    /// Whether the disks have it: if not, and with the log inside, commits take the log's tail along.
+    /// Whether the disks have it: if not, and with the log inside, commits take the log's tail
+    /// along.
     pub forced_unit_access: bool,
     pub options: EngineOptions,
 }
@@ -66,7 +68,8 @@ impl Setup {
         }
     }
 
-    /// Every mode, layout and block size; with small blocks disks without FUA. Packed transactions, too, one and two at once.
+    /// Every mode, layout and block size; with small blocks disks without FUA. Packed transactions,
+    /// too, one and two at once.
     pub fn all() -> Vec<Setup> {
         let mut all = Vec::new();
         for mode in DataMode::ALL {
@@ -107,7 +110,8 @@ impl Setup {
     /// Fresh disks: home full of stale bytes, an empty log.
     pub fn images(&self) -> Vec<Image> {
         let shift = self.block_size.shift();
-        let extra = if self.layout == Layout::Internal { u64::from(self.log_blocks) + 64 } else { 0 };
+        let extra =
+            if self.layout == Layout::Internal { u64::from(self.log_blocks) + 64 } else { 0 };
         let mut home = Image::new((self.home_blocks + extra) << shift);
         home.fill(0, self.home_blocks << shift, STALE);
         let mut superblock = JournalSuperblock::new(self.block_size, self.log_blocks, [7; 16]);
@@ -155,7 +159,8 @@ impl Rig {
         let shared: Rc<dyn World> = Rc::new(world.clone());
         let disks: Vec<_> =
             images.into_iter().map(|image| MemoryDisk::from_image(shared.clone(), image)).collect();
-        let latency = Latency { least: Duration::from_micros(20), spread: Duration::from_micros(200) };
+        let latency =
+            Latency { least: Duration::from_micros(20), spread: Duration::from_micros(200) };
         disks.iter().for_each(|disk| disk.set_latency(latency));
         if !setup.forced_unit_access {
             disks.iter().for_each(MemoryDisk::hide_forced_unit_access);
@@ -227,7 +232,8 @@ impl Rig {
     /// Runs `script`; `None` if the power was cut before its end.
     pub fn run<T: 'static>(&self, script: impl Future<Output = T> + 'static) -> Option<T> {
         let disk = self.disks[0].clone();
-        let result = self.world.try_run(runtime::race(script, async move { disk.power_lost().await }));
+        let result =
+            self.world.try_run(runtime::race(script, async move { disk.power_lost().await }));
         match result.unwrap_or_else(|deadlock| panic!("{deadlock:?}")) {
             runtime::Either::Left(value) => Some(value),
             runtime::Either::Right(()) => None,

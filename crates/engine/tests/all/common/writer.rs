@@ -41,8 +41,8 @@ pub struct History {
     /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
-    /// By writer: each write of data and the version that it was for. It may go home before its handle ends, also if that
-    /// writes or frees the block once more.
+    /// By writer: each write of data and the version that it was for. It may go home before its
+    /// handle ends, also if that writes or frees the block once more.
     written: Vec<Vec<(usize, Slot)>>,
     pub failed: Vec<EngineError>,
 }
@@ -63,8 +63,14 @@ fn pool(setup: &Setup, script: &Script, writer: u64) -> std::ops::Range<u64> {
     from..from + POOL
 }
 
-/// Runs all writers side by side to their end. Whatever happens, `history` is right at every moment.
-pub async fn run_script(engine: Rc<Engine>, setup: Setup, script: Script, history: Rc<RefCell<History>>) {
+/// Runs all writers side by side to their end. Whatever happens, `history` is right at every
+/// moment.
+pub async fn run_script(
+    engine: Rc<Engine>,
+    setup: Setup,
+    script: Script,
+    history: Rc<RefCell<History>>,
+) {
     *history.borrow_mut() = History {
         versions: vec![vec![Version::default()]; script.writers as usize],
         acknowledged: vec![0; script.writers as usize],
@@ -189,14 +195,16 @@ impl Writer {
             _ => 1 + self.dice.next() % 300,
         };
         let start = self.dice.next() % (size as u64 - length + 1);
-        let bytes: Vec<u8> = (0..length).map(|at| (version as u64 * 31 + at * 7) as u8 % 200).collect();
+        let bytes: Vec<u8> =
+            (0..length).map(|at| (version as u64 * 31 + at * 7) as u8 % 200).collect();
         slot.content[start as usize..(start + length) as usize].copy_from_slice(&bytes);
         self.history.borrow_mut().written[self.number as usize].push((version, slot.clone()));
         let (owner, home) = (Owner(self.number + 1), self.setup.address(slot.home));
         if length == size as u64 && self.chance(2) {
             let memory = self.chance(2).then(|| Rc::new(Buffer::copy_of(&bytes)));
             let memory = memory.as_ref();
-            let run = FileRun { owner, home, bytes: &bytes, memory, request: length, in_place: false };
+            let run =
+                FileRun { owner, home, bytes: &bytes, memory, request: length, in_place: false };
             if handle.file_run_past_cache(&run)? {
                 return Ok(());
             }
@@ -245,28 +253,37 @@ fn serialize(state: &Version, version: usize) -> Vec<u8> {
     table
 }
 
-/// Everything acknowledged is there, nothing half-done shows, and no stale byte: asked of a recovered volume.
+/// Everything acknowledged is there, nothing half-done shows, and no stale byte: asked of a
+/// recovered volume.
 pub fn check(rig: &Rig, setup: &Setup, history: &History) -> Result<(), String> {
     for (writer, versions) in history.versions.iter().enumerate() {
         let acknowledged = history.acknowledged[writer];
         let version = recovered_version(rig, writer, versions)?;
         if version < acknowledged {
-            return Err(format!("writer {writer}: version {version}, but {acknowledged} was acknowledged"));
+            return Err(format!(
+                "writer {writer}: version {version}, but {acknowledged} was acknowledged"
+            ));
         }
         for slot in versions[version].iter().flatten() {
-            // Data that bypasses the log may be newer than the tables; only in `writeback` mode, and if it was
-            // not synced, may it be anything.
+            // Data that bypasses the log may be newer than the tables; only in `writeback` mode,
+            // and if it was not synced, may it be anything.
             let from = match setup.mode {
                 _ if is_exact(setup.mode, slot) => version..version + 1,
-                DataMode::Writeback if content_of(&versions[acknowledged], slot).is_none() => continue,
+                DataMode::Writeback if content_of(&versions[acknowledged], slot).is_none() => {
+                    continue;
+                }
                 DataMode::Writeback => acknowledged..versions.len(),
                 _ => version..versions.len(),
             };
             let later = history.written[writer].iter().filter(|(by, _)| *by > from.start);
-            let later = later.filter(|(_, later)| is_same(later, slot) && !is_exact(setup.mode, slot));
+            let later =
+                later.filter(|(_, later)| is_same(later, slot) && !is_exact(setup.mode, slot));
             let later: Vec<_> = later.map(|(_, later)| &later.content[..]).collect();
-            let candidates =
-                versions[from].iter().map_while(|state| content_of(state, slot)).chain(later).collect();
+            let candidates = versions[from]
+                .iter()
+                .map_while(|state| content_of(state, slot))
+                .chain(later)
+                .collect();
             check_slot(rig, slot, candidates).map_err(|why| {
                 format!("writer {writer}, version {version} (acknowledged {acknowledged}): {why}")
             })?;
@@ -286,7 +303,9 @@ fn recovered_version(rig: &Rig, writer: usize, versions: &[Version]) -> Result<u
     let version = u64::from_le_bytes(a[..8].try_into().expect("eight bytes")) as usize;
     let expected = versions.get(version).map(|state| serialize(state, version));
     if version == 0 || expected.is_none_or(|expected| a[..TABLE as usize] != expected) {
-        return Err(format!("writer {writer}: its table is none that it ever wrote (version {version})"));
+        return Err(format!(
+            "writer {writer}: its table is none that it ever wrote (version {version})"
+        ));
     }
     Ok(version)
 }
@@ -329,7 +348,13 @@ pub async fn overwrite(engine: &Rc<Engine>, owner: u64, home: u64, byte: u8) -> 
     write_bytes(engine, owner, home, &bytes, Base::Home).await
 }
 
-async fn write_bytes(engine: &Rc<Engine>, owner: u64, home: u64, bytes: &[u8], base: Base) -> TransactionId {
+async fn write_bytes(
+    engine: &Rc<Engine>,
+    owner: u64,
+    home: u64,
+    bytes: &[u8],
+    base: Base,
+) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
     let update = FileUpdate {
         owner: Owner(owner),

@@ -10,7 +10,8 @@ use std::cell::Cell;
 use std::process::Command;
 use std::rc::Rc;
 
-/// `a` and `b` share the value of `user.big`; the attributes of `d1` and `d2` fill a block that the kernel may share.
+/// `a` and `b` share the value of `user.big`; the attributes of `d1` and `d2` fill a block that the
+/// kernel may share.
 const KERNEL: &str = "python3 - <<'P'
 import os
 for name in ('a', 'b', 'c', 'd1', 'd2', 'gone'): open(name, 'w').close()
@@ -74,7 +75,12 @@ fn values_in_inodes_of_their_own_are_read_and_removed() {
             volume.unlink(&root, b"gone").await.unwrap();
             volume.sync().await.unwrap();
             let now = volume.statfs().await.unwrap();
-            assert!(now.inodes_free >= free.inodes_free + 22, "{} of {}", now.inodes_free, free.inodes_free);
+            assert!(
+                now.inodes_free >= free.inodes_free + 22,
+                "{} of {}",
+                now.inodes_free,
+                free.inodes_free
+            );
             assert!(now.blocks_free > free.blocks_free);
         });
         let told = image.with_kernel(
@@ -85,7 +91,12 @@ fn values_in_inodes_of_their_own_are_read_and_removed() {
 }
 
 async fn set(volume: &Rc<Volume>, path: &str, name: &str, value: &[u8]) -> Result<(), i32> {
-    let set = SetXattr { name: name.as_bytes(), value, existence: Existence::Any, clear_set_group: false };
+    let set = SetXattr {
+        name: name.as_bytes(),
+        value,
+        existence: Existence::Any,
+        clear_set_group: false,
+    };
     let changed = volume.set_xattr(&at(volume, path).await, &Caller::ROOT, set).await;
     changed.map(drop).map_err(|error| error.errno())
 }
@@ -113,7 +124,10 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
                 let name = format!("user.{index}");
                 for path in ["a", "b", "directory"] {
                     set(&volume, path, &name, &value(index as u8, length)).await.unwrap();
-                    assert_eq!(get(&volume, path, &name).await.unwrap(), value(index as u8, length));
+                    assert_eq!(
+                        get(&volume, path, &name).await.unwrap(),
+                        value(index as u8, length)
+                    );
                 }
             }
             set(&volume, "a", "user.0", &value(9, 30_000)).await.unwrap();
@@ -129,14 +143,27 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
         let hash = "for name in sys.argv[2:]: print(len(os.getxattr(sys.argv[1], name)), \
                     zlib.crc32(os.getxattr(sys.argv[1], name)))";
         let kernel = |path: &str, names: &str| {
-            image.with_kernel(&format!("python3 -c '\nimport os, sys, zlib\n{hash}' {path} {names}"))
+            image
+                .with_kernel(&format!("python3 -c '\nimport os, sys, zlib\n{hash}' {path} {names}"))
         };
         let told = |values: &[Vec<u8>]| {
-            values.iter().map(|value| format!("{} {}\n", value.len(), crc32(value))).collect::<String>()
+            values
+                .iter()
+                .map(|value| format!("{} {}\n", value.len(), crc32(value)))
+                .collect::<String>()
         };
-        let expected =
-            [value(9, 30_000), b"short".to_vec(), value(3, 40_001), value(10, 20_000), b"beside".to_vec()];
-        assert_eq!(kernel("a", "user.0 user.1 user.3 user.\u{e4} user.small"), told(&expected), "{kind}");
+        let expected = [
+            value(9, 30_000),
+            b"short".to_vec(),
+            value(3, 40_001),
+            value(10, 20_000),
+            b"beside".to_vec(),
+        ];
+        assert_eq!(
+            kernel("a", "user.0 user.1 user.3 user.\u{e4} user.small"),
+            told(&expected),
+            "{kind}"
+        );
         let expected: Vec<_> =
             LENGTHS.iter().enumerate().map(|(at, length)| value(at as u8, *length)).collect();
         let names = "user.0 user.1 user.2 user.3 user.4 user.5";
@@ -163,7 +190,9 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
 /// As of zlib.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum: u32, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| sum >> 1 ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 })
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            sum >> 1 ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 }
+        })
     })
 }
 
@@ -262,10 +291,18 @@ fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
                 });
                 let is_new = found == Ok(value(2, 30_000));
                 let told = format!("{mode:?} cut {cut} {policy:?}");
-                assert!(is_new || found == Ok(value(1, 20_000)), "{told}: {:?}", found.map(|it| it.len()));
+                assert!(
+                    is_new || found == Ok(value(1, 20_000)),
+                    "{told}: {:?}",
+                    found.map(|it| it.len())
+                );
                 assert!(is_new || !synced.get(), "{told}: what was synced is lost");
                 after.write_file(&image.path_of("crashed")).unwrap();
-                succeed(Command::new("timeout").args(["120", "e2fsck", "-fn"]).arg(image.path_of("crashed")));
+                succeed(
+                    Command::new("timeout")
+                        .args(["120", "e2fsck", "-fn"])
+                        .arg(image.path_of("crashed")),
+                );
             }
             if finished {
                 break;
@@ -301,7 +338,8 @@ fn a_damaged_value_is_told_and_nothing_else_suffers() {
             let mut told = 0;
             for path in owners {
                 told += u32::from(get(&volume, path, "user.big").await == Err(errno::EUCLEAN));
-                let removed = volume.remove_xattr(&at(&volume, path).await, &Caller::ROOT, b"user.big").await;
+                let removed =
+                    volume.remove_xattr(&at(&volume, path).await, &Caller::ROOT, b"user.big").await;
                 told += u32::from(removed.is_err_and(|error| error.errno() == errno::EUCLEAN));
             }
             assert!(told > 0, "{request}");
@@ -328,9 +366,11 @@ fn chain_of_values(links: u32) -> TestImage {
         files
     });
     let told = image.debugfs("imap <1>");
-    let table: u64 = told.split("at block ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    let table: u64 =
+        told.split("at block ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
     let mut bytes = image.read();
-    // One group, so the table is one. Attributes within an inode begin behind 32 further bytes of fields.
+    // One group, so the table is one. Attributes within an inode begin behind 32 further bytes of
+    // fields.
     let place = |number: u32| table * 1024 + u64::from(number - 1) * 256 + 160;
     let attributes = |bytes: &disks::Image, number| {
         let mut found = [0; 96];
@@ -353,12 +393,13 @@ fn values_that_have_values_are_freed_without_a_deep_stack() {
     let image = chain_of_values(LINKS);
     let path = image.path();
     let freed = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
-        let (_, freed) = run_on(disks::Image::read_file(&path).unwrap(), MODES[1], |volume| async move {
-            let before = volume.statfs().await.unwrap().inodes_free;
-            volume.unlink(&volume.inode(ROOT).await.unwrap(), b"f0").await.unwrap();
-            volume.sync().await.unwrap();
-            volume.statfs().await.unwrap().inodes_free - before
-        });
+        let (_, freed) =
+            run_on(disks::Image::read_file(&path).unwrap(), MODES[1], |volume| async move {
+                let before = volume.statfs().await.unwrap().inodes_free;
+                volume.unlink(&volume.inode(ROOT).await.unwrap(), b"f0").await.unwrap();
+                volume.sync().await.unwrap();
+                volume.statfs().await.unwrap().inodes_free - before
+            });
         freed
     });
     // The file, and each value, which has lost its only reference.

@@ -47,7 +47,10 @@ fn what_others_put_into_inodes_is_read() {
             assert!(volume.seek(&file, 100, SeekWhat::Data).await.is_err());
             assert_eq!(volume.told_address(&file, units::FileBlock(0)).await.unwrap(), None);
             let below = at(&volume, "few/below").await;
-            assert_eq!(volume.lookup(&below, b"..").await.unwrap().number, at(&volume, "few").await.number);
+            assert_eq!(
+                volume.lookup(&below, b"..").await.unwrap().number,
+                at(&volume, "few").await.number
+            );
             // Nothing was moved by looking.
             assert!(volume.is_inline(&file));
         });
@@ -61,8 +64,9 @@ fn files_in_inodes_are_changed_as_any_others() {
         let image = TestImage::scripted(kind, "16M", FILL);
         let ours = image.with_volume(mode, |volume| async move {
             let mut expected = tree(&volume).await;
-            let hex =
-                |bytes: &[u8]| bytes.iter().fold("f".to_string(), |text, byte| text + &format!("{byte:02x}"));
+            let hex = |bytes: &[u8]| {
+                bytes.iter().fold("f".to_string(), |text, byte| text + &format!("{byte:02x}"))
+            };
             write(&volume, &at(&volume, "f0").await, 0, b"begun").await;
             expected.insert("f0".into(), hex(b"begun"));
             write(&volume, &at(&volume, "f1").await, 1, &[b'y'; 7000]).await;
@@ -78,13 +82,18 @@ fn files_in_inodes_are_changed_as_any_others() {
             expected.insert("f100".into(), hex(b""));
             expected.insert("f130".into(), hex(&[&[b'x'; 130][..], &[0; 10]].concat()));
             let file = at(&volume, "f150").await;
-            volume.fallocate(&file, &Caller::ROOT, RangeMode::PunchHole, true, 20, 50).await.unwrap();
+            volume
+                .fallocate(&file, &Caller::ROOT, RangeMode::PunchHole, true, 20, 50)
+                .await
+                .unwrap();
             expected.insert("f150".into(), hex(&[&[b'x'; 20][..], &[0; 50], &[b'x'; 80]].concat()));
             for name in ["edge", "link", "many/a-longer-name-3"] {
                 let (directory, name) = name.rsplit_once('/').unwrap_or(("", name));
                 volume.unlink(&at(&volume, directory).await, name.as_bytes()).await.unwrap();
             }
-            expected.retain(|path, _| !["edge", "link", "many/a-longer-name-3"].contains(&path.as_str()));
+            expected.retain(|path, _| {
+                !["edge", "link", "many/a-longer-name-3"].contains(&path.as_str())
+            });
             assert_eq!(tree(&volume).await, expected);
             expected
         });
@@ -103,23 +112,31 @@ fn directories_in_inodes_are_changed_as_any_others() {
             volume.unlink(&few, b"bb").await.unwrap();
             let replace = RenameMode::Replace;
             volume.rename((&root, b"f59"), (&few, b"ccc"), &Caller::ROOT, replace).await.unwrap();
-            volume.rename((&few, b"a"), (&root, b"f60"), &Caller::ROOT, RenameMode::Exchange).await.unwrap();
+            volume
+                .rename((&few, b"a"), (&root, b"f60"), &Caller::ROOT, RenameMode::Exchange)
+                .await
+                .unwrap();
             assert!(volume.is_inline(&few));
-            volume.rename((&few, b"below"), (&root, b"moved"), &Caller::ROOT, replace).await.unwrap();
+            volume
+                .rename((&few, b"below"), (&root, b"moved"), &Caller::ROOT, replace)
+                .await
+                .unwrap();
             let moved = at(&volume, "moved").await;
             assert!(volume.is_inline(&moved) && volume.is_inline(&few));
             assert_eq!(volume.lookup(&moved, b"..").await.unwrap().number, ROOT);
             assert_eq!(names(&volume, &few, 1).await.len(), 2);
             assert!(volume.rmdir(&root, b"few").await.is_err());
             volume.rmdir(&root, b"empty").await.unwrap();
-            // A new name needs a block; a listing that began before goes on as if nothing had happened.
+            // A new name needs a block; a listing that began before goes on as if nothing had
+            // happened.
             let begun = volume.readdir(&few, 0, 3).await.unwrap();
             let last = begun.last().unwrap();
             make_file(&volume, &few, "new").await;
             assert!(!volume.is_inline(&few));
             let rest = volume.readdir(&few, last.cookie, 10).await.unwrap();
             for name in ["a", "ccc"] {
-                let count = begun.iter().chain(&rest).filter(|entry| entry.name == name.as_bytes()).count();
+                let count =
+                    begun.iter().chain(&rest).filter(|entry| entry.name == name.as_bytes()).count();
                 assert_eq!(count, 1, "{name}");
             }
             for count in 0..200 {
@@ -152,7 +169,10 @@ fn attributes_beside_inline_content_leave_it_alone() {
                 volume.set_xattr(&inode, &Caller::ROOT, set).await.unwrap();
             }
             let listed = volume.list_xattrs(&inode, &Caller::ROOT).await.unwrap();
-            assert!(!String::from_utf8_lossy(&listed).contains("data"), "it is no attribute of the user's");
+            assert!(
+                !String::from_utf8_lossy(&listed).contains("data"),
+                "it is no attribute of the user's"
+            );
             assert_eq!(tree(&volume).await, before);
             volume.remove_xattr(&inode, &Caller::ROOT, b"user.long").await.unwrap();
             assert!(volume.is_inline(&inode));
@@ -168,7 +188,9 @@ fn on_a_full_volume_content_stays_in_its_inode() {
         let root = volume.inode(ROOT).await.unwrap();
         let fill = make_file(&volume, &root, "fill").await;
         let (bytes, mut at_byte) = (vec![7; 1 << 20], 0);
-        while let Ok(written) = volume.write(&fill, &caller, at_byte, &bytes, Default::default()).await {
+        while let Ok(written) =
+            volume.write(&fill, &caller, at_byte, &bytes, Default::default()).await
+        {
             at_byte += written.count as u64;
         }
         let file = at(&volume, "f100").await;
@@ -214,9 +236,16 @@ fn content_survives_a_power_cut_while_it_leaves_its_inode() {
             for policy in [CrashPolicy::LoseAll, CrashPolicy::KeepAll] {
                 run_on(disk.crash(policy), mode, move |volume| async move {
                     let found = content(&volume, &at(&volume, "f100").await).await;
-                    assert_eq!(found.get(..100), Some(&[b'x'; 100][..]), "{mode:?} cut {cut} {policy:?}");
+                    assert_eq!(
+                        found.get(..100),
+                        Some(&[b'x'; 100][..]),
+                        "{mode:?} cut {cut} {policy:?}"
+                    );
                     let names = names(&volume, &at(&volume, "few").await, 10).await.len();
-                    assert!((4..=5).contains(&names), "{mode:?} cut {cut} {policy:?}: {names} names");
+                    assert!(
+                        (4..=5).contains(&names),
+                        "{mode:?} cut {cut} {policy:?}: {names} names"
+                    );
                 });
             }
             if finished {

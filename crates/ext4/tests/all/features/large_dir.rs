@@ -12,7 +12,8 @@ fn name(number: u32) -> String {
 
 #[test]
 fn an_index_of_three_levels_is_read_changed_and_grown() {
-    let image = TestImage::scripted("-O large_dir -b 1024 -N 2000", "96M", "touch file; mkdir large");
+    let image =
+        TestImage::scripted("-O large_dir -b 1024 -N 2000", "96M", "touch file; mkdir large");
     image.with_volume(MODES[1], |volume| async move {
         let (file, large) = (at(&volume, "file").await, at(&volume, "large").await);
         for number in 0..NAMES {
@@ -21,7 +22,8 @@ fn an_index_of_three_levels_is_read_changed_and_grown() {
         }
     });
     assert!(image.debugfs("htree_dump /large").contains("Indirect levels: 2"));
-    let count = |image: &TestImage| image.with_kernel("ls large | wc -l").trim().parse::<u32>().unwrap();
+    let count =
+        |image: &TestImage| image.with_kernel("ls large | wc -l").trim().parse::<u32>().unwrap();
     assert_eq!(count(&image), NAMES);
     let (first, last) = (name(0), name(NAMES - 1));
     image.with_kernel(&format!(

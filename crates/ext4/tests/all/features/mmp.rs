@@ -20,7 +20,10 @@ fn place(image: &Image) -> (u64, Option<u32>) {
     image.read(1024, &mut bytes);
     let superblock = VolumeSuperblock::parse(&bytes).unwrap();
     let checksums = superblock.features.has(format::ext4::feature::METADATA_CSUM);
-    (superblock.mmp_block << superblock.block_size.shift(), checksums.then_some(superblock.checksum_seed))
+    (
+        superblock.mmp_block << superblock.block_size.shift(),
+        checksums.then_some(superblock.checksum_seed),
+    )
 }
 fn mmp(image: &Image) -> MmpBlock {
     let (at, seed) = place(image);
@@ -52,7 +55,10 @@ fn a_volume_in_use_is_refused_to_others_until_it_is_closed() {
             let volume = open(&world, &home, MODES[1]).await.unwrap();
             assert!(world.now().since(begun) >= 10 * SECOND, "the kernel waits so long");
             let first = mmp(&home.image());
-            assert!(matches!(first.used_by, Use::Counted(_)) && first.check_interval == 10, "{first:?}");
+            assert!(
+                matches!(first.used_by, Use::Counted(_)) && first.check_interval == 10,
+                "{first:?}"
+            );
             world.sleep_until(world.now().plus(20 * SECOND)).await;
             assert_ne!(mmp(&home.image()).used_by, first.used_by, "it counts on");
             let refused = open(&world, &home, MODES[1]).await.err().unwrap();

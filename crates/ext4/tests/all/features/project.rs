@@ -5,8 +5,11 @@ use ext4::{Caller, RenameMode, errno, flags};
 
 #[test]
 fn project_numbers_are_kept_inherited_and_guard_their_directories() {
-    let image =
-        TestImage::scripted("-O project -b 1024", "16M", "mkdir ours theirs none; touch ours/old outside");
+    let image = TestImage::scripted(
+        "-O project -b 1024",
+        "16M",
+        "mkdir ours theirs none; touch ours/old outside",
+    );
     // As chattr does. Kernels without quota mount no such volume.
     for (directory, project) in [("ours", 7), ("theirs", 8)] {
         image.debugfs_write(&format!("set_inode_field {directory} projid {project}"));
@@ -40,17 +43,25 @@ fn project_numbers_are_kept_inherited_and_guard_their_directories() {
             let renamed = volume.rename(from, to, &Caller::ROOT, mode).await;
             assert_eq!(renamed.err().map(|error| error.errno()), Some(errno::EXDEV));
         }
-        volume.rename((&ours, b"new"), (&below, b"new"), &Caller::ROOT, RenameMode::Replace).await.unwrap();
-        volume.rename((&ours, b"old"), (&none, b"old"), &Caller::ROOT, RenameMode::Replace).await.unwrap();
+        volume
+            .rename((&ours, b"new"), (&below, b"new"), &Caller::ROOT, RenameMode::Replace)
+            .await
+            .unwrap();
+        volume
+            .rename((&ours, b"old"), (&none, b"old"), &Caller::ROOT, RenameMode::Replace)
+            .await
+            .unwrap();
         // As chattr does it.
         volume.set_flags_and_project(&outside, volume.flags(&outside), Some(7)).await.unwrap();
         volume.link(&outside, &ours, b"link", &Caller::ROOT).await.unwrap();
         let wanted = volume.flags(&none) | flags::PROJECT_INHERIT;
         volume.set_flags_and_project(&none, wanted, Some(9)).await.unwrap();
-        let refused = volume.set_flags(&outside, volume.flags(&outside) | flags::PROJECT_INHERIT).await;
+        let refused =
+            volume.set_flags(&outside, volume.flags(&outside) | flags::PROJECT_INHERIT).await;
         assert_eq!(refused.err().map(|error| error.errno()), Some(errno::EOPNOTSUPP));
     });
-    let numbers = [("ours", "7"), ("ours/below", "7"), ("none", "9"), ("outside", "7"), ("none/old", "7")];
+    let numbers =
+        [("ours", "7"), ("ours/below", "7"), ("none", "9"), ("outside", "7"), ("none/old", "7")];
     for (name, project) in numbers {
         assert_eq!(image.told(name, "Project"), project, "{name}");
     }

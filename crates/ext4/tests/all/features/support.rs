@@ -12,11 +12,15 @@ use std::rc::Rc;
 pub use crate::image::{MODES, ROOT, TestImage, succeed};
 
 impl TestImage {
-    /// `arguments` of mke2fs, in one line; `fill` is a shell script that makes the content of the volume in `$PWD`.
+    /// `arguments` of mke2fs, in one line; `fill` is a shell script that makes the content of the
+    /// volume in `$PWD`.
     pub fn scripted(arguments: &str, size: &str, fill: &str) -> TestImage {
-        let arguments: Vec<_> = ["-t", "ext4"].into_iter().chain(arguments.split_whitespace()).collect();
+        let arguments: Vec<_> =
+            ["-t", "ext4"].into_iter().chain(arguments.split_whitespace()).collect();
         TestImage::filled(&arguments, size, |source| {
-            succeed(Command::new("bash").args(["-c", &format!("set -e; {fill}")]).current_dir(source));
+            succeed(
+                Command::new("bash").args(["-c", &format!("set -e; {fill}")]).current_dir(source),
+            );
         })
     }
     /// Path, type, size and checksum of all that the kernel finds.
@@ -26,7 +30,8 @@ impl TestImage {
                  case $kind in f) printf '%s\tf%s\n' \"$path\" \"$(od -An -v -tx1 \"$path\" | tr -d ' \\n')\";;
                  l) printf '%s\tl%s\n' \"$path\" \"$target\";; *) printf '%s\t%s\n' \"$path\" $kind;; esac; done",
         );
-        let entry = |line: &str| line.split_once('\t').map(|(path, what)| (path.into(), what.into()));
+        let entry =
+            |line: &str| line.split_once('\t').map(|(path, what)| (path.into(), what.into()));
         told.lines().map(|line| entry(line).unwrap()).collect()
     }
     pub fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
@@ -49,7 +54,11 @@ pub fn run_on<T: 'static, F: Future<Output = T> + 'static>(
     play(image, 1, in_mode(mode), work)
 }
 
-pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> ext4::Result<Rc<Volume>> {
+pub async fn open(
+    world: &Rc<dyn World>,
+    disk: &MemoryDisk,
+    data: DataMode,
+) -> ext4::Result<Rc<Volume>> {
     open_volume(world, disk, None, in_mode(data)).await
 }
 
@@ -57,8 +66,10 @@ pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> e
 pub async fn at(volume: &Rc<Volume>, path: &str) -> Rc<Inode> {
     let mut inode = volume.inode(ROOT).await.unwrap();
     for name in path.split('/').filter(|name| !name.is_empty()) {
-        inode =
-            volume.lookup(&inode, name.as_bytes()).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+        inode = volume
+            .lookup(&inode, name.as_bytes())
+            .await
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
     }
     inode
 }
@@ -96,7 +107,10 @@ pub async fn tree(volume: &Rc<Volume>) -> Tree {
                     let content = content(volume, &inode).await;
                     content.iter().fold("f".to_string(), |text, byte| text + &format!("{byte:02x}"))
                 }
-                0xa000 => format!("l{}", String::from_utf8(volume.readlink(&inode).await.unwrap()).unwrap()),
+                0xa000 => format!(
+                    "l{}",
+                    String::from_utf8(volume.readlink(&inode).await.unwrap()).unwrap()
+                ),
                 0x4000 => {
                     next.push((path.clone(), inode));
                     "d".into()

@@ -21,7 +21,8 @@ fn writes_by_others_clear_set_id_bits_when_told() {
             volume.write(file, &USER, 0, b"x", flags).await.unwrap();
             assert_eq!(volume.getattr(file).mode, 0o100000 | after);
             volume.setattr(file, &USER, chmod(mode)).await.unwrap();
-            let shorter = SetAttributes { size: Some(0), kill_privileges: true, ..Default::default() };
+            let shorter =
+                SetAttributes { size: Some(0), kill_privileges: true, ..Default::default() };
             assert_eq!(volume.setattr(file, &USER, shorter).await.unwrap().mode, 0o100000 | after);
         }
     });
@@ -37,7 +38,8 @@ fn a_new_owner_gets_no_set_id_program() {
         let chown = SetAttributes { uid: Some(70_000), gid: Some(80_000), ..Default::default() };
         let after = volume.setattr(file, &Caller::ROOT, chown).await.unwrap();
         assert_eq!((after.uid, after.gid, after.mode & 0o7777), (70_000, 80_000, 0o755));
-        let outside = SetAttributes { mode: Some(0o2755), clear_set_group: true, ..Default::default() };
+        let outside =
+            SetAttributes { mode: Some(0o2755), clear_set_group: true, ..Default::default() };
         assert_eq!(volume.setattr(file, &USER, outside).await.unwrap().mode & 0o7777, 0o755);
     });
 }
@@ -73,7 +75,8 @@ fn immutable_and_append_only_files_are_respected() {
         inodes[0].fields.borrow_mut().flags |= format::ext4::inode::flags::IMMUTABLE;
         inodes[1].fields.borrow_mut().flags |= format::ext4::inode::flags::APPEND;
         let flags = WriteFlags::default();
-        let refused = |result: ext4::Result<_>| assert_eq!(result.unwrap_err().errno(), errno::EPERM);
+        let refused =
+            |result: ext4::Result<_>| assert_eq!(result.unwrap_err().errno(), errno::EPERM);
         refused(volume.write(&inodes[0], &USER, 0, b"x", flags).await.map(|_| ()));
         refused(volume.truncate(&inodes[0], 0).await.map(|_| ()));
         volume.write(&inodes[1], &USER, 0, b"abc", flags).await.unwrap();

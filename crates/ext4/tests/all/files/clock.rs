@@ -50,7 +50,10 @@ fn a_clock_that_goes_backwards_harms_nothing() {
             for step in 0..500u64 {
                 let place = (round * 500 + step) * 8;
                 let bytes = place.to_le_bytes();
-                volume.write(&file, &Caller::ROOT, place, &bytes, WriteFlags::default()).await.unwrap();
+                volume
+                    .write(&file, &Caller::ROOT, place, &bytes, WriteFlags::default())
+                    .await
+                    .unwrap();
                 let modified = volume.getattr(&file).modified.seconds;
                 assert!(modified <= last, "the clock's word is taken as it is");
                 last = modified;
@@ -59,7 +62,10 @@ fn a_clock_that_goes_backwards_harms_nothing() {
                 }
             }
             for place in (0..(round + 1) * 4000).step_by(8) {
-                assert_eq!(volume.read(&file, place, 8).await.unwrap().to_vec(), place.to_le_bytes());
+                assert_eq!(
+                    volume.read(&file, place, 8).await.unwrap().to_vec(),
+                    place.to_le_bytes()
+                );
             }
             volume.close().await.unwrap();
         }

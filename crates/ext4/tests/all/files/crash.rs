@@ -1,5 +1,5 @@
-//! Power cuts while files grow and shrink. What was acknowledged is there, sizes are those of some moment, no
-//! stale byte shows, and e2fsck is content.
+//! Power cuts while files grow and shrink. What was acknowledged is there, sizes are those of some
+//! moment, no stale byte shows, and e2fsck is content.
 
 use crate::files::image::{EXT3_1K, EXT4, EXT4_1K, Kind, MODES, TestImage, open_in, with_volume};
 use device::World;
@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::InodeNumber;
 
-/// The superblock, the only thing written in place without a journal, is 1 KiB: it must not be torn.
+/// The superblock, the only thing written in place without a journal, is 1 KiB: it must not be
+/// torn.
 const TEARING: Atomicity = Atomicity::Unit(1024);
 const FILES: usize = 3;
 const STEPS: usize = 25;
@@ -70,7 +71,10 @@ fn run(
     let virtual_world = VirtualWorld::new(seed);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
-    disk.set_latency(Latency { least: Duration::from_micros(50), spread: Duration::from_micros(200) });
+    disk.set_latency(Latency {
+        least: Duration::from_micros(50),
+        spread: Duration::from_micros(200),
+    });
     if let Some(cut) = cut {
         disk.cut_at(cut);
     }
@@ -83,7 +87,8 @@ fn run(
             let mut tasks = Vec::new();
             for (file, number) in numbers.into_iter().enumerate() {
                 let inode = volume.inode(number).await.unwrap();
-                let task = grow_and_shrink(world.clone(), volume.clone(), inode, file, written.clone());
+                let task =
+                    grow_and_shrink(world.clone(), volume.clone(), inode, file, written.clone());
                 tasks.push(spawn_with_result(&*world, task));
             }
             for task in tasks {
@@ -96,15 +101,20 @@ fn run(
     (disk, histories.take())
 }
 
-/// A truncate zeros the rest of the last block. Where data goes home before the commit, the zeros may be there
-/// and the new size not (in the kernel's ordered mode as well).
+/// A truncate zeros the rest of the last block. Where data goes home before the commit, the zeros
+/// may be there and the new size not (in the kernel's ordered mode as well).
 fn may_be_zeroed(mode: DataMode, history: &History, at: u64) -> bool {
     let logs_all = matches!(mode, DataMode::Journal | DataMode::Wasteless);
     !logs_all && history.sizes.iter().any(|size| (*size..size.next_multiple_of(4096)).contains(&at))
 }
 
 /// Opens what the crash left, compares, closes, and has it checked.
-fn check_after(numbers: &[InodeNumber], mode: DataMode, crashed: disks::Image, histories: Vec<History>) {
+fn check_after(
+    numbers: &[InodeNumber],
+    mode: DataMode,
+    crashed: disks::Image,
+    histories: Vec<History>,
+) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = MemoryDisk::from_image(world.clone(), crashed);
@@ -115,9 +125,14 @@ fn check_after(numbers: &[InodeNumber], mode: DataMode, crashed: disks::Image, h
             let inode = volume.inode(number).await.unwrap();
             let found = volume.read(&inode, 0, usize::MAX).await.unwrap().to_vec();
             let size = found.len() as u64;
-            assert!(history.sizes.contains(&size), "file {file} has {size} bytes of {:?}", history.sizes);
+            assert!(
+                history.sizes.contains(&size),
+                "file {file} has {size} bytes of {:?}",
+                history.sizes
+            );
             // Writeback promises only what was synchronous.
-            let promised = if mode == DataMode::Writeback { size.min(history.sizes[0]) } else { size };
+            let promised =
+                if mode == DataMode::Writeback { size.min(history.sizes[0]) } else { size };
             let is_right = |at: u64| {
                 let byte = found[at as usize];
                 byte == content(file, at) || (byte == 0 && may_be_zeroed(mode, &history, at))
@@ -173,7 +188,10 @@ fn a_long_truncate_is_whole_after_a_power_cut() {
         let virtual_world = VirtualWorld::new(seed);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = image.disk(&world);
-        disk.set_latency(Latency { least: Duration::from_micros(50), spread: Duration::from_micros(200) });
+        disk.set_latency(Latency {
+            least: Duration::from_micros(50),
+            spread: Duration::from_micros(200),
+        });
         if let Some(cut) = cut {
             disk.cut_at(cut);
         }
@@ -200,7 +218,8 @@ fn a_long_truncate_is_whole_after_a_power_cut() {
     let mut finished = 0;
     for cut in 0..changes {
         eprintln!("cut {cut} of {changes}");
-        let crashed = shrink(1, Some(cut)).crash(CrashPolicy::Random { seed: cut, atomicity: TEARING });
+        let crashed =
+            shrink(1, Some(cut)).crash(CrashPolicy::Random { seed: cut, atomicity: TEARING });
         let virtual_world = VirtualWorld::new(2);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = MemoryDisk::from_image(world.clone(), crashed);
@@ -209,7 +228,11 @@ fn a_long_truncate_is_whole_after_a_power_cut() {
             let volume = open_in(&world, &home, DataMode::Ordered).await.unwrap();
             let inode = volume.inode(number).await.unwrap();
             let after = volume.getattr(&inode);
-            assert!([5000, (EXTENTS - 1) * 2048 + 700].contains(&after.size), "size {}", after.size);
+            assert!(
+                [5000, (EXTENTS - 1) * 2048 + 700].contains(&after.size),
+                "size {}",
+                after.size
+            );
             assert!(after.size > 5000 || after.sectors <= 10, "{} sectors", after.sectors);
             volume.close().await.unwrap();
             volume.open_report().orphans.truncated

@@ -21,8 +21,10 @@ fn image_with_tree(kind: Kind) -> (TestImage, Vec<u64>) {
     });
     let text = image.debugfs("stat f0");
     // Tree blocks: "(ETB0):33", "(IND):45", "(DIND):..."
-    let is_tree = |part: &&str| ["(ETB", "(IND", "(DIND", "(TIND"].iter().any(|name| part.starts_with(name));
-    let number = |part: &str| part.rsplit(':').next().unwrap().trim_end_matches(',').parse().unwrap();
+    let is_tree =
+        |part: &&str| ["(ETB", "(IND", "(DIND", "(TIND"].iter().any(|name| part.starts_with(name));
+    let number =
+        |part: &str| part.rsplit(':').next().unwrap().trim_end_matches(',').parse().unwrap();
     let blocks: Vec<u64> = text.split_whitespace().filter(is_tree).map(number).collect();
     assert!(blocks.len() >= 3, "a tree of several blocks: {text}");
     (image, blocks)
@@ -38,10 +40,13 @@ async fn use_file(world: Rc<dyn World>, disk: MemoryDisk, number: InodeNumber) {
     for offset in [0, 100_000, 900_000] {
         let _ = volume.seek(&inode, offset, SeekWhat::Hole).await;
         let _ = volume.seek(&inode, offset + 512, SeekWhat::Data).await;
-        let _ = volume.write(&inode, caller, offset + 1500, &[3; 3000], WriteFlags::default()).await;
+        let _ =
+            volume.write(&inode, caller, offset + 1500, &[3; 3000], WriteFlags::default()).await;
         let _ = volume.fallocate(&inode, caller, RangeMode::PunchHole, true, offset, 5000).await;
         let _ = volume.fallocate(&inode, caller, RangeMode::Zero, true, offset + 9000, 5000).await;
-        let _ = volume.fallocate(&inode, caller, RangeMode::Allocate, true, offset + 20_000, 50_000).await;
+        let _ = volume
+            .fallocate(&inode, caller, RangeMode::Allocate, true, offset + 20_000, 50_000)
+            .await;
     }
     let _ = volume.truncate(&inode, 700_000).await;
     let _ = volume.truncate(&inode, 0).await;

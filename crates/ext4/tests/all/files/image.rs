@@ -22,12 +22,20 @@ pub struct Kind {
 
 pub const EXT4: Kind =
     Kind { name: "ext4", arguments: &["-t", "ext4", "-b", "4096"], block: 4096, extents: true };
-pub const EXT4_1K: Kind =
-    Kind { name: "ext4 of 1 KiB", arguments: &["-t", "ext4", "-b", "1024"], block: 1024, extents: true };
+pub const EXT4_1K: Kind = Kind {
+    name: "ext4 of 1 KiB",
+    arguments: &["-t", "ext4", "-b", "1024"],
+    block: 1024,
+    extents: true,
+};
 pub const EXT3: Kind =
     Kind { name: "ext3", arguments: &["-t", "ext3", "-b", "4096"], block: 4096, extents: false };
-pub const EXT3_1K: Kind =
-    Kind { name: "ext3 of 1 KiB", arguments: &["-t", "ext3", "-b", "1024"], block: 1024, extents: false };
+pub const EXT3_1K: Kind = Kind {
+    name: "ext3 of 1 KiB",
+    arguments: &["-t", "ext3", "-b", "1024"],
+    block: 1024,
+    extents: false,
+};
 pub const EXT4_POINTERS: Kind = Kind {
     name: "ext4 without extents",
     arguments: &["-t", "ext4", "-b", "2048", "-O", "^extents,^64bit"],
@@ -47,7 +55,8 @@ impl TestImage {
     /// A volume of `size` (as mke2fs reads it) with empty files `f0`, `f1`, ...
     pub fn of_files(kind: Kind, size: &str, files: usize) -> TestImage {
         TestImage::filled(kind.arguments, size, |source| {
-            (0..files).for_each(|index| std::fs::write(source.join(format!("f{index}")), b"").unwrap());
+            (0..files)
+                .for_each(|index| std::fs::write(source.join(format!("f{index}")), b"").unwrap());
         })
     }
     /// The number of file `f{index}`.
@@ -94,6 +103,10 @@ pub async fn open(world: &Rc<dyn World>, disk: &MemoryDisk) -> ext4::Result<Rc<V
     open_in(world, disk, DataMode::Ordered).await
 }
 
-pub async fn open_in(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> ext4::Result<Rc<Volume>> {
+pub async fn open_in(
+    world: &Rc<dyn World>,
+    disk: &MemoryDisk,
+    data: DataMode,
+) -> ext4::Result<Rc<Volume>> {
     open_volume(world, disk, None, in_mode(data)).await
 }

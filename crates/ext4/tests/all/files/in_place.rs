@@ -1,4 +1,5 @@
-//! fdatasync of what was overwritten where it lies: durable with one flush at most, and nothing is committed for its times.
+//! fdatasync of what was overwritten where it lies: durable with one flush at most, and nothing is
+//! committed for its times.
 
 use crate::files::image::{EXT4, TestImage, open_in};
 use device::World;
@@ -14,8 +15,8 @@ async fn write(volume: &Rc<Volume>, inode: &Rc<Inode>, at: u64, bytes: &[u8]) {
     volume.write(inode, &Caller::ROOT, at, bytes, WriteFlags::default()).await.unwrap();
 }
 
-/// What one `change` and fdatasync of a file of 64 KiB cost: commits, flushes, durable writes, journal bytes. And what a
-/// power cut leaves of the file.
+/// What one `change` and fdatasync of a file of 64 KiB cost: commits, flushes, durable writes,
+/// journal bytes. And what a power cut leaves of the file.
 fn cost_of(
     mode: DataMode,
     change: impl AsyncFnOnce(&Rc<Volume>, &Rc<Inode>) + 'static,
@@ -72,8 +73,9 @@ fn overwrites_in_two_places_are_synced_by_one_flush() {
 #[test]
 fn what_is_logged_or_grows_is_synced_by_a_commit() {
     for mode in DataMode::ALL {
-        let ([commits, ..], found) =
-            cost_of(mode, async |volume, inode| write(volume, inode, OLD.len() as u64 - 10, &[3; 20]).await);
+        let ([commits, ..], found) = cost_of(mode, async |volume, inode| {
+            write(volume, inode, OLD.len() as u64 - 10, &[3; 20]).await
+        });
         assert_eq!((commits, found.len()), (1, OLD.len() + 10), "{mode}: the size is new");
         assert!(found.ends_with(&[3; 20]), "{mode}");
         let ([commits, ..], found) = cost_of(mode, async |volume, inode| {
@@ -83,8 +85,9 @@ fn what_is_logged_or_grows_is_synced_by_a_commit() {
         assert_eq!((commits, found.len()), (1, 5000), "{mode}: truncated");
         assert_eq!(found[..100], [4; 100], "{mode}");
     }
-    let ([commits, ..], found) =
-        cost_of(DataMode::Wasteless, async |volume, inode| write(volume, inode, 8192, &[5; 100]).await);
+    let ([commits, ..], found) = cost_of(DataMode::Wasteless, async |volume, inode| {
+        write(volume, inode, 8192, &[5; 100]).await
+    });
     assert_eq!((commits, &found[8192..8292]), (1, &[5; 100][..]), "the log holds it");
 }
 
@@ -96,7 +99,9 @@ fn an_overwrite_that_a_running_commit_took_along_is_durable_when_synced() {
             if round % 2 == 0 {
                 let (volume, inode) = (volume.clone(), inode.clone());
                 let world = volume.engine().world().clone();
-                world.spawn(Box::pin(async move { volume.sync_file(&inode, SyncWhat::All).await.unwrap() }));
+                world.spawn(Box::pin(async move {
+                    volume.sync_file(&inode, SyncWhat::All).await.unwrap()
+                }));
             }
         }
         write(volume, inode, 0, &[9; 4096]).await;

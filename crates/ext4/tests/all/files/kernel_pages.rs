@@ -5,7 +5,8 @@ use engine::DataMode;
 use ext4::{Caller, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin, errno};
 use units::Timestamp;
 
-const PAST: WriteFlags = WriteFlags { append: false, kill_privileges: false, origin: WriteOrigin::PastCache };
+const PAST: WriteFlags =
+    WriteFlags { append: false, kill_privileges: false, origin: WriteOrigin::PastCache };
 const BACK: WriteFlags = WriteFlags { origin: WriteOrigin::WriteBack, ..PAST };
 const THROUGH: WriteFlags = WriteFlags { origin: WriteOrigin::ThroughCache, ..PAST };
 

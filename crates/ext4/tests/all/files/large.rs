@@ -1,6 +1,8 @@
 //! Deep trees, far offsets, full volumes.
 
-use crate::files::image::{EXT3, EXT3_1K, EXT4, EXT4_1K, Kind, TestImage, open, with_volume, with_volume_in};
+use crate::files::image::{
+    EXT3, EXT3_1K, EXT4, EXT4_1K, Kind, TestImage, open, with_volume, with_volume_in,
+};
 use device::World;
 use engine::DataMode;
 use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags, errno};
@@ -10,7 +12,8 @@ use std::rc::Rc;
 use units::FileBlock;
 
 async fn write(volume: &Rc<Volume>, inode: &Rc<Inode>, offset: u64, bytes: &[u8]) {
-    let written = volume.write(inode, &Caller::ROOT, offset, bytes, WriteFlags::default()).await.unwrap();
+    let written =
+        volume.write(inode, &Caller::ROOT, offset, bytes, WriteFlags::default()).await.unwrap();
     assert_eq!(written.count, bytes.len());
 }
 
@@ -48,7 +51,10 @@ fn tens_of_thousands_of_scattered_extents_are_found_and_freed() {
             let found = volume.read(&inodes[0], place * 2048, 16).await.unwrap().to_vec();
             assert_eq!(found, mark(place * 2));
         }
-        let listed = volume.extents(&inodes[0], FileBlock(0), FileBlock(u32::MAX), usize::MAX).await.unwrap();
+        let listed = volume
+            .extents(&inodes[0], FileBlock(0), FileBlock(u32::MAX), usize::MAX)
+            .await
+            .unwrap();
         assert_eq!(listed.len() as u64, COUNT);
         // Every third of the rest of the blocks, then a large hole, then all.
         for place in (0..COUNT).step_by(3) {
@@ -107,7 +113,10 @@ fn far_offsets(kind: Kind, offsets: &'static [u64]) {
     with_volume(&image, 2, move |volume, inodes| async move {
         assert_eq!(inodes[0].fields.borrow().size, offsets.iter().max().unwrap() + 8);
         for &offset in offsets {
-            assert_eq!(volume.read(&inodes[0], offset - 8, 16).await.unwrap().to_vec(), mark(offset));
+            assert_eq!(
+                volume.read(&inodes[0], offset - 8, 16).await.unwrap().to_vec(),
+                mark(offset)
+            );
         }
         let mut sorted = offsets.to_vec();
         sorted.sort();
@@ -138,17 +147,23 @@ fn pointers_reach_through_all_three_trees() {
 
 #[test]
 fn a_write_beyond_the_largest_file_is_refused() {
-    for (kind, limit) in [(EXT3_1K, ((12 + 256 + 65_536 + 16_777_216) * 1024)), (EXT4_1K, 0xffff_ffff * 1024)]
+    for (kind, limit) in
+        [(EXT3_1K, ((12 + 256 + 65_536 + 16_777_216) * 1024)), (EXT4_1K, 0xffff_ffff * 1024)]
     {
         let image = TestImage::of_files(kind, "16M", 1);
         with_volume(&image, 1, move |volume, inodes| async move {
             let flags = WriteFlags::default();
-            let written =
-                volume.write(&inodes[0], &Caller::ROOT, limit - 10, &[1; 100], flags).await.unwrap();
+            let written = volume
+                .write(&inodes[0], &Caller::ROOT, limit - 10, &[1; 100], flags)
+                .await
+                .unwrap();
             assert_eq!(written.count, 10);
             let refused = volume.write(&inodes[0], &Caller::ROOT, limit, &[1; 100], flags).await;
             assert_eq!(refused.unwrap_err().errno(), errno::EFBIG);
-            assert_eq!(volume.truncate(&inodes[0], limit + 1).await.unwrap_err().errno(), errno::EFBIG);
+            assert_eq!(
+                volume.truncate(&inodes[0], limit + 1).await.unwrap_err().errno(),
+                errno::EFBIG
+            );
             volume.truncate(&inodes[0], 0).await.unwrap();
         });
     }
@@ -171,12 +186,20 @@ fn a_full_volume_takes_what_fits_and_gives_all_back() {
             assert_eq!(inodes[0].fields.borrow().size, size);
             assert!(size > 2_000_000, "{size} bytes fitted");
             assert!(
-                volume.read(&inodes[0], 0, usize::MAX).await.unwrap().to_vec().iter().all(|byte| *byte == 7)
+                volume
+                    .read(&inodes[0], 0, usize::MAX)
+                    .await
+                    .unwrap()
+                    .to_vec()
+                    .iter()
+                    .all(|byte| *byte == 7)
             );
             volume.truncate(&inodes[0], 10).await.unwrap();
             // What was just freed can be used at once, by a commit.
-            let written =
-                volume.write(&inodes[1], &Caller::ROOT, 0, &vec![8; 1_000_000], flags).await.unwrap();
+            let written = volume
+                .write(&inodes[1], &Caller::ROOT, 0, &vec![8; 1_000_000], flags)
+                .await
+                .unwrap();
             assert_eq!(written.count, 1_000_000);
         });
     }
@@ -208,13 +231,16 @@ fn a_truncate_cut_off_after_its_first_step_is_finished_by_the_next_mount() {
             let after = volume.getattr(&inodes[0]);
             assert_eq!(after.size, 100_000);
             assert!((196..212).contains(&after.sectors), "{} sectors", after.sectors);
-            assert_eq!(volume.read(&inodes[0], 0, usize::MAX).await.unwrap().to_vec(), vec![5; 100_000]);
+            assert_eq!(
+                volume.read(&inodes[0], 0, usize::MAX).await.unwrap().to_vec(),
+                vec![5; 100_000]
+            );
         });
     }
 }
 
-/// Of the blocks of one extent, the log has records of all: each is revoked when it is freed. A hole is cut first, and what lies
-/// behind it stays.
+/// Of the blocks of one extent, the log has records of all: each is revoked when it is freed. A
+/// hole is cut first, and what lies behind it stays.
 #[test]
 fn a_file_with_a_record_of_each_block_is_freed_in_steps() {
     for (kind, mode) in

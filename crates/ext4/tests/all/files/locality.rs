@@ -13,7 +13,8 @@ async fn append(volume: &Rc<Volume>, inode: &Rc<Inode>, bytes: &[u8]) {
 
 /// Runs of blocks that lie together: what filefrag counts.
 async fn runs(volume: &Rc<Volume>, inode: &Rc<Inode>) -> usize {
-    let listed = volume.extents(inode, FileBlock(0), FileBlock(u32::MAX), usize::MAX).await.unwrap();
+    let listed =
+        volume.extents(inode, FileBlock(0), FileBlock(u32::MAX), usize::MAX).await.unwrap();
     let (mut count, mut end) = (0, None);
     for mapping in listed {
         let MappingState::Written(start) = mapping.state else { continue };
@@ -23,8 +24,8 @@ async fn runs(volume: &Rc<Volume>, inode: &Rc<Inode>) -> usize {
     count
 }
 
-/// `files` files grow in turn, `bytes` at a time, to `size` bytes each. None has more than `most` runs, and all
-/// together not more than `sum`.
+/// `files` files grow in turn, `bytes` at a time, to `size` bytes each. None has more than `most`
+/// runs, and all together not more than `sum`.
 fn appended_in_turn(kind: Kind, files: usize, size: usize, bytes: usize, most: usize, sum: usize) {
     let image = TestImage::of_files(kind, "300M", files);
     with_volume(&image, 1, move |volume, inodes| async move {
@@ -41,7 +42,10 @@ fn appended_in_turn(kind: Kind, files: usize, size: usize, bytes: usize, most: u
         }
         let (longest, total) = (*counts.iter().max().unwrap(), counts.iter().sum::<usize>());
         let what = format!("{}, {files} files of {size} bytes", kind.name);
-        assert!(longest <= most && total <= sum, "{what}: {total} runs, at most {longest} in one file");
+        assert!(
+            longest <= most && total <= sum,
+            "{what}: {total} runs, at most {longest} in one file"
+        );
     });
 }
 

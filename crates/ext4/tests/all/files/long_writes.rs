@@ -1,5 +1,5 @@
-//! Synchronous writes of a mebibyte by several writers, in a log of 8 MiB. At every place where the power may fail
-//! each is there whole or not at all, also where a transaction was locked under it.
+//! Synchronous writes of a mebibyte by several writers, in a log of 8 MiB. At every place where the
+//! power may fail each is there whole or not at all, also where a transaction was locked under it.
 
 use crate::files::image::{EXT3_1K, EXT4, Kind, TestImage};
 use crate::image::{open as open_volume, with_engine};
@@ -22,7 +22,8 @@ const AT: usize = 399;
 const LONG_WRITERS: usize = 3;
 /// Each file is overwritten so often, with bytes that say how often.
 const VERSIONS: u8 = 2;
-/// Between two writes every second of the blocks in this part of the file becomes a hole: what comes next must allocate.
+/// Between two writes every second of the blocks in this part of the file becomes a hole: what
+/// comes next must allocate.
 const HOLES: std::ops::Range<usize> = 64 << 10..80 << 10;
 /// Bytes of the small writes that have transactions locked all the time.
 const SMALL: usize = 100;
@@ -87,7 +88,10 @@ async fn nudge(volume: Rc<Volume>, inode: Rc<Inode>, seen: Rc<Seen>) {
     let mut number = 0;
     while seen.acknowledged.borrow().iter().any(|version| *version < VERSIONS) {
         number += 1;
-        volume.write(&inode, &Caller::ROOT, 0, &[number as u8; SMALL], WriteFlags::default()).await.unwrap();
+        volume
+            .write(&inode, &Caller::ROOT, 0, &[number as u8; SMALL], WriteFlags::default())
+            .await
+            .unwrap();
         volume.sync_file(&inode, SyncWhat::Data).await.unwrap();
     }
 }
@@ -97,7 +101,10 @@ fn play(image: &TestImage, mode: DataMode, seed: u64) -> (Vec<Left>, u32) {
     let virtual_world = VirtualWorld::new(seed);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
-    disk.set_latency(Latency { least: Duration::from_micros(50), spread: Duration::from_micros(200) });
+    disk.set_latency(Latency {
+        least: Duration::from_micros(50),
+        spread: Duration::from_micros(200),
+    });
     let numbers: Vec<InodeNumber> = (0..=LONG_WRITERS).map(|file| image.inode(file)).collect();
     let (seen, left) = (Rc::new(Seen::default()), Rc::new(RefCell::new(Vec::new())));
     let (home, known, found) = (disk.clone(), seen.clone(), left.clone());
@@ -109,7 +116,8 @@ fn play(image: &TestImage, mode: DataMode, seed: u64) -> (Vec<Left>, u32) {
             if acknowledged == begun {
                 return;
             }
-            let image = disk.crash(CrashPolicy::Random { seed: seed ^ cut, atomicity: Atomicity::Unit(512) });
+            let image = disk
+                .crash(CrashPolicy::Random { seed: seed ^ cut, atomicity: Atomicity::Unit(512) });
             found.borrow_mut().push(Left { cut, image, acknowledged, begun });
         });
         let mut tasks = Vec::new();
@@ -155,8 +163,8 @@ fn judge(image: &TestImage, mode: DataMode, left: Left) -> usize {
                 let start = at - at % block;
                 HOLES.contains(&start) && (start - HOLES.start).is_multiple_of(2 * block)
             };
-            let torn =
-                (AT..AT + LENGTH).find(|at| found[*at] != version && !(found[*at] == 0 && may_be_hole(*at)));
+            let torn = (AT..AT + LENGTH)
+                .find(|at| found[*at] != version && !(found[*at] == 0 && may_be_hole(*at)));
             assert_eq!(torn, None, "{what}: torn, version {version} up to there");
         }
     });

@@ -28,17 +28,28 @@ impl ModelFile {
         }
         length = length.min(self.size_max - offset).max(1);
         match pick {
-            0..25 => self.write(volume, offset, skewed(world, self.size_max / 8) + 1, pick as u8).await,
+            0..25 => {
+                self.write(volume, offset, skewed(world, self.size_max / 8) + 1, pick as u8).await
+            }
             25..45 => {
-                self.write(volume, self.content.len() as u64, 1 + world.random() % 300, pick as u8).await
+                self.write(volume, self.content.len() as u64, 1 + world.random() % 300, pick as u8)
+                    .await
             }
             45..52 => self.truncate(volume, skewed(world, self.size_max)).await,
             52..66 => self.change_range(volume, RangeMode::PunchHole, true, offset, length).await,
             66..74 if self.extents => {
-                self.change_range(volume, RangeMode::Zero, pick.is_multiple_of(2), offset, length).await
+                self.change_range(volume, RangeMode::Zero, pick.is_multiple_of(2), offset, length)
+                    .await
             }
             74..82 if self.extents => {
-                self.change_range(volume, RangeMode::Allocate, pick.is_multiple_of(2), offset, length).await
+                self.change_range(
+                    volume,
+                    RangeMode::Allocate,
+                    pick.is_multiple_of(2),
+                    offset,
+                    length,
+                )
+                .await
             }
             82..92 => self.read(volume, offset, length as usize).await,
             92..96 => self.seek(volume, offset).await,
@@ -53,10 +64,12 @@ impl ModelFile {
 
     async fn write(&mut self, volume: &Rc<Volume>, offset: u64, length: u64, value: u8) -> String {
         let offset = offset.min(self.size_max - 1);
-        let bytes: Vec<u8> =
-            (0..length.min(self.size_max - offset)).map(|index| value ^ (index * 7 + offset) as u8).collect();
+        let bytes: Vec<u8> = (0..length.min(self.size_max - offset))
+            .map(|index| value ^ (index * 7 + offset) as u8)
+            .collect();
         let flags = WriteFlags::default();
-        let written = volume.write(&self.inode, &Caller::ROOT, offset, &bytes, flags).await.unwrap();
+        let written =
+            volume.write(&self.inode, &Caller::ROOT, offset, &bytes, flags).await.unwrap();
         assert_eq!(written.count, bytes.len());
         let end = offset as usize + bytes.len();
         self.content.resize(self.content.len().max(end), 0);
@@ -79,7 +92,10 @@ impl ModelFile {
         length: u64,
     ) -> String {
         let keep_size = keep_size || mode == RangeMode::PunchHole;
-        volume.fallocate(&self.inode, &Caller::ROOT, mode, keep_size, offset, length).await.unwrap();
+        volume
+            .fallocate(&self.inode, &Caller::ROOT, mode, keep_size, offset, length)
+            .await
+            .unwrap();
         let end = (offset + length) as usize;
         if !keep_size && end > self.content.len() {
             self.content.resize(end, 0);
@@ -108,7 +124,8 @@ impl ModelFile {
         format!("read {length} at {offset}")
     }
 
-    /// What is said to be a hole must be zeros, and the next data and hole must not be where one looks.
+    /// What is said to be a hole must be zeros, and the next data and hole must not be where one
+    /// looks.
     async fn seek(&self, volume: &Rc<Volume>, offset: u64) -> String {
         let size = self.content.len() as u64;
         let data = match volume.seek(&self.inode, offset, SeekWhat::Data).await {

@@ -20,13 +20,21 @@ fn run(kind: Kind, seed: u64, rounds: u64, steps: usize, size_max: u64) {
             let mut files: Vec<ModelFile> = inodes
                 .into_iter()
                 .zip(contents.take())
-                .map(|(inode, content)| ModelFile { inode, content, extents: kind.extents, size_max })
+                .map(|(inode, content)| ModelFile {
+                    inode,
+                    content,
+                    extents: kind.extents,
+                    size_max,
+                })
                 .collect();
             let world = volume.engine().world().clone();
             for step in 0..steps {
                 let index = world.random() as usize % FILES;
                 // Shown only when the test fails.
-                eprint!("{} {mode:?} seed {seed} round {round} step {step} file {index}: ", kind.name);
+                eprint!(
+                    "{} {mode:?} seed {seed} round {round} step {step} file {index}: ",
+                    kind.name
+                );
                 eprintln!("{}", files[index].step(&volume, &*world, kind.block).await);
             }
             for file in &files {
@@ -89,7 +97,10 @@ fn bytes_behind_the_end_never_show_when_the_file_grows() {
                             .transaction
                     }
                     _ if !kind.extents => volume.truncate(file, 400).await.unwrap(),
-                    _ => volume.fallocate(file, caller, RangeMode::Allocate, false, 0, 400).await.unwrap(),
+                    _ => volume
+                        .fallocate(file, caller, RangeMode::Allocate, false, 0, 400)
+                        .await
+                        .unwrap(),
                 };
                 let mut expected = b"abc".to_vec();
                 expected.resize(400, 0);
@@ -115,6 +126,9 @@ fn a_shorter_file_leaves_zeros_behind_its_end_on_the_disk() {
         });
         let mut block = vec![1; kind.block as usize];
         disks::Image::read_file(&image.path()).unwrap().read(first_block(&image, kind), &mut block);
-        assert!(block[..100].iter().all(|byte| *byte == 0xaa) && block[100..].iter().all(|byte| *byte == 0));
+        assert!(
+            block[..100].iter().all(|byte| *byte == 0xaa)
+                && block[100..].iter().all(|byte| *byte == 0)
+        );
     }
 }

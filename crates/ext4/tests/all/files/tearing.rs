@@ -1,5 +1,5 @@
-//! Synchronous writes of many blocks by several writers, in a log that holds few of them. Whatever instant the power
-//! fails at, each write is there whole or not at all where the mode logs data.
+//! Synchronous writes of many blocks by several writers, in a log that holds few of them. Whatever
+//! instant the power fails at, each write is there whole or not at all where the mode logs data.
 
 use crate::files::image::{EXT3_1K, EXT4_1K, Kind, TestImage, open_in};
 use device::World;
@@ -23,15 +23,26 @@ const CUTS: u64 = 16;
 /// Every so many blocks there is a hole before each write but the first, which is all hole.
 const HOLE_EACH: usize = 8;
 
-async fn overwrite(volume: Rc<Volume>, inode: Rc<Inode>, file: usize, acknowledged: Rc<RefCell<Vec<u8>>>) {
+async fn overwrite(
+    volume: Rc<Volume>,
+    inode: Rc<Inode>,
+    file: usize,
+    acknowledged: Rc<RefCell<Vec<u8>>>,
+) {
     for version in 1..=VERSIONS {
         let bytes = vec![version; LENGTH];
-        volume.write(&inode, &Caller::ROOT, AT as u64, &bytes, WriteFlags::default()).await.unwrap();
+        volume
+            .write(&inode, &Caller::ROOT, AT as u64, &bytes, WriteFlags::default())
+            .await
+            .unwrap();
         volume.sync_file(&inode, SyncWhat::Data).await.unwrap();
         acknowledged.borrow_mut()[file] = version;
         for block in (HOLE_EACH..LENGTH / BLOCK).step_by(HOLE_EACH) {
             let (at, length) = ((block * BLOCK) as u64, BLOCK as u64);
-            volume.fallocate(&inode, &Caller::ROOT, RangeMode::PunchHole, true, at, length).await.unwrap();
+            volume
+                .fallocate(&inode, &Caller::ROOT, RangeMode::PunchHole, true, at, length)
+                .await
+                .unwrap();
         }
     }
 }
@@ -41,7 +52,10 @@ fn run(image: &TestImage, mode: DataMode, seed: u64, cut: Option<u64>) -> (Memor
     let virtual_world = VirtualWorld::new(seed);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
-    disk.set_latency(Latency { least: Duration::from_micros(50), spread: Duration::from_micros(200) });
+    disk.set_latency(Latency {
+        least: Duration::from_micros(50),
+        spread: Duration::from_micros(200),
+    });
     if let Some(cut) = cut {
         disk.cut_at(cut);
     }
@@ -72,7 +86,8 @@ fn check_after(image: &TestImage, mode: DataMode, crashed: disks::Image, acknowl
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = MemoryDisk::from_image(world.clone(), crashed);
-    let (home, numbers) = (disk.clone(), (0..FILES).map(|file| image.inode(file)).collect::<Vec<_>>());
+    let (home, numbers) =
+        (disk.clone(), (0..FILES).map(|file| image.inode(file)).collect::<Vec<_>>());
     virtual_world.run(async move {
         let volume = open_in(&world, &home, mode).await.unwrap();
         for (file, number) in numbers.into_iter().enumerate() {
@@ -84,11 +99,17 @@ fn check_after(image: &TestImage, mode: DataMode, crashed: disks::Image, acknowl
             }
             assert_eq!(found.len(), AT + LENGTH, "file {file}, version {known} acknowledged");
             let version = found[AT];
-            assert!((known..=known + 1).contains(&version), "file {file}: {version}, {known} acknowledged");
+            assert!(
+                (known..=known + 1).contains(&version),
+                "file {file}: {version}, {known} acknowledged"
+            );
             let is_hole = |at: usize| (at / BLOCK).is_multiple_of(HOLE_EACH);
-            let torn =
-                (AT..AT + LENGTH).find(|at| found[*at] != version && !(is_hole(*at) && found[*at] == 0));
-            assert_eq!(torn, None, "file {file}: version {version} up to there, {known} acknowledged");
+            let torn = (AT..AT + LENGTH)
+                .find(|at| found[*at] != version && !(is_hole(*at) && found[*at] == 0));
+            assert_eq!(
+                torn, None,
+                "file {file}: version {version} up to there, {known} acknowledged"
+            );
         }
         volume.close().await.unwrap();
     });

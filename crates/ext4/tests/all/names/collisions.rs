@@ -14,7 +14,8 @@ fn hasher(image: &TestImage) -> NameHasher {
     NameHasher { version, bytes: HashBytes::new(superblock.flags), seed: superblock.hash_seed }
 }
 
-/// Long names, so that a leaf of 1 KiB holds three: pairs of equal hashes, each with a name just above them.
+/// Long names, so that a leaf of 1 KiB holds three: pairs of equal hashes, each with a name just
+/// above them.
 fn triples(hasher: &NameHasher) -> Vec<[String; 3]> {
     let name = |number: u32| format!("{number:0250}");
     let mut by_hash = BTreeMap::<u32, Vec<u32>>::new();
@@ -41,8 +42,8 @@ fn names_of_one_hash_are_found_in_every_leaf_that_holds_them() {
             let root = volume.inode(ROOT).await.unwrap();
             for (number, names) in triples.iter().enumerate() {
                 let directory = make_directory(&volume, &root, &format!("{number}")).await;
-                // The first three fill the only block; the fourth makes it an index and splits the leaf, between
-                // the two names of one hash.
+                // The first three fill the only block; the fourth makes it an index and splits the
+                // leaf, between the two names of one hash.
                 for name in names {
                     make_file(&volume, &directory, name).await;
                 }
@@ -54,7 +55,10 @@ fn names_of_one_hash_are_found_in_every_leaf_that_holds_them() {
                     let listed = list(&volume, &directory, chunk).await;
                     assert_eq!(listed.len(), 6);
                     for name in names {
-                        assert_eq!(listed.iter().filter(|entry| entry.name == name.as_bytes()).count(), 1);
+                        assert_eq!(
+                            listed.iter().filter(|entry| entry.name == name.as_bytes()).count(),
+                            1
+                        );
                     }
                 }
             }

@@ -1,5 +1,5 @@
-//! Power cuts amid changes of names. What was committed is there, what was under way is there or not, nothing
-//! is half done, and e2fsck is content.
+//! Power cuts amid changes of names. What was committed is there, what was under way is there or
+//! not, nothing is half done, and e2fsck is content.
 
 use crate::names::model::{Model, SHARED, Told, walk};
 use crate::names::random::Task;
@@ -26,11 +26,19 @@ struct History {
 }
 
 /// One task that does what chance says; the same seed does the same up to the cut.
-fn run(image: &TestImage, seed: u64, mode: DataMode, cut: Option<u64>) -> (Rc<History>, MemoryDisk) {
+fn run(
+    image: &TestImage,
+    seed: u64,
+    mode: DataMode,
+    cut: Option<u64>,
+) -> (Rc<History>, MemoryDisk) {
     let world = VirtualWorld::new(seed);
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
-    disk.set_latency(Latency { least: Duration::from_micros(10), spread: Duration::from_micros(90) });
+    disk.set_latency(Latency {
+        least: Duration::from_micros(10),
+        spread: Duration::from_micros(90),
+    });
     if let Some(cut) = cut {
         disk.cut_at(cut);
     }
@@ -48,7 +56,12 @@ fn run(image: &TestImage, seed: u64, mode: DataMode, cut: Option<u64>) -> (Rc<Hi
     (at_end, disk)
 }
 
-async fn script(volume: Rc<ext4::Volume>, world: VirtualWorld, history: Rc<History>, disk: &MemoryDisk) {
+async fn script(
+    volume: Rc<ext4::Volume>,
+    world: VirtualWorld,
+    history: Rc<History>,
+    disk: &MemoryDisk,
+) {
     let root = volume.inode(ROOT).await.unwrap();
     let mut directories = [ROOT; SHARED];
     for (index, number) in directories.iter_mut().enumerate() {
@@ -102,9 +115,11 @@ fn every_state_of_the_names_after_a_power_cut_is_one_that_was() {
             println!("seed {seed} on {}, cut at write {cut} of {first}..{end}", kind.0);
             let (history, disk) = run(&image, seed, modes[number], Some(cut));
             let (from, to) = (history.acknowledged.get(), history.states.borrow().len());
-            let after = disk.crash(CrashPolicy::Random { seed: cut, atomicity: Atomicity::Unit(1024) });
+            let after =
+                disk.crash(CrashPolicy::Random { seed: cut, atomicity: Atomicity::Unit(1024) });
             after.write_file(&image.path_of("crashed")).unwrap();
-            let recovered = image.with_other("crashed", seed, |volume, _| async move { walk(&volume).await });
+            let recovered =
+                image.with_other("crashed", seed, |volume, _| async move { walk(&volume).await });
             let mut names = recovered.clone();
             names.retain(|path, _| path.matches('/').count() > 1);
             // The change under way at the cut is the next one of the run without a cut.

@@ -10,7 +10,8 @@ use std::rc::Rc;
 
 const NAMES: usize = 400;
 
-/// A volume with an indexed directory of two levels' worth of blocks, a small one, and a tree; and the blocks of them.
+/// A volume with an indexed directory of two levels' worth of blocks, a small one, and a tree; and
+/// the blocks of them.
 fn image_and_blocks(kind: Kind) -> (TestImage, Vec<u64>) {
     let image = TestImage::of_inodes(kind, "8M", 1500);
     image.with(1, |volume, _| async move {
@@ -58,7 +59,9 @@ async fn use_everything(volume: &Rc<Volume>) -> ext4::Result<()> {
             assert!(turns < 10_000, "a listing without end");
             for (entry, inode) in listed {
                 note(volume.lookup(&directory, &entry.name).await.map(|_| ()));
-                if let Some(inode) = inode.filter(|inode| inode.is_directory() && seen.insert(inode.number)) {
+                if let Some(inode) =
+                    inode.filter(|inode| inode.is_directory() && seen.insert(inode.number))
+                {
                     directories.push(inode);
                 }
             }
@@ -68,7 +71,9 @@ async fn use_everything(volume: &Rc<Volume>) -> ext4::Result<()> {
             note(volume.mkdir(&directory, name.as_bytes(), &Caller::ROOT, 0o755).await.map(|_| ()));
             let other = format!("{number:0100}");
             let ends = ((&directory, name.as_bytes()), (&root, other.as_bytes()));
-            note(volume.rename(ends.0, ends.1, &Caller::ROOT, RenameMode::Replace).await.map(|_| ()));
+            note(
+                volume.rename(ends.0, ends.1, &Caller::ROOT, RenameMode::Replace).await.map(|_| ()),
+            );
             note(volume.unlink(&directory, other.as_bytes()).await.map(|_| ()));
             note(volume.rmdir(&root, other.as_bytes()).await.map(|_| ()));
         }
@@ -77,7 +82,12 @@ async fn use_everything(volume: &Rc<Volume>) -> ext4::Result<()> {
 }
 
 /// Damages a copy of the image as `damage` says, and uses everything on it.
-fn try_damaged(disk: &MemoryDisk, world: &VirtualWorld, seed: u64, blocks: &[u64]) -> ext4::Result<()> {
+fn try_damaged(
+    disk: &MemoryDisk,
+    world: &VirtualWorld,
+    seed: u64,
+    blocks: &[u64],
+) -> ext4::Result<()> {
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = disk.fork(shared.clone());
     let blocks = blocks.to_vec();
@@ -88,10 +98,11 @@ fn try_damaged(disk: &MemoryDisk, world: &VirtualWorld, seed: u64, blocks: &[u64
             let at = blocks[random(blocks.len() as u64) as usize] * 1024;
             let mut bytes = disk.read(at, 1024).await.unwrap();
             for _ in 0..1 + random(3) {
-                // Half of the damage hits the start, where the headers of index and first entries are.
+                // Half of the damage hits the start, where the headers of index and first entries
+                // are.
                 let offset = random(if random(2) == 0 { 64 } else { 1024 }) as usize;
-                bytes[offset] =
-                    [random(256) as u8, 0, 0xff, bytes[offset] ^ 1 << random(8)][random(4) as usize];
+                bytes[offset] = [random(256) as u8, 0, 0xff, bytes[offset] ^ 1 << random(8)]
+                    [random(4) as usize];
             }
             disk.write(at, vec![Rc::new(bytes)], Durability::Cached).await.unwrap();
         }
@@ -168,7 +179,8 @@ fn a_directory_that_lies_within_itself_is_corrupt() {
         bytes[12..16].copy_from_slice(&numbers.1.get().to_le_bytes());
         disk.write(block * 1024, vec![Rc::new(bytes)], Durability::Cached).await.unwrap();
         let volume = open(&shared, &disk).await.unwrap();
-        let (inner, root) = (volume.inode(numbers.1).await.unwrap(), volume.inode(ROOT).await.unwrap());
+        let (inner, root) =
+            (volume.inode(numbers.1).await.unwrap(), volume.inode(ROOT).await.unwrap());
         let ends = ((&root, &b"other"[..]), (&inner, &b"other"[..]));
         let moved = volume.rename(ends.0, ends.1, &Caller::ROOT, RenameMode::Replace).await;
         assert_refused(moved, errno::EUCLEAN);

@@ -1,4 +1,5 @@
-//! The kernel's ext4 as judge and as author: healthy images on a loop device, in a mount namespace of their own.
+//! The kernel's ext4 as judge and as author: healthy images on a loop device, in a mount namespace
+//! of their own.
 
 use crate::names::model::{self, Told};
 use crate::names::support::*;
@@ -6,13 +7,18 @@ use ext4::Caller;
 
 /// What the kernel finds in a volume.
 pub fn walk(image: &TestImage) -> Told {
-    let listed = image
-        .mounted("ro", r"find . -mindepth 1 -path ./lost+found -prune -o -printf '/%P\t%y\t%i\t%n\t%l\n'");
+    let listed = image.mounted(
+        "ro",
+        r"find . -mindepth 1 -path ./lost+found -prune -o -printf '/%P\t%y\t%i\t%n\t%l\n'",
+    );
     let entry = |line: &str| {
         let mut fields = line.split('\t').map(str::to_string);
         let mut next = || fields.next().unwrap();
         let (path, kind, inode, links, target) = (next(), next(), next(), next(), next());
-        (path, (kind.chars().next().unwrap(), inode.parse().unwrap(), links.parse().unwrap(), target))
+        (
+            path,
+            (kind.chars().next().unwrap(), inode.parse().unwrap(), links.parse().unwrap(), target),
+        )
     };
     listed.lines().map(entry).filter(|(path, _)| path != "/").collect()
 }
@@ -41,7 +47,9 @@ fn directories_made_by_the_kernel_are_read_and_changed() {
             }
             volume.unlink(&small, b"pipe").await.unwrap();
             let mut left = expected.clone();
-            left.retain(|path, _| !["/small/null", "/small/disk", "/small/pipe"].contains(&path.as_str()));
+            left.retain(|path, _| {
+                !["/small/null", "/small/disk", "/small/pipe"].contains(&path.as_str())
+            });
             assert_eq!(model::walk(&volume).await, left);
             let large = volume.lookup(&root, b"large").await.unwrap();
             for number in (1..6000).filter(|number| number % 3 == 0 && !(10..20).contains(number)) {
@@ -58,7 +66,10 @@ fn directories_made_by_the_kernel_are_read_and_changed() {
         let ours = image.with(2, |volume, _| async move { model::walk(&volume).await });
         assert_eq!(walk(&image), ours);
         // The kernel goes on where we stopped.
-        image.mounted("rw", "cd large; rm -r new-*; seq -f 'again-%05g' 1 2000 | xargs touch; rm renamed-*");
+        image.mounted(
+            "rw",
+            "cd large; rm -r new-*; seq -f 'again-%05g' 1 2000 | xargs touch; rm renamed-*",
+        );
         image.check();
     }
 }

@@ -9,7 +9,8 @@ fn name(number: u32) -> String {
     format!("file-{number:07}")
 }
 
-/// Makes `count` files in one directory, looks them all up, lists them, removes all but every tenth.
+/// Makes `count` files in one directory, looks them all up, lists them, removes all but every
+/// tenth.
 fn grow_and_shrink(kind: Kind, size: &str, count: u32) {
     let image = TestImage::of_inodes(kind, size, count + 1000);
     image.with(1, move |volume, _| async move {
@@ -32,7 +33,8 @@ fn grow_and_shrink(kind: Kind, size: &str, count: u32) {
         for number in (0..count).filter(|number| number % 10 != 0) {
             volume.unlink(&directory, name(number).as_bytes()).await.unwrap();
         }
-        let left: Vec<Vec<u8>> = (0..count).step_by(10).map(|number| name(number).into_bytes()).collect();
+        let left: Vec<Vec<u8>> =
+            (0..count).step_by(10).map(|number| name(number).into_bytes()).collect();
         assert_eq!(names(&volume, &directory).await, left);
     });
 }

@@ -1,4 +1,5 @@
-//! What listings cost while names go: counted in names given and blocks looked up, so that no clock is needed.
+//! What listings cost while names go: counted in names given and blocks looked up, so that no clock
+//! is needed.
 
 use crate::names::support::{EXT4_1K, ROOT, TestImage, list, make_directory, make_file};
 use ext4::{Inode, Volume};
@@ -32,8 +33,8 @@ impl Lister {
     }
 }
 
-/// Names given and blocks looked up for each name that is removed beside two listings, by the removal itself and by both
-/// listings.
+/// Names given and blocks looked up for each name that is removed beside two listings, by the
+/// removal itself and by both listings.
 fn work_per_name(count: u32, order: Order, always_anew: bool) -> u64 {
     TestImage::of_inodes(EXT4_1K, "64M", 20_000).with(1, move |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
@@ -41,7 +42,8 @@ fn work_per_name(count: u32, order: Order, always_anew: bool) -> u64 {
         for index in 0..count {
             make_file(&volume, &directory, &format!("a name of some length {index}")).await;
         }
-        let listed = list(&volume, &directory, CHUNK).await.into_iter().skip(2).map(|entry| entry.name);
+        let listed =
+            list(&volume, &directory, CHUNK).await.into_iter().skip(2).map(|entry| entry.name);
         let mut names: Vec<Vec<u8>> = listed.collect();
         assert_eq!(names.len(), count as usize);
         if let Order::Made = order {
@@ -72,7 +74,9 @@ fn removing_names_beside_two_listings_costs_no_more_in_a_large_directory() {
         for always_anew in [false, true] {
             let (small, large) =
                 (work_per_name(1000, order, always_anew), work_per_name(3000, order, always_anew));
-            let what = format!("{order:?}, always anew: {always_anew}: {small}, then {large} for each name");
+            let what = format!(
+                "{order:?}, always anew: {always_anew}: {small}, then {large} for each name"
+            );
             println!("{what}");
             assert!(large < 200 && large <= small * 4 / 3, "{what}");
         }

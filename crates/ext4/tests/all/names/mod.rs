@@ -1,4 +1,5 @@
-//! Names on volumes made by mke2fs: against a model, against the kernel, on damaged blocks, and very many.
+//! Names on volumes made by mke2fs: against a model, against the kernel, on damaged blocks, and
+//! very many.
 
 mod collisions;
 mod crash;

@@ -145,7 +145,12 @@ impl Model {
         }
         if exchange { None } else { self.refuses_loss(target, self.is_directory(source)) }
     }
-    pub fn rename(&mut self, (from, old): (NodeId, &str), (to, new): (NodeId, &str), mode: RenameMode) {
+    pub fn rename(
+        &mut self,
+        (from, old): (NodeId, &str),
+        (to, new): (NodeId, &str),
+        mode: RenameMode,
+    ) {
         let (source, target) = (self.find(from, old).unwrap(), self.find(to, new));
         if target == Some(source) {
             return;
@@ -181,7 +186,8 @@ impl Model {
                 What::File { links } => ('f', inode, *links, String::new()),
                 What::Link { target } => ('l', inode, 1, target.clone()),
                 What::Directory { children, .. } => {
-                    let below = children.values().filter(|child| self.is_directory(**child)).count();
+                    let below =
+                        children.values().filter(|child| self.is_directory(**child)).count();
                     ('d', inode, 2 + below as u32, String::new())
                 }
             };
@@ -215,8 +221,14 @@ pub async fn walk(volume: &Rc<Volume>) -> Told {
             } else {
                 ('f', Vec::new())
             };
-            assert!(entry.file_type == FileType::Unknown || matches_type(entry.file_type, kind), "{path}");
-            told.insert(path, (kind, inode.number.get(), links, String::from_utf8(target).unwrap()));
+            assert!(
+                entry.file_type == FileType::Unknown || matches_type(entry.file_type, kind),
+                "{path}"
+            );
+            told.insert(
+                path,
+                (kind, inode.number.get(), links, String::from_utf8(target).unwrap()),
+            );
         }
     }
     told

@@ -35,7 +35,8 @@ fn every_kind_of_file_is_made_and_found() {
                 ("disk", 0o060_666, 0x1234_5678, FileType::BlockDevice),
             ];
             for (name, mode, rdev, _) in made {
-                let inode = volume.mknod(&root, name.as_bytes(), &caller, mode, rdev).await.unwrap().value;
+                let inode =
+                    volume.mknod(&root, name.as_bytes(), &caller, mode, rdev).await.unwrap().value;
                 let attributes = volume.getattr(&inode);
                 assert_eq!((attributes.mode, attributes.device), (mode & !0o027, rdev), "{name}");
                 assert_eq!((attributes.uid, attributes.gid), (1000, 70_000));
@@ -61,8 +62,11 @@ fn symbolic_links_of_every_length_are_read_back() {
             let root = root(&volume).await;
             for length in [1, 58, 59, 60, 61, 100, volume.block_size().bytes() - 1] {
                 let (name, target) = (format!("link-{length}"), vec![b'x'; length]);
-                let link =
-                    volume.symlink(&root, name.as_bytes(), &Caller::ROOT, &target).await.unwrap().value;
+                let link = volume
+                    .symlink(&root, name.as_bytes(), &Caller::ROOT, &target)
+                    .await
+                    .unwrap()
+                    .value;
                 assert_eq!(volume.readlink(&link).await.unwrap(), target);
             }
             let too_long = vec![b'x'; volume.block_size().bytes()];
@@ -119,7 +123,10 @@ fn links_and_removals_keep_count() {
             volume.link(&file, &root, b"other", &Caller::ROOT).await.unwrap();
             assert_eq!(links(&file), 2);
             assert_refused(volume.link(&file, &root, b"other", &Caller::ROOT).await, errno::EEXIST);
-            assert_refused(volume.link(&directory, &root, b"again", &Caller::ROOT).await, errno::EPERM);
+            assert_refused(
+                volume.link(&directory, &root, b"again", &Caller::ROOT).await,
+                errno::EPERM,
+            );
             assert_refused(volume.rmdir(&root, b"directory").await, errno::ENOTEMPTY);
             assert_refused(volume.unlink(&root, b"directory").await, errno::EISDIR);
             assert_refused(volume.rmdir(&root, b"other").await, errno::ENOTDIR);
@@ -127,7 +134,10 @@ fn links_and_removals_keep_count() {
             assert_eq!(links(&file), 1);
             volume.rmdir(&root, b"directory").await.unwrap();
             assert_eq!((links(&root), links(&directory)), (before, 0));
-            assert_refused(volume.mkdir(&directory, b"late", &Caller::ROOT, 0o755).await, errno::ENOENT);
+            assert_refused(
+                volume.mkdir(&directory, b"late", &Caller::ROOT, 0o755).await,
+                errno::ENOENT,
+            );
             assert!(volume.readdir(&directory, 0, 10).await.unwrap().is_empty());
         });
     }
@@ -188,22 +198,48 @@ fn renames_obey_their_rules() {
     for kind in [EXT4, EXT3, UNTYPED] {
         TestImage::of_inodes(kind, "8M", 100).with(1, |volume, _| async move {
             let root = root(&volume).await;
-            let (a, b) =
-                (make_directory(&volume, &root, "a").await, make_directory(&volume, &root, "b").await);
+            let (a, b) = (
+                make_directory(&volume, &root, "a").await,
+                make_directory(&volume, &root, "b").await,
+            );
             let below = make_directory(&volume, &a, "below").await;
             let file = make_file(&volume, &a, "file").await;
             let other = make_file(&volume, &b, "other").await;
             use RenameMode::*;
             assert_refused(rename(&volume, (&a, "none"), (&b, "x"), Replace).await, errno::ENOENT);
-            assert_refused(rename(&volume, (&a, "file"), (&b, "other"), NoReplace).await, errno::EEXIST);
-            assert_refused(rename(&volume, (&a, "file"), (&b, "none"), Exchange).await, errno::ENOENT);
-            assert_refused(rename(&volume, (&a, "file"), (&root, "b"), Replace).await, errno::EISDIR);
-            assert_refused(rename(&volume, (&a, "below"), (&b, "other"), Replace).await, errno::ENOTDIR);
-            assert_refused(rename(&volume, (&root, "a"), (&below, "x"), Replace).await, errno::EINVAL);
+            assert_refused(
+                rename(&volume, (&a, "file"), (&b, "other"), NoReplace).await,
+                errno::EEXIST,
+            );
+            assert_refused(
+                rename(&volume, (&a, "file"), (&b, "none"), Exchange).await,
+                errno::ENOENT,
+            );
+            assert_refused(
+                rename(&volume, (&a, "file"), (&root, "b"), Replace).await,
+                errno::EISDIR,
+            );
+            assert_refused(
+                rename(&volume, (&a, "below"), (&b, "other"), Replace).await,
+                errno::ENOTDIR,
+            );
+            assert_refused(
+                rename(&volume, (&root, "a"), (&below, "x"), Replace).await,
+                errno::EINVAL,
+            );
             assert_refused(rename(&volume, (&root, "a"), (&a, "x"), Replace).await, errno::EINVAL);
-            assert_refused(rename(&volume, (&a, "below"), (&root, "a"), Replace).await, errno::ENOTEMPTY);
-            assert_refused(rename(&volume, (&a, "below"), (&root, "a"), Exchange).await, errno::EINVAL);
-            assert_refused(rename(&volume, (&root, "b"), (&root, "a"), Replace).await, errno::ENOTEMPTY);
+            assert_refused(
+                rename(&volume, (&a, "below"), (&root, "a"), Replace).await,
+                errno::ENOTEMPTY,
+            );
+            assert_refused(
+                rename(&volume, (&a, "below"), (&root, "a"), Exchange).await,
+                errno::EINVAL,
+            );
+            assert_refused(
+                rename(&volume, (&root, "b"), (&root, "a"), Replace).await,
+                errno::ENOTEMPTY,
+            );
             // A file over a file.
             rename(&volume, (&a, "file"), (&b, "other"), Replace).await.unwrap();
             assert_eq!((links(&file), links(&other)), (1, 0));
@@ -273,7 +309,10 @@ fn flags_forbid_changes() {
         assert_refused(volume.unlink(&append, b"file").await, errno::EPERM);
         make_file(&volume, &append, "more").await;
         let from = (&append, "file");
-        assert_refused(rename(&volume, from, (&root, "y"), RenameMode::Replace).await, errno::EPERM);
+        assert_refused(
+            rename(&volume, from, (&root, "y"), RenameMode::Replace).await,
+            errno::EPERM,
+        );
         assert_refused(volume.unlink(&root, b"fixed").await, errno::EPERM);
         assert_refused(volume.link(&fixed, &root, b"z", &Caller::ROOT).await, errno::EPERM);
         assert_refused(volume.rmdir(&root, b"immutable").await, errno::EPERM);
@@ -300,8 +339,12 @@ fn a_full_volume_refuses_names_and_stays_whole() {
             assert_eq!(names(&volume, &root).await.len(), made + 1);
             volume.unlink(&root, format!("{:0200}", 0).as_bytes()).await.unwrap();
             volume.unlink(&root, format!("{:0200}", 1).as_bytes()).await.unwrap();
-            // Freed blocks come back once the transaction is committed, which the allocator sees to.
-            volume.symlink(&root, format!("{:0200}", 0).as_bytes(), &nobody, &[b't'; 500]).await.unwrap();
+            // Freed blocks come back once the transaction is committed, which the allocator sees
+            // to.
+            volume
+                .symlink(&root, format!("{:0200}", 0).as_bytes(), &nobody, &[b't'; 500])
+                .await
+                .unwrap();
         });
     }
 }
@@ -329,7 +372,10 @@ fn a_file_has_at_most_65000_names() {
         let directory = make_directory(&volume, &root, "directory").await;
         let file = make_file(&volume, &root, "file").await;
         for number in 1..65_000 {
-            volume.link(&file, &directory, format!("{number}").as_bytes(), &Caller::ROOT).await.unwrap();
+            volume
+                .link(&file, &directory, format!("{number}").as_bytes(), &Caller::ROOT)
+                .await
+                .unwrap();
         }
         assert_eq!(links(&file), 65_000);
         assert_refused(volume.link(&file, &root, b"more", &Caller::ROOT).await, errno::EMLINK);

@@ -1,5 +1,5 @@
-//! Several tasks at once, each doing what chance says to its own names, some of them in directories that all
-//! share, compared with models.
+//! Several tasks at once, each doing what chance says to its own names, some of them in directories
+//! that all share, compared with models.
 
 use crate::names::kernel;
 use crate::names::model::{Model, NodeId, SHARED, Told, What, walk};
@@ -183,8 +183,13 @@ pub async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> Told 
     let done = Rc::new((Event::default(), RefCell::new(Vec::new())));
     for number in 0..TASKS {
         let model = Model::new(shared);
-        let mut task =
-            Task { volume: volume.clone(), world: world.clone(), model, number, changed: Rc::new(|_, _| ()) };
+        let mut task = Task {
+            volume: volume.clone(),
+            world: world.clone(),
+            model,
+            number,
+            changed: Rc::new(|_, _| ()),
+        };
         let done = done.clone();
         world.spawn(Box::pin(async move {
             for _ in 0..steps {
@@ -200,8 +205,10 @@ pub async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> Told 
         for (index, links) in links.iter_mut().enumerate() {
             let mut below = Told::new();
             model.tell(index, &format!("/shared-{index}"), &mut below);
-            *links += below.iter().filter(|(path, it)| it.0 == 'd' && path.matches('/').count() == 2).count()
-                as u32;
+            *links += below
+                .iter()
+                .filter(|(path, it)| it.0 == 'd' && path.matches('/').count() == 2)
+                .count() as u32;
             told.extend(below);
         }
     }

@@ -4,7 +4,8 @@ use crate::names::support::*;
 use ext4::Caller;
 use std::collections::BTreeMap;
 
-/// Volumes in which listings go different ways: by three hashes, two of them with one kind of byte, and by offset.
+/// Volumes in which listings go different ways: by three hashes, two of them with one kind of byte,
+/// and by offset.
 fn images() -> Vec<(&'static str, TestImage)> {
     let make = |name, kind, version: Option<&str>| {
         let image = TestImage::of_inodes(kind, "24M", 8000);
@@ -47,18 +48,24 @@ fn names_that_stay_are_listed_once_while_others_come_and_go() {
                     for entry in entries {
                         *seen.entry(entry.name).or_default() += 1;
                     }
-                    // In between, names come (which splits blocks) and go (which joins entries). Not for ever: in a
-                    // linear directory they come behind all others.
+                    // In between, names come (which splits blocks) and go (which joins entries).
+                    // Not for ever: in a linear directory they come behind all others.
                     let coming = if chunk < 1000 { 10 } else { 0 };
                     for _ in 0..coming {
                         let name = format!("comes-{turn}-{chunk}-with-a-long-tail-to-fill-blocks");
                         chunk += 1;
                         make_file(&volume, &directory, &name).await;
                     }
-                    let _ = volume.unlink(&directory, format!("goes-{}", chunk / 10 * 3).as_bytes()).await;
+                    let _ = volume
+                        .unlink(&directory, format!("goes-{}", chunk / 10 * 3).as_bytes())
+                        .await;
                 }
                 for name in stable.iter().map(String::as_str).chain([".", ".."]) {
-                    assert_eq!(seen.get(name.as_bytes()), Some(&1), "{name} in turn {turn}, {kind}");
+                    assert_eq!(
+                        seen.get(name.as_bytes()),
+                        Some(&1),
+                        "{name} in turn {turn}, {kind}"
+                    );
                 }
                 assert!(seen.values().all(|times| *times == 1), "{kind}");
                 for number in 0..chunk {
@@ -84,7 +91,9 @@ fn removing_what_was_listed_empties_a_directory() {
                 let entries = volume.readdir(&directory, cookie, 30).await.unwrap();
                 let Some(last) = entries.last() else { break };
                 cookie = last.cookie;
-                for entry in entries.iter().filter(|entry| entry.name != b"." && entry.name != b"..") {
+                for entry in
+                    entries.iter().filter(|entry| entry.name != b"." && entry.name != b"..")
+                {
                     volume.unlink(&directory, &entry.name).await.unwrap();
                 }
             }
@@ -125,7 +134,10 @@ fn a_listing_with_inodes_gives_those_of_the_names() {
     TestImage::of_inodes(EXT4, "8M", 500).with(1, |volume, _| async move {
         let root = volume.inode(ROOT).await.unwrap();
         for number in 0..100 {
-            volume.mknod(&root, format!("{number}").as_bytes(), &Caller::ROOT, REGULAR, 0).await.unwrap();
+            volume
+                .mknod(&root, format!("{number}").as_bytes(), &Caller::ROOT, REGULAR, 0)
+                .await
+                .unwrap();
         }
         let listed = volume.readdirplus(&root, 0, 1000).await.unwrap();
         assert_eq!(listed.len(), 103);

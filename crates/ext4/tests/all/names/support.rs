@@ -22,19 +22,22 @@ pub const EXT4_1K: Kind = Kind("ext4 of 1 KiB", &["-t", "ext4", "-b", "1024"]);
 pub const EXT3: Kind = Kind("ext3", &["-t", "ext3", "-b", "4096"]);
 pub const EXT3_1K: Kind = Kind("ext3 of 1 KiB", &["-t", "ext3", "-b", "1024"]);
 pub const LINEAR: Kind = Kind("linear", &["-t", "ext4", "-b", "1024", "-O", "^dir_index"]);
-pub const UNCHECKED: Kind = Kind("without checksums", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
+pub const UNCHECKED: Kind =
+    Kind("without checksums", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
 pub const UNTYPED: Kind = Kind("without types", &["-t", "ext3", "-b", "2048", "-O", "^filetype"]);
 pub const ALL: [Kind; 7] = [EXT4, EXT4_1K, EXT3, EXT3_1K, LINEAR, UNCHECKED, UNTYPED];
 
 /// Reads take their time, so that tasks meet in the middle of things.
-const LATENCY: Latency = Latency { least: Duration::from_micros(10), spread: Duration::from_micros(90) };
+const LATENCY: Latency =
+    Latency { least: Duration::from_micros(10), spread: Duration::from_micros(90) };
 
 impl TestImage {
     /// `size` as mke2fs reads it.
     pub fn of_inodes(kind: Kind, size: &str, inodes: u32) -> TestImage {
         TestImage::make(&[&["-N", &inodes.to_string()], kind.1].concat(), size)
     }
-    /// Runs `test` on the volume in virtual time, closes it, writes the image back and has it checked.
+    /// Runs `test` on the volume in virtual time, closes it, writes the image back and has it
+    /// checked.
     pub fn with<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         seed: u64,
@@ -50,7 +53,8 @@ impl TestImage {
         test: impl FnOnce(Rc<Volume>, VirtualWorld) -> F + 'static,
     ) -> T {
         let path = self.path_of(name);
-        let (image, options) = (Image::read_file(&path).unwrap(), with_engine(EngineOptions::default()));
+        let (image, options) =
+            (Image::read_file(&path).unwrap(), with_engine(EngineOptions::default()));
         let (image, result) = play_on(image, seed, Some(LATENCY), options, test);
         image.write_file(&path).unwrap();
         check_file(&path, &format!("seed {seed}"));

@@ -4,7 +4,9 @@ use crate::image::{play_on, with_engine};
 use crate::volume::image::{ALL, EXT4, EXT4_1K, MANY_GROUPS, TestImage, with_volume};
 use disks::Latency;
 use engine::{Contents, Credits, EngineOptions, RecordFormat};
-use ext4::{AllocationRequest, Caller, Error, Inode, NewInode, Purpose, Run, Volume, WriteFlags, errno};
+use ext4::{
+    AllocationRequest, Caller, Error, Inode, NewInode, Purpose, Run, Volume, WriteFlags, errno,
+};
 use runtime::SplitMix;
 use runtime::sync::Event;
 use std::cell::Cell;
@@ -69,7 +71,8 @@ async fn take_all(volume: &Rc<Volume>, inode: &Inode) -> Vec<Run> {
     }
 }
 
-/// Creates and frees inodes, and takes and gives back their blocks, at random; in the end all is free again.
+/// Creates and frees inodes, and takes and gives back their blocks, at random; in the end all is
+/// free again.
 async fn churn(volume: Rc<Volume>, seed: u64) {
     let dice = SplitMix::new(seed);
     let root = volume.inode(InodeNumber(2)).await.unwrap();
@@ -94,20 +97,25 @@ async fn churn(volume: Rc<Volume>, seed: u64) {
                 };
                 assert!((1..=count).contains(&run.count));
                 for block in 0..u64::from(run.count) {
-                    assert!(taken.insert(run.start.plus(block)), "seed {seed} step {step}: given twice");
+                    assert!(
+                        taken.insert(run.start.plus(block)),
+                        "seed {seed} step {step}: given twice"
+                    );
                 }
                 runs.push(run);
             }
             8 if !files.is_empty() => {
                 if let Some(run) = files[pick].1.pop() {
-                    (0..u64::from(run.count)).for_each(|block| assert!(taken.remove(&run.start.plus(block))));
+                    (0..u64::from(run.count))
+                        .for_each(|block| assert!(taken.remove(&run.start.plus(block))));
                     free(&volume, run).await;
                 }
             }
             9 if !files.is_empty() => {
                 let (inode, runs) = files.swap_remove(pick);
                 for run in runs {
-                    (0..u64::from(run.count)).for_each(|block| assert!(taken.remove(&run.start.plus(block))));
+                    (0..u64::from(run.count))
+                        .for_each(|block| assert!(taken.remove(&run.start.plus(block))));
                     free(&volume, run).await;
                 }
                 volume.free_if_unused(&inode).await.unwrap();
@@ -180,7 +188,8 @@ fn files_appended_in_turn_are_not_interleaved_block_by_block() {
             }
         }
         for (_, runs) in &files {
-            let extents = 1 + runs.windows(2).filter(|pair| pair[0].start.plus(1) != pair[1].start).count();
+            let extents =
+                1 + runs.windows(2).filter(|pair| pair[0].start.plus(1) != pair[1].start).count();
             // Windows of 8, 8 and 16 blocks.
             assert!(extents <= 3, "{extents} extents");
         }
@@ -239,29 +248,32 @@ fn what_a_commit_on_its_way_frees_is_not_given_out_again() {
     };
     let image = TestImage::of(EXT4_1K);
     let slow = Some(Latency { least: Duration::from_micros(100), spread: Duration::ZERO });
-    let (left, ()) = play_on(image.read(), 1, slow, with_engine(options), |volume, world| async move {
-        let root = volume.inode(InodeNumber(2)).await.unwrap();
-        let inode = create(&volume, &root, 0o100_644).await.unwrap();
-        let mut runs = take_all(&volume, &inode).await;
-        volume.sync().await.unwrap();
-        let (engine, last) = (volume.engine().clone(), runs.pop().unwrap());
-        let freed = free(&volume, last).await;
-        let committing = engine.clone();
-        let commit = runtime::spawn_with_result(&world, async move { committing.commit(freed).await });
-        // Until a handle that starts is of the next transaction: the one that freed has set out.
-        while engine.start(Credits(0)).await.unwrap().stop() == freed {
-            runtime::yield_now().await;
-        }
-        assert!(freed.is_after(engine.committed()), "it has arrived already");
-        let refused = allocate(&volume, &inode, 0, None, 1).await;
-        assert!(matches!(refused, Err(Error::Refused(errno::ENOSPC))), "{refused:?}");
-        commit.await.unwrap().unwrap();
-        runs.push(allocate(&volume, &inode, 0, None, last.count).await.unwrap());
-        for run in runs {
-            free(&volume, run).await;
-        }
-        volume.free_if_unused(&inode).await.unwrap();
-    });
+    let (left, ()) =
+        play_on(image.read(), 1, slow, with_engine(options), |volume, world| async move {
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let inode = create(&volume, &root, 0o100_644).await.unwrap();
+            let mut runs = take_all(&volume, &inode).await;
+            volume.sync().await.unwrap();
+            let (engine, last) = (volume.engine().clone(), runs.pop().unwrap());
+            let freed = free(&volume, last).await;
+            let committing = engine.clone();
+            let commit =
+                runtime::spawn_with_result(&world, async move { committing.commit(freed).await });
+            // Until a handle that starts is of the next transaction: the one that freed has set
+            // out.
+            while engine.start(Credits(0)).await.unwrap().stop() == freed {
+                runtime::yield_now().await;
+            }
+            assert!(freed.is_after(engine.committed()), "it has arrived already");
+            let refused = allocate(&volume, &inode, 0, None, 1).await;
+            assert!(matches!(refused, Err(Error::Refused(errno::ENOSPC))), "{refused:?}");
+            commit.await.unwrap().unwrap();
+            runs.push(allocate(&volume, &inode, 0, None, last.count).await.unwrap());
+            for run in runs {
+                free(&volume, run).await;
+            }
+            volume.free_if_unused(&inode).await.unwrap();
+        });
     left.write_file(&image.path()).unwrap();
     image.check();
 }
@@ -292,7 +304,10 @@ fn reserved_blocks_are_kept_for_root() {
             }
         }
         let space = volume.statfs().await.unwrap();
-        assert_eq!((space.blocks_available, space.blocks_free), (0, volume.superblock().reserved_blocks));
+        assert_eq!(
+            (space.blocks_available, space.blocks_free),
+            (0, volume.superblock().reserved_blocks)
+        );
         assert!(space.blocks_free > 0);
         for run in runs {
             free(&volume, run).await;
@@ -352,8 +367,12 @@ fn who_only_frees_keeps_no_list_of_what_is_committed() {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         for index in 0..FILES {
             let name = format!("file-{index}");
-            let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
-            volume.write(&made.value, &Caller::ROOT, 0, b"a block", WriteFlags::default()).await.unwrap();
+            let made =
+                volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+            volume
+                .write(&made.value, &Caller::ROOT, 0, b"a block", WriteFlags::default())
+                .await
+                .unwrap();
         }
         volume.sync().await.unwrap();
         for index in 0..FILES {

@@ -6,7 +6,9 @@ use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
 use device::World;
 use disks::{CrashPolicy, Image, MemoryDisk};
 use engine::{DataMode, EngineOptions};
-use ext4::{Access, AllocationRequest, Caller, Error, OnError, OpenParts, Purpose, Result, VolumeOptions};
+use ext4::{
+    Access, AllocationRequest, Caller, Error, OnError, OpenParts, Purpose, Result, VolumeOptions,
+};
 use format::ext4::{GroupDescriptor, VolumeSuperblock};
 use runtime::{SplitMix, VirtualWorld};
 use std::process::Command;
@@ -47,7 +49,8 @@ fn use_image(image: Image, seed: u64) -> Result<()> {
             let mut handle = volume.engine().start(volume.credits_free(1, 100)).await?;
             if let Ok(run) = run {
                 let contents = engine::Contents::Data;
-                let _ = volume.free_blocks(&mut handle, run.start, run.count.into(), contents).await;
+                let _ =
+                    volume.free_blocks(&mut handle, run.start, run.count.into(), contents).await;
             }
             handle.stop();
             volume.free_if_unused(&inode).await?;
@@ -66,9 +69,14 @@ fn random_damage_gives_errors_and_no_panic() {
         let block = superblock.block_size.bytes() as u64;
         // The blocks that this floor reads: descriptors, bitmaps, the first inodes.
         let at = (superblock.descriptor_block(0).get() * block) as usize;
-        let group = GroupDescriptor::parse(&bytes[at..at + usize::from(superblock.descriptor_size())]);
-        let places =
-            [group.block_bitmap, group.inode_bitmap, group.inode_table, superblock.descriptor_block(0)];
+        let group =
+            GroupDescriptor::parse(&bytes[at..at + usize::from(superblock.descriptor_size())]);
+        let places = [
+            group.block_bitmap,
+            group.inode_bitmap,
+            group.inode_table,
+            superblock.descriptor_block(0),
+        ];
         for seed in 0..60 {
             let dice = SplitMix::new(seed);
             let mut damaged = pristine.clone();
@@ -94,8 +102,11 @@ fn no_superblock_can_do_harm() {
             let mut damaged = bytes[1024..2048].to_vec();
             damaged[at - 1024] = value;
             if let Ok(superblock) = VolumeSuperblock::parse(&damaged) {
-                let _ =
-                    (superblock.groups(), superblock.descriptor_blocks(), superblock.inode_table_blocks());
+                let _ = (
+                    superblock.groups(),
+                    superblock.descriptor_blocks(),
+                    superblock.inode_table_blocks(),
+                );
                 for group in 0..superblock.groups().min(100) {
                     let _ = superblock.superblock_and_descriptors(units::GroupNumber(group));
                 }
@@ -114,7 +125,10 @@ fn what_is_no_volume_is_refused_with_the_reason() {
     assert!(refuse(&vec![0; 1024]).contains("truncated"));
     let bytes = TestImage::of(EXT4).bytes();
     let truncated = refuse(&bytes[..bytes.len() / 2]);
-    assert!(truncated.contains("the image is truncated: the volume needs 67108864 bytes"), "{truncated}");
+    assert!(
+        truncated.contains("the image is truncated: the volume needs 67108864 bytes"),
+        "{truncated}"
+    );
     let mut flipped = bytes.clone();
     flipped[1024 + 0x70] ^= 1;
     assert!(refuse(&flipped).contains("the superblock's checksum"), "{}", refuse(&flipped));
@@ -147,7 +161,9 @@ fn a_volume_of_hurd_or_without_a_root_is_refused_with_the_reason() {
     let hurd = TestImage::of(Kind { arguments: "-t ext2 -o hurd", size: "16M" });
     let error = use_volume(&hurd.bytes(), 1).unwrap_err();
     assert!(error.to_string().contains("Hurd"), "{error}");
-    for request in ["clri <2>", "set_inode_field <2> mode 0100644", "set_inode_field <2> links_count 0"] {
+    for request in
+        ["clri <2>", "set_inode_field <2> mode 0100644", "set_inode_field <2> links_count 0"]
+    {
         let image = TestImage::of(EXT4);
         image.debugfs_write(request);
         let before = image.bytes();
@@ -174,7 +190,8 @@ fn a_damaged_orphan_list_does_not_hinder_opening() {
     use_volume(&image.bytes(), 1).unwrap();
 }
 
-/// The log may hold parts of the superblock, its checksum among them. They are replayed over what home says.
+/// The log may hold parts of the superblock, its checksum among them. They are replayed over what
+/// home says.
 #[test]
 fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
     for kind in [EXT4, EXT4_1K] {
@@ -184,7 +201,8 @@ fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
         let disk = image.disk(&world);
         virtual_world.run(async move {
             let engine = EngineOptions { data: DataMode::Wasteless, ..EngineOptions::default() };
-            let options = VolumeOptions { engine, on_error: OnError::Stop, ..VolumeOptions::default() };
+            let options =
+                VolumeOptions { engine, on_error: OnError::Stop, ..VolumeOptions::default() };
             let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
             volume.set_label(b"one").await.unwrap();
             volume.engine().checkpoint().await.unwrap();
@@ -202,7 +220,8 @@ fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
     }
 }
 
-/// With the descriptor that leads to the journal's inode nobody else could replay the log, nor mend the volume.
+/// With the descriptor that leads to the journal's inode nobody else could replay the log, nor mend
+/// the volume.
 #[test]
 fn a_log_is_replayed_although_what_leads_to_the_journal_is_damaged() {
     for (kind, inode_too) in [(EXT4, false), (EXT4_1K, false), (EXT4, true)] {

@@ -5,8 +5,10 @@ use format::ext4::{GroupDescriptor, VolumeSuperblock};
 use units::GroupNumber;
 
 fn field(text: &str, name: &str) -> u64 {
-    let line =
-        text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {text}"));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(name))
+        .unwrap_or_else(|| panic!("no {name} in {text}"));
     line[name.len()..].split_whitespace().next().unwrap().parse().unwrap()
 }
 
@@ -55,18 +57,22 @@ fn group_descriptors_say_what_dumpe2fs_says() {
         let bytes = image.bytes();
         let superblock = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
         let text = image.dumpe2fs();
-        let groups: Vec<&str> =
-            text.split("\nGroup ").filter(|part| part.starts_with(|c: char| c.is_ascii_digit())).collect();
+        let groups: Vec<&str> = text
+            .split("\nGroup ")
+            .filter(|part| part.starts_with(|c: char| c.is_ascii_digit()))
+            .collect();
         assert_eq!(groups.len(), superblock.groups() as usize, "{kind:?}");
         for (index, theirs) in groups.iter().enumerate() {
             let group = GroupNumber(index as u32);
             let per_block = superblock.descriptors_per_block();
             let block = superblock.descriptor_block(group.get() / per_block).get() as usize;
             let size = usize::from(superblock.descriptor_size());
-            let start = block * superblock.block_size.bytes() + (group.get() % per_block) as usize * size;
+            let start =
+                block * superblock.block_size.bytes() + (group.get() % per_block) as usize * size;
             let raw = &bytes[start..start + size];
             let ours = GroupDescriptor::parse(raw);
-            ours.check(raw, group, &superblock).unwrap_or_else(|why| panic!("{group} of {kind:?}: {why}"));
+            ours.check(raw, group, &superblock)
+                .unwrap_or_else(|why| panic!("{group} of {kind:?}: {why}"));
             let mut again = raw.to_vec();
             ours.serialize(&mut again, group, &superblock);
             assert_eq!(again, raw, "{group} of {kind:?}");
@@ -86,7 +92,11 @@ fn group_descriptors_say_what_dumpe2fs_says() {
             if ours.unused_inodes > 0 {
                 expected.push(format!("{} unused inodes", ours.unused_inodes));
             }
-            assert_eq!(superblock.has_superblock(group), theirs.contains(" superblock at "), "{theirs}");
+            assert_eq!(
+                superblock.has_superblock(group),
+                theirs.contains(" superblock at "),
+                "{theirs}"
+            );
             for line in expected {
                 assert!(theirs.contains(&line), "{kind:?}: no `{line}` in {theirs}");
             }

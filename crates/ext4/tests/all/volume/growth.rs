@@ -1,4 +1,5 @@
-//! What the first steps on a volume read, against what there is more of: counts of bytes, the same on each machine.
+//! What the first steps on a volume read, against what there is more of: counts of bytes, the same
+//! on each machine.
 
 use crate::volume::image::{Kind, TestImage, open};
 use device::World;

@@ -1,6 +1,6 @@
-//! Bitmaps call free what is in use, under a volume whose cache knows better. The answer is an error and a mark, never
-//! a panic, never two files with one content. Checksums and counts are right, so nothing but what is in memory can
-//! tell.
+//! Bitmaps call free what is in use, under a volume whose cache knows better. The answer is an
+//! error and a mark, never a panic, never two files with one content. Checksums and counts are
+//! right, so nothing but what is in memory can tell.
 
 use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage};
@@ -14,20 +14,29 @@ use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock, InodeNumber};
 
-pub const MODES: [DataMode; 5] =
-    [DataMode::Wasteless, DataMode::Ordered, DataMode::Journal, DataMode::Selective, DataMode::Writeback];
+pub const MODES: [DataMode; 5] = [
+    DataMode::Wasteless,
+    DataMode::Ordered,
+    DataMode::Journal,
+    DataMode::Selective,
+    DataMode::Writeback,
+];
 const FILES: usize = 6;
 const FILE_BYTES: usize = 12_000;
 /// One group, so that an allocator has nowhere else to go.
 const SMALL: Kind = Kind { arguments: "-t ext4 -b 1024", size: "8M" };
 
-/// A number of small files with known content, a directory among them, and one with attributes in a block of its own.
+/// A number of small files with known content, a directory among them, and one with attributes in a
+/// block of its own.
 async fn populate(volume: &Rc<Volume>) {
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     for index in 0..FILES {
         let name = format!("file-{index}");
         let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
-        volume.write(&made.value, &Caller::ROOT, 0, &content(index), WriteFlags::default()).await.unwrap();
+        volume
+            .write(&made.value, &Caller::ROOT, 0, &content(index), WriteFlags::default())
+            .await
+            .unwrap();
         let set = SetXattr {
             name: b"user.long",
             value: &vec![b'a' + index as u8; 600],
@@ -93,7 +102,8 @@ async fn take_into_memory(volume: &Rc<Volume>) -> Vec<Rc<Inode>> {
     files
 }
 
-/// Makes files, directories and links until the volume is full or refuses for good; every error there was.
+/// Makes files, directories and links until the volume is full or refuses for good; every error
+/// there was.
 async fn fill(volume: &Rc<Volume>) -> Vec<Error> {
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     let mut errors = Vec::new();
@@ -101,7 +111,9 @@ async fn fill(volume: &Rc<Volume>) -> Vec<Error> {
         let name = format!("new-{index}");
         let result = match index % 3 {
             0 => volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await.map(drop),
-            1 => volume.symlink(&root, name.as_bytes(), &Caller::ROOT, &[b't'; 200]).await.map(drop),
+            1 => {
+                volume.symlink(&root, name.as_bytes(), &Caller::ROOT, &[b't'; 200]).await.map(drop)
+            }
             _ => write_new(volume, &root, name.as_bytes()).await,
         };
         errors.extend(result.err());
@@ -114,7 +126,9 @@ async fn fill(volume: &Rc<Volume>) -> Vec<Error> {
 async fn fill_holes(volume: &Rc<Volume>, root: &Rc<Inode>) -> Result<()> {
     let file = volume.mknod(root, b"rest", &Caller::ROOT, 0o100_644, 0).await?.value;
     for piece in 0..256 {
-        volume.write(&file, &Caller::ROOT, piece << 15, &[b'z'; 1 << 15], WriteFlags::default()).await?;
+        volume
+            .write(&file, &Caller::ROOT, piece << 15, &[b'z'; 1 << 15], WriteFlags::default())
+            .await?;
     }
     Ok(())
 }
@@ -141,16 +155,20 @@ fn lie(image: &TestImage, inodes: &[u32], blocks: &[u64]) {
     let mut bytes = image.bytes();
     let superblock = VolumeSuperblock::parse(&bytes[1024..2048]).unwrap();
     let shift = superblock.block_size.shift();
-    let in_inodes = inodes.iter().map(|number| (superblock.group_of_inode(InodeNumber(*number)), true));
-    let in_blocks = blocks.iter().map(|block| (superblock.group_of_block(HomeBlock(*block)), false));
+    let in_inodes =
+        inodes.iter().map(|number| (superblock.group_of_inode(InodeNumber(*number)), true));
+    let in_blocks =
+        blocks.iter().map(|block| (superblock.group_of_block(HomeBlock(*block)), false));
     for ((group, index), is_inode) in in_inodes.chain(in_blocks).collect::<Vec<_>>() {
-        let table = superblock.descriptor_block(group.get() / superblock.descriptors_per_block()).get();
+        let table =
+            superblock.descriptor_block(group.get() / superblock.descriptors_per_block()).get();
         let size = usize::from(superblock.descriptor_size());
-        let at =
-            ((table << shift) as usize) + (group.get() % superblock.descriptors_per_block()) as usize * size;
+        let at = ((table << shift) as usize)
+            + (group.get() % superblock.descriptors_per_block()) as usize * size;
         let mut descriptor = GroupDescriptor::parse(&bytes[at..at + size]);
         let bitmap_at = if is_inode { descriptor.inode_bitmap } else { descriptor.block_bitmap };
-        let bits = &mut bytes[(bitmap_at.get() << shift) as usize..][..superblock.block_size.bytes()];
+        let bits =
+            &mut bytes[(bitmap_at.get() << shift) as usize..][..superblock.block_size.bytes()];
         assert!(bitmap::is_set(bits, index));
         bitmap::clear(bits, index..index + 1);
         if is_inode {
@@ -169,7 +187,8 @@ fn lie(image: &TestImage, inodes: &[u32], blocks: &[u64]) {
     std::fs::write(image.path(), bytes).unwrap();
 }
 
-/// The lie is told before the volume is opened; `first` says whether the bitmap is in memory before the files are.
+/// The lie is told before the volume is opened; `first` says whether the bitmap is in memory before
+/// the files are.
 fn lies_are_refused(kind: Kind, data: DataMode, inodes: &[u32], blocks: &[u64], first: bool) {
     let image = made(kind, data);
     lie(&image, inodes, blocks);
@@ -193,7 +212,8 @@ fn lies_are_refused(kind: Kind, data: DataMode, inodes: &[u32], blocks: &[u64], 
         (errors, volume.superblock().state & state::ERROR != 0)
     });
     let what = format!("{kind:?} {data:?} {inodes:?} {blocks:?} {first}: {errors:?}");
-    // Where there are other groups, they may have had room enough, so that nobody came upon the lie.
+    // Where there are other groups, they may have had room enough, so that nobody came upon the
+    // lie.
     if kind.arguments == SMALL.arguments {
         assert!(errors.iter().any(|error| matches!(error, Error::Corrupt { .. })), "{what}");
         assert!(marked && image.dumpe2fs().contains("with errors"), "{what}");
@@ -208,7 +228,8 @@ fn places(image: &TestImage) -> (Vec<u32>, Vec<u64>, u64, u64) {
         for file in files.iter().take(FILES) {
             blocks.push(volume.map(file, FileBlock(0), 1).await.unwrap().home().unwrap().get());
         }
-        let directory = volume.map(&files[FILES], FileBlock(0), 1).await.unwrap().home().unwrap().get();
+        let directory =
+            volume.map(&files[FILES], FileBlock(0), 1).await.unwrap().home().unwrap().get();
         let attributes = files[0].fields.borrow().xattr_block.get();
         (numbers, blocks, directory, attributes)
     })
@@ -256,7 +277,10 @@ fn an_inode_in_use_that_is_not_in_memory_is_not_given_out_again() {
             check_files(volume).await;
             errors
         });
-        assert!(errors.iter().any(|error| matches!(error, Error::Corrupt { .. })), "{kind:?} {errors:?}");
+        assert!(
+            errors.iter().any(|error| matches!(error, Error::Corrupt { .. })),
+            "{kind:?} {errors:?}"
+        );
     }
 }
 
@@ -273,7 +297,10 @@ fn what_is_free_already_is_not_freed() {
                 volume.unlink(&root, format!("file-{index}").as_bytes()).await.unwrap();
                 let number = file.number;
                 drop(file);
-                assert!(matches!(volume.closed(number).await, Err(Error::Corrupt { .. })), "file-{index}");
+                assert!(
+                    matches!(volume.closed(number).await, Err(Error::Corrupt { .. })),
+                    "file-{index}"
+                );
             }
             volume.sync().await.unwrap();
             assert!(volume.superblock().state & state::ERROR != 0);

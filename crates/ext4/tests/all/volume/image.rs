@@ -35,7 +35,10 @@ pub const ALL: [Kind; 12] = [
     kind("-t ext4 -O ^64bit -b 1024", "48M"),
     kind("-t ext4 -O ^flex_bg -b 1024", "48M"),
     kind("-t ext4 -I 128 -b 1024", "48M"),
-    kind("-t ext4 -O ^resize_inode,meta_bg,metadata_csum_seed,sparse_super2 -b 1024 -g 1024", "24M"),
+    kind(
+        "-t ext4 -O ^resize_inode,meta_bg,metadata_csum_seed,sparse_super2 -b 1024 -g 1024",
+        "24M",
+    ),
     MANY_GROUPS,
 ];
 

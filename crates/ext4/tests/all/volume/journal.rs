@@ -7,7 +7,9 @@ use crate::volume::image::{
 use device::{Disk, World};
 use disks::{CrashPolicy, MemoryDisk};
 use engine::{Contents, EngineOptions, RecordFormat};
-use ext4::{Access, AllocationRequest, Caller, OpenParts, Purpose, Volume, VolumeOptions, WriteFlags};
+use ext4::{
+    Access, AllocationRequest, Caller, OpenParts, Purpose, Volume, VolumeOptions, WriteFlags,
+};
 use format::scattered::{LOGS_MAGIC, LogsSuperblock};
 use journal::LogKind;
 use runtime::{SplitMix, VirtualWorld};
@@ -67,7 +69,8 @@ fn the_volume_is_whole_after_a_power_cut_at_any_write() {
             let home = disk.clone();
             virtual_world.run(async move {
                 let done = Rc::new(Cell::new(false));
-                let (finished, volume_world, home_disk) = (done.clone(), world.clone(), home.clone());
+                let (finished, volume_world, home_disk) =
+                    (done.clone(), world.clone(), home.clone());
                 world.spawn(Box::pin(async move {
                     if let Ok(volume) = open(&volume_world, &home_disk, Access::ReadWrite).await {
                         let _ = work_until_dark(volume, seed).await;
@@ -78,11 +81,16 @@ fn the_volume_is_whole_after_a_power_cut_at_any_write() {
                     world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
                 }
             });
-            let left = disk.crash(CrashPolicy::Random { seed, atomicity: disks::Atomicity::Unit(512) });
+            let left =
+                disk.crash(CrashPolicy::Random { seed, atomicity: disks::Atomicity::Unit(512) });
             left.write_file(&image.path()).unwrap();
             with_volume(&image, seed, |volume| async move {
                 assert_eq!(volume.open_report().orphans.damaged, 0);
-                assert!(volume.open_report().warnings.is_empty(), "{:?}", volume.open_report().warnings);
+                assert!(
+                    volume.open_report().warnings.is_empty(),
+                    "{:?}",
+                    volume.open_report().warnings
+                );
             });
         }
     }
@@ -156,13 +164,15 @@ fn with_external_journal(block: &'static str) -> (TestImage, TestImage) {
         "1024" => Kind { arguments: "-O journal_dev -b 1024", size: "8M" },
         _ => Kind { arguments: "-O journal_dev -b 4096", size: "8M" },
     });
-    // mke2fs takes only block devices as journal; what it writes is the feature, the UUID, and no inode.
+    // mke2fs takes only block devices as journal; what it writes is the feature, the UUID, and no
+    // inode.
     let home = TestImage::of(match block {
         "1024" => Kind { arguments: "-t ext4 -b 1024 -O ^has_journal", size: "24M" },
         _ => Kind { arguments: "-t ext4 -b 4096 -O ^has_journal", size: "24M" },
     });
     let bytes = journal.bytes();
-    let uuid: String = bytes[1024 + 0x68..1024 + 0x78].iter().map(|byte| format!("{byte:02x}")).collect();
+    let uuid: String =
+        bytes[1024 + 0x68..1024 + 0x78].iter().map(|byte| format!("{byte:02x}")).collect();
     let uuid = [&uuid[..8], &uuid[8..12], &uuid[12..16], &uuid[16..20], &uuid[20..]].join("-");
     home.debugfs_write("feature has_journal");
     home.debugfs_write(&format!("set_super_value journal_uuid {uuid}"));
@@ -184,8 +194,11 @@ fn an_external_journal_is_used_if_it_is_the_volumes() {
             let missing = open(&world, &home, Access::ReadWrite).await.err().unwrap().to_string();
             assert!(missing.contains("journal_dev="), "{missing}");
             let wrong: Rc<dyn Disk> = Rc::new(other);
-            let wrong =
-                open_with(&world, &home, Some(wrong), Access::ReadWrite).await.err().unwrap().to_string();
+            let wrong = open_with(&world, &home, Some(wrong), Access::ReadWrite)
+                .await
+                .err()
+                .unwrap()
+                .to_string();
             assert!(wrong.contains("has UUID"), "{wrong}");
             let log: Rc<dyn Disk> = Rc::new(journal.clone());
             let volume = open_with(&world, &home, Some(log), Access::ReadWrite).await.unwrap();
@@ -194,9 +207,11 @@ fn an_external_journal_is_used_if_it_is_the_volumes() {
             volume.engine().commit(inode.last_change.get()).await.unwrap();
             // A crash of both, then the rest of life.
             let home_left = MemoryDisk::from_image(world.clone(), home.crash(CrashPolicy::LoseAll));
-            let log_left = MemoryDisk::from_image(world.clone(), journal.crash(CrashPolicy::LoseAll));
-            let again =
-                open_with(&world, &home_left, Some(Rc::new(log_left)), Access::ReadWrite).await.unwrap();
+            let log_left =
+                MemoryDisk::from_image(world.clone(), journal.crash(CrashPolicy::LoseAll));
+            let again = open_with(&world, &home_left, Some(Rc::new(log_left)), Access::ReadWrite)
+                .await
+                .unwrap();
             assert_eq!(again.open_report().orphans.freed, 1);
             assert!(!again.open_report().recovery.clean);
             again.close().await.unwrap();
@@ -261,7 +276,8 @@ fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
     });
 }
 
-/// Packed records hold the bytes that changed, on whatever home holds: what has rotted there shows in the merged block.
+/// Packed records hold the bytes that changed, on whatever home holds: what has rotted there shows
+/// in the merged block.
 #[test]
 fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {
     let image = TestImage::of(Kind { arguments: "-t ext4 -b 4096", size: "64M" });
@@ -302,11 +318,16 @@ fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {
             }
             let disk = MemoryDisk::from_image(world.clone(), left);
             let report = ext4::recover(&packed(&disk), false).await.unwrap();
-            assert!(report.transactions > 0 && report.replay.counts.whole_records == 0, "{report:?}");
+            assert!(
+                report.transactions > 0 && report.replay.counts.whole_records == 0,
+                "{report:?}"
+            );
             let volume = Volume::open(packed(&disk)).await.unwrap();
             match volume.inode(InodeNumber(12)).await {
                 Ok(inode) => assert!(!rotten && inode.fields.borrow().mode & 0o777 == 0o600),
-                Err(error) => assert!(rotten && error.to_string().contains("run e2fsck"), "{error}"),
+                Err(error) => {
+                    assert!(rotten && error.to_string().contains("run e2fsck"), "{error}")
+                }
             }
             volume.close().await.unwrap();
         }
@@ -322,18 +343,22 @@ fn a_journal_with_one_block_in_two_places_is_refused() {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
-    let opened = virtual_world.run(async move { open(&world, &disk, Access::ReadWrite).await.map(drop) });
+    let opened =
+        virtual_world.run(async move { open(&world, &disk, Access::ReadWrite).await.map(drop) });
     let error = opened.expect_err("a log that overwrites itself");
     assert!(error.to_string().contains("two places"), "{error}");
 }
 
-/// A file that is no such thing, with the number that the right one might have, and made by anybody.
+/// A file that is no such thing, with the number that the right one might have, and made by
+/// anybody.
 #[test]
 fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
-    let parsed = LogsSuperblock { uuid: [7; 16], inode: 11, logs: 1, log_blocks: 64, group_blocks: 128 };
-    for (name, start) in
-        [("right but for the flag", parsed.serialize().to_vec()), ("magic alone", LOGS_MAGIC.to_vec())]
-    {
+    let parsed =
+        LogsSuperblock { uuid: [7; 16], inode: 11, logs: 1, log_blocks: 64, group_blocks: 128 };
+    for (name, start) in [
+        ("right but for the flag", parsed.serialize().to_vec()),
+        ("magic alone", LOGS_MAGIC.to_vec()),
+    ] {
         let image = TestImage::of(EXT4);
         with_volume(&image, 1, |volume| async move {
             volume.make_scattered_logs(2 << 20, 16 << 20).await.unwrap();
@@ -352,18 +377,26 @@ fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
         virtual_world.run(async move {
             let engine = EngineOptions { log: LogKind::Scattered, ..EngineOptions::default() };
             let options = VolumeOptions { engine, ..VolumeOptions::default() };
-            let parts =
-                OpenParts { world: world.clone(), home: Rc::new(disk.clone()), journal: None, options };
-            let volume = Volume::open(parts).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let parts = OpenParts {
+                world: world.clone(),
+                home: Rc::new(disk.clone()),
+                journal: None,
+                options,
+            };
+            let volume =
+                Volume::open(parts).await.unwrap_or_else(|error| panic!("{name}: {error}"));
             volume.close().await.unwrap();
         });
     }
 }
 
-/// The log still has a record of the superblock's block. What the mount says of itself must not be undone by it.
+/// The log still has a record of the superblock's block. What the mount says of itself must not be
+/// undone by it.
 #[test]
 fn what_a_mount_marks_over_a_kept_log_survives_a_power_cut() {
-    for (kind, records) in [EXT4, EXT4_1K].into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed]) {
+    for (kind, records) in
+        [EXT4, EXT4_1K].into_iter().zip([RecordFormat::Blocks, RecordFormat::Packed])
+    {
         let image = TestImage::of(kind);
         with_volume(&image, 1, |volume| async move {
             volume.make_scattered_logs(2 << 20, 16 << 20).await.unwrap();
@@ -372,17 +405,26 @@ fn what_a_mount_marks_over_a_kept_log_survives_a_power_cut() {
         let shared: Rc<dyn World> = Rc::new(world.clone());
         let mut disk = image.disk(&shared);
         for mount_point in ["/one", "/two", "/three"] {
-            let engine =
-                EngineOptions { log: LogKind::Scattered, records: Some(records), ..EngineOptions::default() };
-            let options =
-                VolumeOptions { engine, mount_point: mount_point.into(), ..VolumeOptions::default() };
+            let engine = EngineOptions {
+                log: LogKind::Scattered,
+                records: Some(records),
+                ..EngineOptions::default()
+            };
+            let options = VolumeOptions {
+                engine,
+                mount_point: mount_point.into(),
+                ..VolumeOptions::default()
+            };
             let home: Rc<dyn Disk> = Rc::new(disk.clone());
             let parts = OpenParts { world: shared.clone(), home, journal: None, options };
             let kept = world.run(async move {
                 let volume = Volume::open(parts).await.unwrap();
                 let kept = volume.engine().has_begun_log();
                 let root = volume.inode(InodeNumber(2)).await.unwrap();
-                volume.mkdir(&root, &mount_point.as_bytes()[1..], &Caller::ROOT, 0o755).await.unwrap();
+                volume
+                    .mkdir(&root, &mount_point.as_bytes()[1..], &Caller::ROOT, 0o755)
+                    .await
+                    .unwrap();
                 volume.sync().await.unwrap();
                 if mount_point == "/one" {
                     volume.set_label(b"name").await.unwrap();
@@ -394,7 +436,8 @@ fn what_a_mount_marks_over_a_kept_log_survives_a_power_cut() {
             // As recovery would leave it, on a copy.
             let copy: Rc<dyn Disk> = Rc::new(MemoryDisk::from_image(shared.clone(), disk.image()));
             let (world_of_copy, options) = (shared.clone(), VolumeOptions::default());
-            let recovered = OpenParts { world: world_of_copy, home: copy.clone(), journal: None, options };
+            let recovered =
+                OpenParts { world: world_of_copy, home: copy.clone(), journal: None, options };
             let superblock = world.run(async move {
                 ext4::recover(&recovered, false).await.unwrap();
                 ext4::read_superblock(&*copy).await.unwrap()

@@ -41,7 +41,8 @@ fn inodes_that_only_the_kernel_remembers_take_no_memory_and_are_not_forgotten() 
         let mut files = Vec::new();
         for number in 0..FILES {
             let name = number.to_string();
-            let made = volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+            let made =
+                volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.unwrap();
             volume.remember(&made.value);
             files.push((made.value.number, Rc::downgrade(&made.value)));
             if number % 1000 == 0 {
@@ -82,7 +83,8 @@ fn a_new_inode_inherits_what_its_directory_hands_down() {
             assert_eq!(below.fields.borrow().mode, 0o042_700);
             assert_eq!(below.fields.borrow().flags & 0x1_0080, 0x1_0080);
             let mut handle = volume.engine().start(volume.credits_create_inode()).await.unwrap();
-            let new = NewInode { parent: &root, mode: 0o060_600, uid: 0, gid: 0, rdev: 0x0110_0203 };
+            let new =
+                NewInode { parent: &root, mode: 0o060_600, uid: 0, gid: 0, rdev: 0x0110_0203 };
             let device = volume.create_inode(&mut handle, new).await.unwrap();
             device.fields.borrow_mut().links = 0;
             volume.orphan_add(&mut handle, &device).await.unwrap();
@@ -139,8 +141,9 @@ fn mounting_leaves_its_traces_in_the_superblock() {
     assert!(text.contains("Last mount time:          Wed Jan  1 00:00:0"), "{text}");
 }
 
-/// A mount writes the superblock home past the log, and the block in memory stays as it was. A byte that the first change
-/// sets back differs at home alone. In one mount of 64 it is a byte of the checksum.
+/// A mount writes the superblock home past the log, and the block in memory stays as it was. A byte
+/// that the first change sets back differs at home alone. In one mount of 64 it is a byte of the
+/// checksum.
 #[test]
 fn the_first_logged_superblock_replaces_all_that_the_mount_wrote_home() {
     let image = TestImage::of(EXT4);

@@ -33,13 +33,15 @@ fn orphans_left_by_a_crash_are_freed_at_the_next_opening() {
             assert_eq!(volume.open_report().orphans.freed, left);
             assert_eq!(volume.open_report().orphans.damaged, 0);
         });
-        let free =
-            |text: &str| text.lines().find(|line| line.starts_with("Free inodes:")).unwrap().to_owned();
+        let free = |text: &str| {
+            text.lines().find(|line| line.starts_with("Free inodes:")).unwrap().to_owned()
+        };
         assert_eq!(free(&before), free(&image.dumpe2fs()), "{kind:?}");
     }
 }
 
-/// What a crash leaves of a volume on which `fail` has happened while orphans were open, opened again.
+/// What a crash leaves of a volume on which `fail` has happened while orphans were open, opened
+/// again.
 fn opened_after(
     kind: Kind,
     fail: impl AsyncFnOnce(&Rc<Volume>, &MemoryDisk) + 'static,
@@ -58,7 +60,8 @@ fn opened_after(
         let volume = open(&world, &again, Access::ReadWrite).await.unwrap();
         let report = volume.open_report();
         assert!(report.warnings[0].contains("run e2fsck"), "{report:?}");
-        // Now the error stands in the superblock; orphans of this mount are freed after the next crash.
+        // Now the error stands in the superblock; orphans of this mount are freed after the next
+        // crash.
         let left_again = make_and_free_some(&volume, 2).await;
         volume.sync().await.unwrap();
         let third = MemoryDisk::from_image(world.clone(), again.crash(CrashPolicy::LoseAll));
@@ -74,15 +77,16 @@ fn opened_after(
 #[test]
 fn orphans_are_freed_after_a_failed_write_although_the_volume_needs_e2fsck() {
     for kind in ALL {
-        let (left, freed, image) = opened_after(kind, async |volume: &Rc<Volume>, disk: &MemoryDisk| {
-            disk.inject(Fault::once(Operation::Write));
-            let root = volume.inode(InodeNumber(2)).await.unwrap();
-            let made = create(volume, &root, 0o100_600).await.unwrap();
-            assert!(volume.engine().commit(made.last_change.get()).await.is_err());
-            // The note in the journal superblock is on its way.
-            let world = volume.engine().world();
-            world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
-        });
+        let (left, freed, image) =
+            opened_after(kind, async |volume: &Rc<Volume>, disk: &MemoryDisk| {
+                disk.inject(Fault::once(Operation::Write));
+                let root = volume.inode(InodeNumber(2)).await.unwrap();
+                let made = create(volume, &root, 0o100_600).await.unwrap();
+                assert!(volume.engine().commit(made.last_change.get()).await.is_err());
+                // The note in the journal superblock is on its way.
+                let world = volume.engine().world();
+                world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
+            });
         assert_eq!(freed, left, "{kind:?}");
         image.check_as("after a failed write");
         assert!(image.dumpe2fs().contains("clean with errors"), "{kind:?}");
@@ -158,7 +162,11 @@ fn an_orphan_that_cannot_be_freed_here_is_named_and_hinders_no_mount() {
                 let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
                 let report = volume.open_report();
                 if round == 0 {
-                    assert_eq!((report.orphans.freed, report.orphans.damaged), (1, 1), "{report:?}");
+                    assert_eq!(
+                        (report.orphans.freed, report.orphans.damaged),
+                        (1, 1),
+                        "{report:?}"
+                    );
                     let named = |warning: &String| {
                         warning.contains(&odd.number.to_string()) && warning.contains("run e2fsck")
                     };

@@ -1,5 +1,6 @@
-//! What nobody syncs: durable after `commit=` all the same, and in `writeback` a file's content after `expire=`,
-//! `writeback=` and a second together. Judged by cutting the power, in virtual time.
+//! What nobody syncs: durable after `commit=` all the same, and in `writeback` a file's content
+//! after `expire=`, `writeback=` and a second together. Judged by cutting the power, in virtual
+//! time.
 
 use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT4, TestImage};
@@ -13,7 +14,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Instant};
 
-/// How long the disk may take for what is due. A commit that was under way when one began has this, too.
+/// How long the disk may take for what is due. A commit that was under way when one began has this,
+/// too.
 const DISK_TIME: Duration = Duration::from_millis(50);
 /// How long what went home waits for somebody else's flush.
 const VOLATILE_MAX: Duration = Duration::from_secs(1);
@@ -52,9 +54,13 @@ fn play(image: &TestImage, engine: &EngineOptions, target: Target, bound: Durati
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         if target == Target::InPlace {
             for file in 0..FILES {
-                let made = volume.mknod(&root, &name(file), &Caller::ROOT, 0o100_644, 0).await.unwrap();
+                let made =
+                    volume.mknod(&root, &name(file), &Caller::ROOT, 0o100_644, 0).await.unwrap();
                 let old = vec![0; content(file).len()];
-                volume.write(&made.value, &Caller::ROOT, 0, &old, WriteFlags::default()).await.unwrap();
+                volume
+                    .write(&made.value, &Caller::ROOT, 0, &old, WriteFlags::default())
+                    .await
+                    .unwrap();
             }
             volume.sync().await.unwrap();
         }
@@ -77,7 +83,8 @@ fn play(image: &TestImage, engine: &EngineOptions, target: Target, bound: Durati
                         Target::InPlace => volume.lookup(&root, &name(begun)).await.unwrap(),
                     };
                     let bytes = content(begun);
-                    let written = volume.write(&inode, &Caller::ROOT, 0, &bytes, WriteFlags::default()).await;
+                    let written =
+                        volume.write(&inode, &Caller::ROOT, 0, &bytes, WriteFlags::default()).await;
                     assert_eq!(written.unwrap().count, bytes.len());
                     deadlines.push_back(world.now().plus(bound + DISK_TIME));
                     begun += 1;
@@ -106,8 +113,10 @@ fn judge(left: Vec<Image>, engine: &EngineOptions, has_content: bool) {
             let what = format!("{:?}, file {file}", engine.data);
             let volume = open(&world, &disk, engine).await;
             let root = volume.inode(InodeNumber(2)).await.unwrap();
-            let inode =
-                volume.lookup(&root, &name(file)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let inode = volume
+                .lookup(&root, &name(file))
+                .await
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
             if has_content {
                 let found = volume.read(&inode, 0, usize::MAX).await.unwrap().to_vec();
                 assert!(found == content(file), "{what}: not as it was written");
@@ -167,7 +176,10 @@ fn what_nobody_syncs_is_lost_if_the_power_fails_at_once() {
                 Target::New => assert!(found.is_err(), "{data:?}: durable without a commit"),
                 Target::InPlace => {
                     let found = volume.read(&found.unwrap(), 0, usize::MAX).await.unwrap().to_vec();
-                    assert!(found == vec![0; content(0).len()], "{data:?}: overwritten without a commit");
+                    assert!(
+                        found == vec![0; content(0).len()],
+                        "{data:?}: overwritten without a commit"
+                    );
                 }
             }
         });

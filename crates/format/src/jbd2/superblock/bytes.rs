@@ -46,8 +46,9 @@ pub(in crate::jbd2) mod at {
     pub const KEPT_START: usize = 0xf8;
     pub const CHECKSUM: usize = 0xfc;
     pub const USERS: usize = 0x100;
-    /// Ours, in the place of some users: of the snapshot. A journal inside a volume has no users, and scattered logs need one. Like
-    /// all that changes while the log is live it lies in the first sector, with the checksum: a torn write changes nothing.
+    /// Ours, in the place of some users: of the snapshot. A journal inside a volume has no users,
+    /// and scattered logs need one. Like all that changes while the log is live it lies in the
+    /// first sector, with the checksum: a torn write changes nothing.
     pub const SNAPSHOT_FIRST: usize = 0x160;
     pub const SNAPSHOT_FIRST_AT: usize = 0x164;
     pub const SNAPSHOT_LAST: usize = 0x168;
@@ -64,8 +65,8 @@ pub(super) const USERS: usize = 48;
 pub(super) const CRC32C: u8 = 4;
 
 impl JournalSuperblock {
-    /// `bytes`: the journal's first block, at least its first 1024 bytes. `blocks`: how many blocks the
-    /// journal's file or device has, `block_size` each.
+    /// `bytes`: the journal's first block, at least its first 1024 bytes. `blocks`: how many blocks
+    /// the journal's file or device has, `block_size` each.
     pub fn parse(
         bytes: &[u8],
         block_size: BlockSize,
@@ -104,7 +105,8 @@ impl JournalSuperblock {
         self.max_transaction = be32(bytes, at::MAX_TRANSACTION);
         self.max_transaction_data = be32(bytes, at::MAX_TRANSACTION_DATA);
         // Others that replay the log, or write to it, move `s_sequence` on and leave the rest.
-        let is_ours = !self.is_clean() && be32(bytes, at::MAX_TRANSACTION_SINCE) == !self.sequence.0;
+        let is_ours =
+            !self.is_clean() && be32(bytes, at::MAX_TRANSACTION_SINCE) == !self.sequence.0;
         if is_ours && self.max_transaction > 0 {
             self.transaction_bound = Some(std::mem::take(&mut self.max_transaction));
         }
@@ -113,7 +115,11 @@ impl JournalSuperblock {
         self.packed = self.has_incompatible(Incompatible::PACKED).then(|| PackedLog {
             unit: be32(bytes, at::PACKED_UNIT),
             nonce: be64(bytes, at::PACKED_NONCE),
-            gap_max: if self.has_incompatible(Incompatible::GAPS) { be32(bytes, at::GAP_MAX) } else { 0 },
+            gap_max: if self.has_incompatible(Incompatible::GAPS) {
+                be32(bytes, at::GAP_MAX)
+            } else {
+                0
+            },
         });
         self.scattered = self.has_incompatible(Incompatible::SCATTERED).then(|| ScatteredLogs {
             nonce: be64(bytes, at::SCATTERED_NONCE),
@@ -121,7 +127,8 @@ impl JournalSuperblock {
             active: ActiveLogs::parse(&bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES]),
             snapshot: self.has_incompatible(Incompatible::SNAPSHOT).then(|| named_snapshot(bytes)),
         });
-        let kept = (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
+        let kept =
+            (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
         let says_otherwise = self.is_clean() || kept != (self.sequence, self.start);
         let keeps = self.has_incompatible(Incompatible::OURS);
         self.kept = (keeps && says_otherwise).then_some(kept);
@@ -134,7 +141,8 @@ impl JournalSuperblock {
         self.users = users.collect();
     }
 
-    /// A whole block, the superblock at its start, zeros behind it. Checksum set where the features ask for it.
+    /// A whole block, the superblock at its start, zeros behind it. Checksum set where the features
+    /// ask for it.
     pub fn serialize(&self) -> Vec<u8> {
         let mut block = vec![0; self.block_size.bytes()];
         let bytes = &mut block[..SIZE];
@@ -179,7 +187,8 @@ impl JournalSuperblock {
         if let Some(scattered) = &self.scattered {
             put64(bytes, at::SCATTERED_NONCE, scattered.nonce);
             put32(bytes, at::SCATTERED_TABLE_MARK, scattered.table_mark);
-            bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES].copy_from_slice(scattered.active.bytes());
+            bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES]
+                .copy_from_slice(scattered.active.bytes());
         }
         put32(bytes, at::FAST_COMMIT_BLOCKS, self.fast_commit_blocks);
         if !self.is_clean() && self.has_incompatible(Incompatible::OURS) {
@@ -189,7 +198,9 @@ impl JournalSuperblock {
         for (user, uuid) in self.users.iter().take(USERS).enumerate() {
             bytes[at::USERS + 16 * user..][..16].copy_from_slice(uuid);
         }
-        if let Some(snapshot) = self.scattered.as_ref().and_then(|scattered| scattered.snapshot.as_ref()) {
+        if let Some(snapshot) =
+            self.scattered.as_ref().and_then(|scattered| scattered.snapshot.as_ref())
+        {
             put_named_snapshot(snapshot, bytes);
         }
         if self.tag_format() != TagFormat::Plain {

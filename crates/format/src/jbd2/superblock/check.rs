@@ -7,7 +7,8 @@ use crate::jbd2::error::{JournalFormatError, wrong_superblock as wrong};
 use crate::jbd2::layout::TagFormat;
 use crate::packed::{PackedLog, UNIT_MIN};
 
-/// Of ours: a longer log would make arithmetic on log blocks overflow, and is longer than any journal.
+/// Of ours: a longer log would make arithmetic on log blocks overflow, and is longer than any
+/// journal.
 pub(super) const LENGTH_MAX: u32 = 1 << 31;
 /// Of ours: no gap between transactions is longer than this share of the log.
 pub(super) const GAP_SHARE: u32 = 16;
@@ -17,9 +18,12 @@ impl JournalSuperblock {
         let mut unknown = Vec::new();
         let known = [Compatible::CHECKSUM, Incompatible::KNOWN, 0];
         let found = [self.compatible, self.incompatible, self.read_only_compatible];
-        // As the kernel does: a compatible feature that one does not know may be ignored, others may not.
+        // As the kernel does: a compatible feature that one does not know may be ignored, others
+        // may not.
         for (set, which) in [("incompatible", 1), ("read-only compatible", 2)] {
-            let bits = (0..32).map(|bit| 1u32 << bit).filter(|bit| found[which] & !known[which] & bit != 0);
+            let bits = (0..32)
+                .map(|bit| 1u32 << bit)
+                .filter(|bit| found[which] & !known[which] & bit != 0);
             unknown.extend(bits.map(|bit| format!("{set} {bit:#x}")));
         }
         if !unknown.is_empty() {
@@ -30,21 +34,27 @@ impl JournalSuperblock {
             self.has_incompatible(Incompatible::CHECKSUM_V2),
             self.has_incompatible(Incompatible::CHECKSUM_V3),
         ];
-        if self.has_incompatible(Incompatible::SNAPSHOT) && !self.has_incompatible(Incompatible::SCATTERED) {
+        if self.has_incompatible(Incompatible::SNAPSHOT)
+            && !self.has_incompatible(Incompatible::SCATTERED)
+        {
             return Err(wrong("it names a snapshot of logs that it does not have".to_owned()));
         }
         let is_packed = self.has_incompatible(Incompatible::PACKED);
         if self.has_incompatible(Incompatible::GAPS)
             && (!is_packed || self.has_incompatible(Incompatible::SCATTERED))
         {
-            return Err(wrong("gaps between transactions that are not packed, or are scattered".to_owned()));
+            return Err(wrong(
+                "gaps between transactions that are not packed, or are scattered".to_owned(),
+            ));
         }
         let is_multiwrite = self.has_incompatible(Incompatible::MULTIWRITE);
         if self.has_incompatible(Incompatible::XXH64) && !is_packed && !is_multiwrite {
             return Err(wrong("checksums of whole transactions that it does not have".to_owned()));
         }
         if checksums.into_iter().filter(|set| *set).count() > 1 {
-            return Err(wrong("more than one of the checksum features v1, v2, v3 is set".to_owned()));
+            return Err(wrong(
+                "more than one of the checksum features v1, v2, v3 is set".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -58,22 +68,34 @@ impl JournalSuperblock {
         }
         let (found, right) = (be32(bytes, at::CHECKSUM), checksum(bytes));
         if found != right {
-            return Err(wrong(format!("its checksum is {found:#010x}, its content gives {right:#010x}")));
+            return Err(wrong(format!(
+                "its checksum is {found:#010x}, its content gives {right:#010x}"
+            )));
         }
         Ok(())
     }
 
-    pub(super) fn check_geometry(&self, block_size: u32, blocks: u64) -> Result<(), JournalFormatError> {
+    pub(super) fn check_geometry(
+        &self,
+        block_size: u32,
+        blocks: u64,
+    ) -> Result<(), JournalFormatError> {
         if block_size as usize != self.block_size.bytes() {
             let volume = self.block_size.bytes();
-            return Err(wrong(format!("its blocks have {block_size} bytes, the volume's {volume}")));
+            return Err(wrong(format!(
+                "its blocks have {block_size} bytes, the volume's {volume}"
+            )));
         }
         if u64::from(self.length) > blocks || self.length > LENGTH_MAX {
             return Err(wrong(format!("it claims {} blocks, there are {blocks}", self.length)));
         }
         let (first, end, start) = (self.first, self.log_end(), self.start);
         if first.get() == 0 || u64::from(first.get()) + 2 > u64::from(end.get()) {
-            return Err(wrong(format!("the log would lie in blocks {}..{}", first.get(), end.get())));
+            return Err(wrong(format!(
+                "the log would lie in blocks {}..{}",
+                first.get(),
+                end.get()
+            )));
         }
         self.check_unit()?;
         let log = self.log_blocks();
@@ -93,7 +115,10 @@ impl JournalSuperblock {
             return Err(wrong(format!("packed transactions in units of {unit} bytes")));
         }
         if u64::from(self.length) * (block / u64::from(unit)) > u64::from(LENGTH_MAX) {
-            return Err(wrong(format!("{} blocks are too many for units of {unit} bytes", self.length)));
+            return Err(wrong(format!(
+                "{} blocks are too many for units of {unit} bytes",
+                self.length
+            )));
         }
         let has_gaps = self.has_incompatible(Incompatible::GAPS);
         if has_gaps != (gap_max > 0) || gap_max > self.gap_bound(unit) {

@@ -1,4 +1,5 @@
-//! The journal superblock: what it says, and how it changes. `bytes` reads and writes it, `check` refuses what cannot be.
+//! The journal superblock: what it says, and how it changes. `bytes` reads and writes it, `check`
+//! refuses what cannot be.
 
 mod bytes;
 mod check;
@@ -17,7 +18,8 @@ use check::{GAP_SHARE, LENGTH_MAX};
 use std::ops::Range;
 use units::{BlockSize, LogBlock, TransactionId};
 
-/// The kernel's number of fast-commit blocks where the field is 0, and the least log it leaves beside them.
+/// The kernel's number of fast-commit blocks where the field is 0, and the least log it leaves
+/// beside them.
 const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
 const LOG_BLOCKS_MIN: u32 = 1024;
 
@@ -44,15 +46,22 @@ impl Incompatible {
     pub const PACKED: u32 = 0x2000_0000;
     /// Ours: the log lies in the scattered logs. Set only while they may hold records.
     pub const SCATTERED: u32 = 0x1000_0000;
-    /// Ours: a snapshot of the mapping table counts, which must not once somebody who does not know it writes to the logs.
+    /// Ours: a snapshot of the mapping table counts, which must not once somebody who does not know
+    /// it writes to the logs.
     pub const SNAPSHOT: u32 = 0x0800_0000;
-    /// Ours: packed transactions may lie apart from each other. Who does not know it would take a gap for the log's end.
+    /// Ours: packed transactions may lie apart from each other. Who does not know it would take a
+    /// gap for the log's end.
     pub const GAPS: u32 = 0x0400_0000;
-    /// Ours: checksums over whole transactions are XXH64. Who does not know it would take each for a torn one.
+    /// Ours: checksums over whole transactions are XXH64. Who does not know it would take each for
+    /// a torn one.
     pub const XXH64: u32 = 0x0200_0000;
     /// Those that are ours.
-    const OURS: u32 =
-        Self::MULTIWRITE | Self::PACKED | Self::SCATTERED | Self::SNAPSHOT | Self::GAPS | Self::XXH64;
+    const OURS: u32 = Self::MULTIWRITE
+        | Self::PACKED
+        | Self::SCATTERED
+        | Self::SNAPSHOT
+        | Self::GAPS
+        | Self::XXH64;
 
     pub const NAMES: [(u32, &'static str); 12] = [
         (Self::REVOKE, "revoke"),
@@ -89,7 +98,8 @@ pub struct JournalSuperblock {
     pub first: LogBlock,
     /// The first transaction expected in the log (`s_sequence`).
     pub sequence: TransactionId,
-    /// Where the log begins; block 0 means it is empty (`s_start`). With packed transactions in their units.
+    /// Where the log begins; block 0 means it is empty (`s_start`). With packed transactions in
+    /// their units.
     pub start: LogBlock,
     /// A negative errno if the journal was aborted (`s_errno`).
     pub errno: i32,
@@ -102,8 +112,8 @@ pub struct JournalSuperblock {
     pub dynamic_superblock: u32,
     pub max_transaction: u32,
     pub max_transaction_data: u32,
-    /// No transaction of the log takes more log blocks. On disk in the place of `max_transaction`, and only while the log
-    /// holds records.
+    /// No transaction of the log takes more log blocks. On disk in the place of `max_transaction`,
+    /// and only while the log holds records.
     pub transaction_bound: Option<u32>,
     /// `s_checksum_type`: 4 is CRC-32C, the only one under checksums v2 and v3.
     pub checksum_type: u8,
@@ -111,7 +121,8 @@ pub struct JournalSuperblock {
     pub fast_commit_blocks: u32,
     /// Of a log of packed transactions.
     pub packed: Option<PackedLog>,
-    /// Of a log that lies in the scattered logs. `start` then says nothing but that it is not empty.
+    /// Of a log that lies in the scattered logs. `start` then says nothing but that it is not
+    /// empty.
     pub scattered: Option<ScatteredLogs>,
     /// While the log is forgotten: the first transaction and the start that it had.
     pub kept: Option<(TransactionId, LogBlock)>,
@@ -152,8 +163,8 @@ impl JournalSuperblock {
     pub fn is_clean(&self) -> bool {
         self.start.get() == 0
     }
-    /// The log may hold multiwrite blocks, but is said to be empty. Okeanos never writes that: it comes from a program
-    /// that found this feature too late (`tune2fs`).
+    /// The log may hold multiwrite blocks, but is said to be empty. Okeanos never writes that: it
+    /// comes from a program that found this feature too late (`tune2fs`).
     pub fn is_forgotten(&self) -> bool {
         self.is_clean() && self.has_incompatible(Incompatible::OURS)
     }
@@ -161,8 +172,8 @@ impl JournalSuperblock {
     pub fn remembered(&self) -> Option<JournalSuperblock> {
         self.as_kept().filter(|_| self.is_forgotten())
     }
-    /// Of a log that holds records: the superblock as its copy tells it, if that says that the log begins elsewhere. Okeanos
-    /// writes both at once, and the same.
+    /// Of a log that holds records: the superblock as its copy tells it, if that says that the log
+    /// begins elsewhere. Okeanos writes both at once, and the same.
     pub fn disputed(&self) -> Option<JournalSuperblock> {
         self.as_kept().filter(|_| !self.is_clean())
     }
@@ -208,15 +219,17 @@ impl JournalSuperblock {
         }
     }
 
-    /// The block after the last one of the log. Fast-commit blocks lie behind it while that feature is set,
-    /// if a log of 1024 blocks remains.
+    /// The block after the last one of the log. Fast-commit blocks lie behind it while that feature
+    /// is set, if a log of 1024 blocks remains.
     pub fn log_end(&self) -> LogBlock {
         let fast = match self.fast_commit_blocks {
             0 => FAST_COMMIT_BLOCKS_DEFAULT,
             count => count,
         };
         match self.length.checked_sub(fast) {
-            Some(rest) if rest >= LOG_BLOCKS_MIN && self.has_incompatible(Incompatible::FAST_COMMIT) => {
+            Some(rest)
+                if rest >= LOG_BLOCKS_MIN && self.has_incompatible(Incompatible::FAST_COMMIT) =>
+            {
                 LogBlock(rest)
             }
             _ => LogBlock(self.length),
@@ -260,8 +273,8 @@ impl JournalSuperblock {
         let each = self.block_size.bytes() as u32 / unit;
         (self.log_end().get() - self.first.get()) * each / GAP_SHARE
     }
-    /// The first fast-commit block, if the feature is set and leaves room for one. (The block at `log_end`
-    /// belongs to neither.)
+    /// The first fast-commit block, if the feature is set and leaves room for one. (The block at
+    /// `log_end` belongs to neither.)
     pub fn fast_commit_start(&self) -> Option<LogBlock> {
         let start = self.log_end().plus(1);
         (start.get() < self.length).then_some(start)
@@ -272,7 +285,8 @@ impl JournalSuperblock {
         // The kernel and e2fsck skip one as well: s_sequence itself may have been used.
         self.sequence.next()
     }
-    /// The log is empty, and `last` was the latest transaction id used. Multiwrite records are live no more.
+    /// The log is empty, and `last` was the latest transaction id used. Multiwrite records are live
+    /// no more.
     pub fn set_clean(&mut self, last: TransactionId) {
         self.sequence = last;
         self.start = LogBlock(0);
@@ -284,9 +298,9 @@ impl JournalSuperblock {
         self.sequence = sequence;
         self.start = start;
     }
-    /// Sets the features that the log will be written with: checksums v3 or none, 64-bit block numbers, revoke,
-    /// multiwrite. Clears fast commit (its area becomes part of the log) and the older checksums. Only while
-    /// the log is clean.
+    /// Sets the features that the log will be written with: checksums v3 or none, 64-bit block
+    /// numbers, revoke, multiwrite. Clears fast commit (its area becomes part of the log) and the
+    /// older checksums. Only while the log is clean.
     pub fn set_log_format(&mut self, checksums: bool, wide: bool, extended: bool) {
         assert!(self.is_clean(), "the format of a log that holds records cannot change");
         self.version = SuperblockVersion::V2;
@@ -299,7 +313,8 @@ impl JournalSuperblock {
         self.checksum_type = if checksums { CRC32C } else { 0 };
         (self.packed, self.scattered) = (None, None);
     }
-    /// The log will be written in packed transactions. Behind [`JournalSuperblock::set_log_format`].
+    /// The log will be written in packed transactions. Behind
+    /// [`JournalSuperblock::set_log_format`].
     pub fn set_packed(&mut self, packed: PackedLog) {
         assert!(self.is_clean(), "the format of a log that holds records cannot change");
         let gaps = if packed.gap_max > 0 { Incompatible::GAPS } else { 0 };
@@ -308,12 +323,17 @@ impl JournalSuperblock {
         self.packed = Some(packed);
         assert!(self.check_unit().is_ok(), "{packed:?} in a journal of {} blocks", self.length);
     }
-    /// The log will lie in the scattered logs, none of which is in use yet. Behind the record format.
+    /// The log will lie in the scattered logs, none of which is in use yet. Behind the record
+    /// format.
     pub fn set_scattered(&mut self, nonce: u64) {
         assert!(self.is_clean(), "the place of a log that holds records cannot change");
         self.incompatible |= Incompatible::SCATTERED;
-        self.scattered =
-            Some(ScatteredLogs { nonce, table_mark: 0, active: ActiveLogs::none(), snapshot: None });
+        self.scattered = Some(ScatteredLogs {
+            nonce,
+            table_mark: 0,
+            active: ActiveLogs::none(),
+            snapshot: None,
+        });
     }
     /// Which snapshot counts from now on. Without scattered logs none does.
     pub fn name_snapshot(&mut self, snapshot: Option<NamedSnapshot>) {

@@ -98,7 +98,10 @@ fn a_bound_of_transactions_counts_until_somebody_else_moves_the_log_on() {
         assert_eq!(moved.transaction_bound, None);
         live.set_clean(TransactionId(8));
         let clean = live.serialize();
-        assert_eq!((be32(&clean, at::MAX_TRANSACTION), be32(&clean, at::MAX_TRANSACTION_SINCE)), (0, 0));
+        assert_eq!(
+            (be32(&clean, at::MAX_TRANSACTION), be32(&clean, at::MAX_TRANSACTION_SINCE)),
+            (0, 0)
+        );
     }
 }
 
@@ -137,7 +140,10 @@ fn the_longest_gap_comes_back_as_written_until_the_log_is_clean() {
             assert!(!parse(&live).unwrap().has_incompatible(Incompatible::GAPS));
         }
     }
-    assert!(!packed(512).has_incompatible(Incompatible::GAPS), "transactions that lie close together");
+    assert!(
+        !packed(512).has_incompatible(Incompatible::GAPS),
+        "transactions that lie close together"
+    );
 }
 
 #[test]
@@ -172,7 +178,10 @@ fn unknown_features_are_refused_by_name() {
     unknown.incompatible |= 0x100;
     unknown.read_only_compatible |= 0x2;
     let text = parse(&unknown).unwrap_err().to_string();
-    assert!(text.contains("incompatible 0x100") && text.contains("read-only compatible 0x2"), "{text}");
+    assert!(
+        text.contains("incompatible 0x100") && text.contains("read-only compatible 0x2"),
+        "{text}"
+    );
     assert_eq!(Incompatible::NAMES.iter().fold(0, |all, (bit, _)| all | bit), Incompatible::KNOWN);
 }
 
@@ -227,7 +236,8 @@ fn a_live_multiwrite_log_that_is_called_empty_remembers_where_it_began() {
     assert_eq!(forgotten.remembered(), Some(live.clone()));
     // Written by a version that did not keep it, or nonsense.
     for kept in [0, 2048] {
-        let nowhere = JournalSuperblock { kept: Some((live.sequence, LogBlock(kept))), ..forgotten.clone() };
+        let nowhere =
+            JournalSuperblock { kept: Some((live.sequence, LogBlock(kept))), ..forgotten.clone() };
         assert_eq!(nowhere.remembered(), None);
     }
     let mut clean = live;

@@ -102,7 +102,9 @@ impl Memory {
             Operation::Readdir(arguments) if arguments.offset == 0 => self.list(false),
             Operation::Readdirplus(arguments) if arguments.offset == 0 => self.list(true),
             Operation::Readdir(_) | Operation::Readdirplus(_) => Answer::empty(),
-            Operation::Statfs => Answer::of(&StatfsOut { bsize: 4096, namelen: 255, ..Default::default() }),
+            Operation::Statfs => {
+                Answer::of(&StatfsOut { bsize: 4096, namelen: 255, ..Default::default() })
+            }
             Operation::Fsync(_) => {
                 count(&self.seen.fsyncs);
                 Answer::empty()
@@ -158,13 +160,22 @@ impl Memory {
     }
     fn entry(&self, node: u64) -> EntryOut {
         let attr = self.attributes(node);
-        EntryOut { nodeid: node, entry_valid: FOREVER, attr_valid: FOREVER, attr, ..Default::default() }
+        EntryOut {
+            nodeid: node,
+            entry_valid: FOREVER,
+            attr_valid: FOREVER,
+            attr,
+            ..Default::default()
+        }
     }
 }
 
 fn open_out(flags: u32) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
-    OpenOut { open_flags: if direct { fopen::DIRECT_IO } else { fopen::KEEP_CACHE }, ..Default::default() }
+    OpenOut {
+        open_flags: if direct { fopen::DIRECT_IO } else { fopen::KEEP_CACHE },
+        ..Default::default()
+    }
 }
 
 /// A request as it comes over the classic channel.
@@ -174,7 +185,8 @@ pub fn request(header: InHeader, body: &[u8]) -> Request {
     Request::from_message(&[header.as_bytes(), body].concat()).unwrap()
 }
 
-/// Runs `work` over a fresh volume in virtual time, with the number of a file on it that user 1000 owns.
+/// Runs `work` over a fresh volume in virtual time, with the number of a file on it that user 1000
+/// owns.
 pub fn door_over_a_volume<F: Future<Output = ()> + 'static>(
     kernel_checks_flags: bool,
     work: impl FnOnce(Rc<VolumeDoor>, Rc<Volume>, InodeNumber) -> F + 'static,
@@ -196,23 +208,31 @@ pub fn door_over_a_volume<F: Future<Output = ()> + 'static>(
         let door = VolumeDoor::new(volume.clone(), options);
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let caller = Caller { uid: 1000, gid: 1000, umask: 0 };
-        let made = volume.mknod(&root, b"file", &caller, (libc::S_IFREG | 0o644) as u16, 0).await.unwrap();
+        let made =
+            volume.mknod(&root, b"file", &caller, (libc::S_IFREG | 0o644) as u16, 0).await.unwrap();
         work(door, volume.clone(), made.value.number).await;
         drop((made, root));
         volume.close().await.unwrap();
     });
 }
 
-/// Gives this thread, and those it starts, mounts of their own. Mounting needs root and /dev/fuse; a test
-/// without them fails and says so.
+/// Gives this thread, and those it starts, mounts of their own. Mounting needs root and /dev/fuse;
+/// a test without them fails and says so.
 pub fn private_mounts() {
     assert!(Path::new("/dev/fuse").exists(), "these tests need /dev/fuse: modprobe fuse");
-    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero bytes.
+    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero
+    // bytes.
     unsafe {
         assert_eq!(libc::geteuid(), 0, "these tests mount file systems: run them as root");
-        assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0, "unshare: {}", std::io::Error::last_os_error());
+        assert_eq!(
+            libc::unshare(libc::CLONE_NEWNS),
+            0,
+            "unshare: {}",
+            std::io::Error::last_os_error()
+        );
         let flags = libc::MS_REC | libc::MS_PRIVATE;
-        let result = libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null());
+        let result =
+            libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null());
         assert_eq!(result, 0, "private mounts: {}", std::io::Error::last_os_error());
     }
 }

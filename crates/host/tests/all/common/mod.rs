@@ -2,12 +2,15 @@
 
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
-use host::{CONFLICT_DIRECTORY, Host, HostError, HostJournal, HostOptions, HostRecoveryReport, recover};
+use host::{
+    CONFLICT_DIRECTORY, Host, HostError, HostJournal, HostOptions, HostRecoveryReport, recover,
+};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Cluster, Creator, FileId, Identity, Network, NewNode, OpenMode, SimulatedStore, Store, StoreError, Token,
+    Cluster, Creator, FileId, Identity, Network, NewNode, OpenMode, SimulatedStore, Store,
+    StoreError, Token,
 };
 
 pub const JOURNAL_BYTES: u64 = 16 << 20;
@@ -36,7 +39,10 @@ impl Stage {
         let world = VirtualWorld::new(seed);
         let disks = (0..3).map(|_| -> Rc<dyn Disk> {
             let disk = MemoryDisk::new(Rc::new(world.clone()), 1 << 20);
-            disk.set_latency(Latency { least: Duration::from_micros(500), spread: Duration::from_millis(2) });
+            disk.set_latency(Latency {
+                least: Duration::from_micros(500),
+                spread: Duration::from_millis(2),
+            });
             Rc::new(disk)
         });
         let cluster = Cluster::new(Rc::new(world.clone()), network, disks.collect(), 3);
@@ -56,7 +62,9 @@ impl Stage {
         let disk = self.disk(Image::new(bytes));
         let (world, inner) = (self.world(), disk.clone());
         let made = self.world.run(async move {
-            HostJournal::format(&*world, Rc::new(inner), identity(), "simulated cluster").await.map(drop)
+            HostJournal::format(&*world, Rc::new(inner), identity(), "simulated cluster")
+                .await
+                .map(drop)
         });
         made.unwrap();
         disk.crash(CrashPolicy::LoseAll)
@@ -98,7 +106,8 @@ impl Stage {
             looks.list(directory, 0).await.unwrap().entries
         });
         let prefix = format!("{}-", file.0);
-        let is_of_it = |name: &[u8]| name.starts_with(prefix.as_bytes()) && !name.ends_with(b".txt");
+        let is_of_it =
+            |name: &[u8]| name.starts_with(prefix.as_bytes()) && !name.ends_with(b".txt");
         let found = entries.into_iter().filter(|entry| is_of_it(&entry.name));
         found.map(|entry| self.content(entry.file)).collect()
     }
@@ -122,7 +131,8 @@ pub async fn make_then_open(host: &Host, name: &str) -> FileId {
     file
 }
 
-/// A peer writes, as an ordinary client does: with the token. Whoever loses the connection begins again.
+/// A peer writes, as an ordinary client does: with the token. Whoever loses the connection begins
+/// again.
 pub async fn peer_writes(peer: &dyn Store, file: FileId, at: u64, bytes: &[u8]) {
     again(peer, || async {
         let open = peer.open(file, OpenMode::ReadWrite).await?;

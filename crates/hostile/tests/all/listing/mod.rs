@@ -63,7 +63,9 @@ pub async fn by_okeanos(volume: &Rc<Volume>) -> Vec<String> {
                     let below = |name: &[u8]| {
                         format!("{}/{}", path.trim_end_matches('/'), String::from_utf8_lossy(name))
                     };
-                    next.extend(children.iter().map(|(name, number)| (below(name), *number, depth + 1)));
+                    next.extend(
+                        children.iter().map(|(name, number)| (below(name), *number, depth + 1)),
+                    );
                 }
             }
             Err(error) => lines.push(format!("{path} error: {error}")),
@@ -104,7 +106,9 @@ async fn one_by_okeanos(
                 (String::new(), children)
             }
         }
-        0o100_000 => (of_content(&volume.read(inode, 0, found.size as usize).await?.to_vec()), Vec::new()),
+        0o100_000 => {
+            (of_content(&volume.read(inode, 0, found.size as usize).await?.to_vec()), Vec::new())
+        }
         0o120_000 => (of_link(&volume.readlink(inode).await?), Vec::new()),
         _ => (String::new(), Vec::new()),
     };
@@ -146,10 +150,12 @@ pub fn by_kernel(image: &Path) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// A process that another thread has just forked has what is open here open, too, until it executes its program.
+/// A process that another thread has just forked has what is open here open, too, until it executes
+/// its program.
 fn unmount(directory: &Path) {
     for _ in 0..100 {
-        let unmounted = Command::new("umount").arg(directory).stdin(Stdio::null()).status().unwrap();
+        let unmounted =
+            Command::new("umount").arg(directory).stdin(Stdio::null()).status().unwrap();
         if unmounted.success() {
             return;
         }
@@ -163,7 +169,8 @@ fn walk(root: &Path, path: &str, lines: &mut Vec<String>) {
     let found = std::fs::symlink_metadata(&at).unwrap();
     let kind = found.file_type();
     let attributes = attributes(&at);
-    let device = if kind.is_char_device() || kind.is_block_device() { found.rdev() as u32 } else { 0 };
+    let device =
+        if kind.is_char_device() || kind.is_block_device() { found.rdev() as u32 } else { 0 };
     let entry = Entry {
         mode: found.mode(),
         uid: found.uid(),
@@ -177,7 +184,11 @@ fn walk(root: &Path, path: &str, lines: &mut Vec<String>) {
     let content = if kind.is_dir() {
         let entries = std::fs::read_dir(&at).unwrap();
         children.extend(entries.map(|entry| entry.unwrap().file_name().as_bytes().to_vec()));
-        if children.len() > NAMES_MAX { of_many(&std::mem::take(&mut children)) } else { String::new() }
+        if children.len() > NAMES_MAX {
+            of_many(&std::mem::take(&mut children))
+        } else {
+            String::new()
+        }
     } else if kind.is_file() {
         of_content(&std::fs::read(&at).unwrap())
     } else if kind.is_symlink() {
@@ -214,12 +225,19 @@ fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 /// This thread, and what it starts, gets mounts of its own.
 pub fn private_mounts() {
-    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero bytes.
+    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero
+    // bytes.
     unsafe {
         assert_eq!(libc::geteuid(), 0, "these tests mount file systems: run them as root");
-        assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0, "unshare: {}", std::io::Error::last_os_error());
+        assert_eq!(
+            libc::unshare(libc::CLONE_NEWNS),
+            0,
+            "unshare: {}",
+            std::io::Error::last_os_error()
+        );
         let flags = libc::MS_REC | libc::MS_PRIVATE;
-        let result = libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null());
+        let result =
+            libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null());
         assert_eq!(result, 0, "private mounts: {}", std::io::Error::last_os_error());
     }
 }

@@ -1,5 +1,5 @@
-//! What a log block means for the scan: yes/no facts -> decision, in one table. An end is one only if nothing lies
-//! ahead that proves the opposite (`ScanPass`).
+//! What a log block means for the scan: yes/no facts -> decision, in one table. An end is one only
+//! if nothing lies ahead that proves the opposite (`ScanPass`).
 //!
 //! | fact that decides (first that applies) | decision | why |
 //! |---|---|---|

@@ -1,10 +1,10 @@
-//! `records=blocks`: the log as JBD2 has it, descriptors with whole blocks behind them; and our multiwrite blocks, which
-//! hold parts of blocks (paper, section 3.1).
+//! `records=blocks`: the log as JBD2 has it, descriptors with whole blocks behind them; and our
+//! multiwrite blocks, which hold parts of blocks (paper, section 3.1).
 //!
-//! With multiwrite blocks allowed and checksums on, the commit block carries a checksum over the whole
-//! transaction, and needs no barrier before it. A plain log needs that barrier: the kernel and e2fsck look at
-//! the checksums of blocks only while replaying. To them a torn last transaction would be corruption, not the
-//! end.
+//! With multiwrite blocks allowed and checksums on, the commit block carries a checksum over the
+//! whole transaction, and needs no barrier before it. A plain log needs that barrier: the kernel
+//! and e2fsck look at the checksums of blocks only while replaying. To them a torn last transaction
+//! would be corruption, not the end.
 
 mod decide;
 mod replay;
@@ -69,12 +69,12 @@ impl Records for BlockRecords {
     fn log_blocks_bound(&self, holdings: &Holdings) -> u32 {
         let block = self.block_bytes() as u64;
         let Holdings { blocks: regular, fragments, fragment_bytes, revokes } = *holdings;
-        // Longest tags take 16 bytes, 20 with a range. All count 20, so that a fragment made with the credit
-        // of a regular block never raises the bound. Room: a block without header, UUID and checksum, and up
-        // to 19 bytes at its end in which no tag fits.
+        // Longest tags take 16 bytes, 20 with a range. All count 20, so that a fragment made with
+        // the credit of a regular block never raises the bound. Room: a block without header, UUID
+        // and checksum, and up to 19 bytes at its end in which no tag fits.
         let descriptors = ((regular + fragments) * 20).div_ceil(block - 12 - 16 - 4 - 19);
-        // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one; each
-        // descriptor begins anew.
+        // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one;
+        // each descriptor begins anew.
         let multiwrite = fragments.min(2 * fragment_bytes / block + 1 + descriptors);
         let revokes = revokes.div_ceil((block - 16 - 4) / 8);
         u32::try_from(regular + descriptors + multiwrite + revokes + 1).unwrap_or(u32::MAX)

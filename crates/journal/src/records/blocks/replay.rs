@@ -1,7 +1,8 @@
 use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
 use crate::told::{PassCounts, RecoverError};
 use format::jbd2::{
-    BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, RevokeBlock, TagBytes, unescape,
+    BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, RevokeBlock, TagBytes,
+    unescape,
 };
 use std::collections::VecDeque;
 use units::TransactionId;
@@ -32,7 +33,9 @@ impl BlockDecoder {
     fn revoke(&mut self, piece: LogPiece, sink: Sink) -> Result<(), RecoverError> {
         let revoke = RevokeBlock::parse(piece.bytes, &self.layout, piece.at)?;
         if revoke.transaction != self.transaction || !self.layout.is_intact(piece.bytes) {
-            return Err(self.damaged(piece, "its revoke block is not what the scan read".to_owned()));
+            return Err(
+                self.damaged(piece, "its revoke block is not what the scan read".to_owned())
+            );
         }
         self.counts.revoke_blocks += 1;
         revoke.blocks.into_iter().try_for_each(|home| sink(Decoded::Revoke(home)))
@@ -41,7 +44,9 @@ impl BlockDecoder {
     fn descriptor(&mut self, piece: LogPiece) -> Result<(), RecoverError> {
         let descriptor = DescriptorBlock::parse(piece.bytes, &self.layout, piece.at)?;
         if descriptor.transaction != self.transaction || !self.layout.is_intact(piece.bytes) {
-            return Err(self.damaged(piece, "its descriptor block is not what the scan read".to_owned()));
+            return Err(
+                self.damaged(piece, "its descriptor block is not what the scan read".to_owned())
+            );
         }
         self.counts.descriptors += 1;
         let mut packing = Packing::new(self.layout.block_size);
@@ -72,9 +77,12 @@ impl BlockDecoder {
             let (home, bytes) = (tag.home, &content[place.offset..][..place.length]);
             sink(match tag.fragment {
                 None => Decoded::Whole { home, stays: tag.stays, bytes, place: raw },
-                Some(fragment) => {
-                    Decoded::Part { home, range: fragment.range, bytes, base_zero: fragment.base_zero }
-                }
+                Some(fragment) => Decoded::Part {
+                    home,
+                    range: fragment.range,
+                    bytes,
+                    base_zero: fragment.base_zero,
+                },
             })?;
         }
         Ok(())

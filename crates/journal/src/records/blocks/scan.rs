@@ -1,6 +1,8 @@
 use super::BlockRecords;
 use super::decide::{Facts, ScanDecision, decide};
-use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
+use crate::records::{
+    Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
+};
 use crate::told::RecoverError;
 use format::WholeTransaction;
 use format::jbd2::{
@@ -9,8 +11,8 @@ use format::jbd2::{
 use std::collections::VecDeque;
 use units::{LogBlock, Timestamp, TransactionId};
 
-/// Blocks of earlier rounds of the log have smaller ids, and logged blocks never begin like a journal block. Without
-/// checksums a block proves nothing, and the log ends.
+/// Blocks of earlier rounds of the log have smaller ids, and logged blocks never begin like a
+/// journal block. Without checksums a block proves nothing, and the log ends.
 pub(super) struct BlockScanner {
     records: BlockRecords,
     open: OpenTransaction,
@@ -50,10 +52,15 @@ impl OpenTransaction {
 
 impl BlockScanner {
     pub fn new(records: BlockRecords, first: TransactionId) -> BlockScanner {
-        BlockScanner { records, open: OpenTransaction::new(first, &records), last_commit_time: None }
+        BlockScanner {
+            records,
+            open: OpenTransaction::new(first, &records),
+            last_commit_time: None,
+        }
     }
 
-    /// Whether the commit time lies before that of the last transaction: what an older journal left behind.
+    /// Whether the commit time lies before that of the last transaction: what an older journal left
+    /// behind.
     fn goes_back(&self, commit: CommitBlock) -> bool {
         self.last_commit_time.is_some_and(|last| commit.time.seconds < last.seconds)
     }
@@ -62,7 +69,8 @@ impl BlockScanner {
         let layout = &self.records.layout;
         let sum = layout.seed.of_logged_block(self.open.id, piece.bytes);
         if !tag.matches(sum, layout) {
-            self.open.fault(piece.at, &format!("the checksum of the copy of {} is wrong", tag.home));
+            self.open
+                .fault(piece.at, &format!("the checksum of the copy of {} is wrong", tag.home));
         }
         self.sum(piece.bytes);
         self.sum_ancient(piece.bytes);
@@ -79,7 +87,9 @@ impl BlockScanner {
                 self.open.fault(piece.at, why_it_ends(facts));
                 ScanVerdict::End(self.open.take_fault())
             }
-            ScanDecision::GoOn if kind == Some(BlockType::Descriptor) => return self.descriptor(piece),
+            ScanDecision::GoOn if kind == Some(BlockType::Descriptor) => {
+                return self.descriptor(piece);
+            }
             ScanDecision::GoOn => self.revoke(piece),
             ScanDecision::Committed => {
                 self.last_commit_time = commit.map(|commit| commit.time);
@@ -91,7 +101,12 @@ impl BlockScanner {
         })
     }
 
-    fn facts(&self, header: Option<BlockHeader>, commit: Option<CommitBlock>, block: &[u8]) -> Facts {
+    fn facts(
+        &self,
+        header: Option<BlockHeader>,
+        commit: Option<CommitBlock>,
+        block: &[u8],
+    ) -> Facts {
         let kind = header.and_then(|header| header.kind);
         let in_log = [BlockType::Descriptor, BlockType::Revoke, BlockType::Commit];
         let is_commit = kind == Some(BlockType::Commit);
@@ -182,9 +197,9 @@ impl Scanner for BlockScanner {
         }
     }
 
-    /// In a plain log the open transaction's own commit block proves it, too. But there only commit blocks
-    /// count. Their time tells what an older journal of the volume left behind (the kernel may have made a
-    /// new one over it).
+    /// In a plain log the open transaction's own commit block proves it, too. But there only commit
+    /// blocks count. Their time tells what an older journal of the volume left behind (the kernel
+    /// may have made a new one over it).
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
         let header = BlockHeader::parse(block)?;
         let is_later = header.transaction.is_after(self.open.id);
@@ -209,7 +224,9 @@ fn why_it_ends(facts: Facts) -> &'static str {
         Facts { known: true, sequence: true, commit_intact: false, .. } => {
             "the checksum of its commit block is wrong"
         }
-        Facts { known: true, sequence: true, .. } => "the checksum of the whole transaction is wrong",
+        Facts { known: true, sequence: true, .. } => {
+            "the checksum of the whole transaction is wrong"
+        }
         _ => "this block is none of it",
     }
 }

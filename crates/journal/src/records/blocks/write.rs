@@ -1,5 +1,5 @@
-//! The log blocks of a transaction: revoke blocks, then descriptors with their blocks, fragments before regular blocks,
-//! then the commit block. Source: kernel `journal.rst`; paper, section 3.2.
+//! The log blocks of a transaction: revoke blocks, then descriptors with their blocks, fragments
+//! before regular blocks, then the commit block. Source: kernel `journal.rst`; paper, section 3.2.
 
 use super::BlockRecords;
 use crate::plan::BlockKind;
@@ -7,7 +7,8 @@ use crate::records::{CommitMoment, Images, LogBlocks, LogContent, Wholes};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::jbd2::{
-    BlockTag, CommitBlock, DescriptorBlock, Fragment, LogLayout, Packing, RevokeBlock, TagBytes, escape,
+    BlockTag, CommitBlock, DescriptorBlock, Fragment, LogLayout, Packing, RevokeBlock, TagBytes,
+    escape,
 };
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
@@ -47,8 +48,11 @@ fn log_body(
             }
         }
     }
-    let whole_data =
-        transaction.data.iter().filter(|(_, record)| **record == Record::Whole).map(|(block, _)| block);
+    let whole_data = transaction
+        .data
+        .iter()
+        .filter(|(_, record)| **record == Record::Whole)
+        .map(|(block, _)| block);
     for block in transaction.metadata.keys().chain(whole_data) {
         body.regular(*block, images(*block), transaction.stays(*block));
     }
@@ -78,7 +82,8 @@ struct Body<'a> {
     transaction: TransactionId,
     layout: LogLayout,
     blocks: LogBlocks,
-    /// Of the open descriptor: its tags, the log block (counted behind it) of each, and these log blocks.
+    /// Of the open descriptor: its tags, the log block (counted behind it) of each, and these log
+    /// blocks.
     tags: Vec<(BlockTag, u32)>,
     logged: LogBlocks,
     packing: Packing,
@@ -119,7 +124,8 @@ impl Body<'_> {
             self.logged.push((BlockKind::Multiwrite, empty));
         }
         let (_, block) = self.logged.last_mut().expect("the block that was begun");
-        let block = Rc::get_mut(block).expect("a multiwrite block has one owner until it is planned");
+        let block =
+            Rc::get_mut(block).expect("a multiwrite block has one owner until it is planned");
         block[place.offset..][..place.length].copy_from_slice(&image[range.as_usize()]);
     }
 
@@ -147,7 +153,8 @@ impl Body<'_> {
             return;
         }
         let mut logged = std::mem::take(&mut self.logged);
-        let sums: Vec<(bool, u32)> = logged.iter_mut().map(|(_, block)| self.escape_and_sum(block)).collect();
+        let sums: Vec<(bool, u32)> =
+            logged.iter_mut().map(|(_, block)| self.escape_and_sum(block)).collect();
         let mut tags = Vec::with_capacity(self.tags.len());
         let mut previous = None;
         // Behind the descriptor.
@@ -171,11 +178,11 @@ impl Body<'_> {
         self.room = DescriptorBlock::room(&self.layout);
     }
 
-    /// Escapes a logged block if it begins with the magic (a copy of it: the cache shares the image). Returns
-    /// whether it did, and the tag's checksum.
+    /// Escapes a logged block if it begins with the magic (a copy of it: the cache shares the
+    /// image). Returns whether it did, and the tag's checksum.
     fn escape_and_sum(&self, block: &mut Rc<Buffer>) -> (bool, u32) {
-        let escaped =
-            block[..4] == format::jbd2::MAGIC.to_be_bytes() && escape(Rc::<Buffer>::make_mut(block));
+        let escaped = block[..4] == format::jbd2::MAGIC.to_be_bytes()
+            && escape(Rc::<Buffer>::make_mut(block));
         let sums = self.layout.has_checksums();
         (escaped, if sums { self.layout.seed.of_logged_block(self.transaction, block) } else { 0 })
     }

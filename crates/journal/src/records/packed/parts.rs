@@ -25,8 +25,8 @@ pub(super) fn of_image(image: &[u8], block_size: BlockSize) -> Option<Vec<BlockR
     is_worth_it(parts.iter().copied(), block_size).then_some(parts)
 }
 
-/// At or above half a block, tags included, a record does not gain enough. A whole block needs no base, and supersedes
-/// what was logged of it before.
+/// At or above half a block, tags included, a record does not gain enough. A whole block needs no
+/// base, and supersedes what was logged of it before.
 fn is_worth_it(parts: impl Iterator<Item = BlockRange>, block_size: BlockSize) -> bool {
     const HEAD_MIN: usize = 2;
     HEAD_MIN + RunWriter::parts_length(parts) < block_size.bytes() / 2
@@ -101,9 +101,15 @@ mod tests {
                 all.insert(*part);
                 all
             });
-            assert!(ranges.as_slice().iter().all(|range| all.covers(*range)), "seed {seed}: {parts:?}");
+            assert!(
+                ranges.as_slice().iter().all(|range| all.covers(*range)),
+                "seed {seed}: {parts:?}"
+            );
             let apart = RunWriter::parts_length(ranges.as_slice().iter().copied());
-            assert!(RunWriter::parts_length(parts.iter().copied()) <= apart, "seed {seed}: {parts:?}");
+            assert!(
+                RunWriter::parts_length(parts.iter().copied()) <= apart,
+                "seed {seed}: {parts:?}"
+            );
         }
     }
 
@@ -131,7 +137,9 @@ mod tests {
             }
             let mut rebuilt = [0; 1024];
             let parts = nonzero(&image);
-            parts.iter().for_each(|part| rebuilt[part.as_usize()].copy_from_slice(&image[part.as_usize()]));
+            parts
+                .iter()
+                .for_each(|part| rebuilt[part.as_usize()].copy_from_slice(&image[part.as_usize()]));
             assert_eq!(rebuilt, image, "seed {seed}: {parts:?}");
             assert!(parts.windows(2).all(|pair| pair[1].start - pair[0].end >= ZEROS_MIN as u32));
         }

@@ -1,5 +1,7 @@
 use super::PackedRecords;
-use crate::records::{Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner};
+use crate::records::{
+    Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
+};
 use crate::told::{PassCounts, RecoverError};
 use format::WholeTransaction;
 use format::jbd2::JournalFormatError;
@@ -72,15 +74,22 @@ impl OpenRun {
             let what = "the checksum of the whole transaction is wrong".to_owned();
             return Ok(ScanVerdict::End(RecordFault { at, what }));
         }
-        let complete =
-            if self.reader.is_complete() { None } else { Some(MalformedRun("a record without end")) };
+        let complete = if self.reader.is_complete() {
+            None
+        } else {
+            Some(MalformedRun("a record without end"))
+        };
         if let Some(MalformedRun(what)) = self.malformed.or(complete) {
             let why = format!("{open} holds {what}");
             return Err(JournalFormatError::Block { at, what: "packed transaction", why }.into());
         }
         let span = LogSpan { at, blocks };
         let revokes = if self.has_revokes { vec![span] } else { Vec::new() };
-        Ok(ScanVerdict::Committed(FoundTransaction { revokes, records: vec![span], counts: self.counts }))
+        Ok(ScanVerdict::Committed(FoundTransaction {
+            revokes,
+            records: vec![span],
+            counts: self.counts,
+        }))
     }
 }
 
@@ -115,12 +124,13 @@ impl Scanner for PackedScanner {
         header.is_some_and(|header| header.transaction == self.open)
     }
 
-    /// A later transaction proves an earlier one durable only as far as its floor says so. It may have been issued
-    /// while that one was on its way.
+    /// A later transaction proves an earlier one durable only as far as its floor says so. It may
+    /// have been issued while that one was on its way.
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
         let header = PackedHeader::parse(block, self.records.seed)?;
         let transaction = header.transaction;
-        let proves = header.durable.is_at_or_after(self.open) && transaction.is_after(header.durable);
+        let proves =
+            header.durable.is_at_or_after(self.open) && transaction.is_after(header.durable);
         transaction.is_after(self.open).then_some(Ahead { transaction, proves })
     }
 }

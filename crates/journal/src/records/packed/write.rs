@@ -28,7 +28,8 @@ pub(super) fn write(
     wholes: &mut Wholes,
 ) -> LogContent {
     let revoked = transaction.revoked().map(|home| (home, Said::Revoked));
-    let metadata = transaction.metadata_ranges().map(|(home, ranges)| (home, Said::Metadata(ranges)));
+    let metadata =
+        transaction.metadata_ranges().map(|(home, ranges)| (home, Said::Metadata(ranges)));
     let data = transaction.data().map(|(home, record)| (home, Said::Data(record)));
     let mut said: Vec<(HomeBlock, Said)> = revoked.chain(metadata).chain(data).collect();
     // No block is in two of them. Near addresses take fewer bytes.
@@ -50,13 +51,15 @@ pub(super) fn write(
             }
         }
     }
-    let pieces = run.finish(transaction.id, moment.durable, moment.time, (records.sums, records.seed));
+    let pieces =
+        run.finish(transaction.id, moment.durable, moment.time, (records.sums, records.seed));
     // Each is freed before the next is copied.
     let piece = |bytes: Vec<u8>| (BlockKind::Packed, Rc::new(Buffer::copy_of(&bytes)));
     LogContent::Sealed(pieces.into_iter().map(piece).collect())
 }
 
-/// Its image is known as a whole, so it may be logged whole, and without its zeros. Says where it is whole.
+/// Its image is known as a whole, so it may be logged whole, and without its zeros. Says where it
+/// is whole.
 fn metadata_block(
     records: &PackedRecords,
     home: HomeBlock,

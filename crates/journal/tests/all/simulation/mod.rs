@@ -28,9 +28,19 @@ impl Disk {
             Address::Home(_) => self.home[0].len(),
             _ => self.log[0].len(),
         };
-        write.blocks.iter().flat_map(|(_, buffer)| buffer.chunks(length).map(<[u8]>::to_vec)).collect()
+        write
+            .blocks
+            .iter()
+            .flat_map(|(_, buffer)| buffer.chunks(length).map(<[u8]>::to_vec))
+            .collect()
     }
-    pub fn write(&mut self, at: Address, index: usize, bytes: &[u8], sectors: std::ops::Range<usize>) {
+    pub fn write(
+        &mut self,
+        at: Address,
+        index: usize,
+        bytes: &[u8],
+        sectors: std::ops::Range<usize>,
+    ) {
         let block = match at {
             Address::Home(home) => &mut self.home[(self.index_of)(home) + index],
             Address::Log(log) => &mut self.log[log.get() as usize + index],
@@ -130,7 +140,8 @@ impl Volume {
         let locked = running.lock();
         let (cache, moment) = (&self.cache, self.moment());
         let images = |home: HomeBlock| cache[&home].clone();
-        let mut plan = plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
+        let mut plan =
+            plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
         assert!(plan.log_blocks <= bound, "{} log blocks, bound {bound}", plan.log_blocks);
         plan.issue(&mut self.log);
         (plan, locked)
@@ -187,10 +198,16 @@ pub fn perform(disk: &mut Disk, plan: &Plan) {
     }
 }
 
-/// Every state the disk may be in after a power failure during `plan`. What lies before the last barrier passed is
-/// there, of what follows any part, sector by sector. Up to `2^EXHAUSTIVE_MAX` subsets all; beyond, and for tearing,
-/// by chance. `check` is told how many barriers have been passed.
-pub fn every_crash(disk: &Disk, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
+/// Every state the disk may be in after a power failure during `plan`. What lies before the last
+/// barrier passed is there, of what follows any part, sector by sector. Up to `2^EXHAUSTIVE_MAX`
+/// subsets all; beyond, and for tearing, by chance. `check` is told how many barriers have been
+/// passed.
+pub fn every_crash(
+    disk: &Disk,
+    plan: &Plan,
+    dice: &SplitMix,
+    mut check: impl FnMut(Disk, &[Barrier]),
+) {
     const EXHAUSTIVE_MAX: usize = 8;
     let (mut durable, mut pending, mut passed) = (disk.clone(), Vec::new(), Vec::new());
     for step in plan.steps.iter().chain([&Step::Barrier(Barrier::CommitBeforeReply)]) {
@@ -201,7 +218,8 @@ pub fn every_crash(disk: &Disk, plan: &Plan, dice: &SplitMix, mut check: impl Fn
                 }
             }
             Step::Barrier(reason) => {
-                let subsets = if pending.len() <= EXHAUSTIVE_MAX { 1usize << pending.len() } else { 200 };
+                let subsets =
+                    if pending.len() <= EXHAUSTIVE_MAX { 1usize << pending.len() } else { 200 };
                 for subset in 0..subsets {
                     let mut crashed = durable.clone();
                     for (number, (at, index, block)) in pending.iter().enumerate() {

@@ -8,7 +8,8 @@ use units::{LogBlock, TransactionId};
 #[derive(Clone, Default, Debug)]
 pub struct Map(Vec<(TransactionId, LogRuns)>);
 
-/// WHERE: any free blocks will do, chosen when a plan is issued; each transaction's come back as soon as it is released.
+/// WHERE: any free blocks will do, chosen when a plan is issued; each transaction's come back as
+/// soon as it is released.
 pub struct CapacitorLog {
     free: Vec<LogBlock>,
     /// Reserved and not bound yet: how many blocks.
@@ -62,7 +63,10 @@ impl LogSpace for CapacitorLog {
     }
     fn release(&mut self, transaction: TransactionId) {
         let map = &mut self.map.borrow_mut().0;
-        let at = map.iter().position(|(held, _)| *held == transaction).expect("a transaction in the log");
+        let at = map
+            .iter()
+            .position(|(held, _)| *held == transaction)
+            .expect("a transaction in the log");
         let (_, runs) = map.remove(at);
         self.free.extend(runs.0.iter().map(|run| run.start));
     }

@@ -19,9 +19,11 @@ pub enum How {
     Nothing,
     /// Everything is flushed.
     Flush,
-    /// What the barrier's reason names becomes durable by itself, file by file where home has files, and nothing else does.
+    /// What the barrier's reason names becomes durable by itself, file by file where home has
+    /// files, and nothing else does.
     DurableWrites,
-    /// Flushes are ignored. So much is written to a zone that all else leaves the cache, oldest first.
+    /// Flushes are ignored. So much is written to a zone that all else leaves the cache, oldest
+    /// first.
     Evictions,
     /// Nothing is done, though the cache is lost: this one must lose what was acknowledged.
     Missing,
@@ -49,8 +51,8 @@ impl Drive {
         Drive { durable, how, whose, cached: Vec::new() }
     }
 
-    /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is kept, and
-    /// at the end. It is also shown the barriers that have been passed.
+    /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is
+    /// kept, and at the end. It is also shown the barriers that have been passed.
     pub fn run(&mut self, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
         let mut passed = Vec::new();
         for step in &plan.steps {
@@ -120,7 +122,8 @@ impl Drive {
                     Address::Home(home) => Some(whose.file(home)),
                     _ => None,
                 };
-                let files: BTreeSet<u64> = self.cached.iter().filter_map(|(at, ..)| file(*at)).collect();
+                let files: BTreeSet<u64> =
+                    self.cached.iter().filter_map(|(at, ..)| file(*at)).collect();
                 for this in files {
                     self.cuts(dice, &mut check);
                     self.settle(|at| file(at) == Some(this));

@@ -1,5 +1,5 @@
-//! A second alternative for each choice, as small as it can be. Nothing in planner and recovery may depend on the ones
-//! that are in use.
+//! A second alternative for each choice, as small as it can be. Nothing in planner and recovery may
+//! depend on the ones that are in use.
 
 mod capacitor_log;
 mod drive;
@@ -68,7 +68,8 @@ impl Whose {
         match self {
             Whose::Volume => home.get() < blocks,
             Whose::Files => {
-                let (slot, block) = (home.get() >> SLOT_SHIFT, home.get() & ((1 << SLOT_SHIFT) - 1));
+                let (slot, block) =
+                    (home.get() >> SLOT_SHIFT, home.get() & ((1 << SLOT_SHIFT) - 1));
                 (7..7 + blocks / FILE_BLOCKS).contains(&slot) && block < FILE_BLOCKS
             }
         }

@@ -21,9 +21,9 @@ pub struct Stream {
 }
 
 fn sum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
@@ -40,7 +40,8 @@ impl Header {
     fn parse(block: &[u8]) -> Option<Header> {
         let length = number(block, 12) as usize;
         let known = block[..8] == MAGIC.to_le_bytes() && (HEADER..1 << 20).contains(&length);
-        let (transaction, floor) = (TransactionId(number(block, 8)), TransactionId(number(block, 16)));
+        let (transaction, floor) =
+            (TransactionId(number(block, 8)), TransactionId(number(block, 16)));
         known.then_some(Header { transaction, length, floor })
     }
     fn blocks(&self) -> u32 {
@@ -84,7 +85,9 @@ impl Records for Stream {
         for (home, record) in transaction.data() {
             match record {
                 Record::Whole => ranges(home, &[self.home_block.whole()], false),
-                Record::Bytes { ranges: parts, base_zero } => ranges(home, parts.as_slice(), *base_zero),
+                Record::Bytes { ranges: parts, base_zero } => {
+                    ranges(home, parts.as_slice(), *base_zero)
+                }
             }
         }
         for (home, changed) in transaction.metadata_ranges() {
@@ -140,13 +143,16 @@ struct StreamScanner {
 
 impl Scanner for StreamScanner {
     fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError> {
-        let fault = |what: &str| ScanVerdict::End(RecordFault { at: piece.at, what: what.to_owned() });
+        let fault =
+            |what: &str| ScanVerdict::End(RecordFault { at: piece.at, what: what.to_owned() });
         let (at, header) = match self.start {
             Some(start) => start,
-            None => match Header::parse(piece.bytes).filter(|header| header.transaction == self.open) {
-                Some(header) => (piece.at, header),
-                None => return Ok(fault("no stream begins here")),
-            },
+            None => {
+                match Header::parse(piece.bytes).filter(|header| header.transaction == self.open) {
+                    Some(header) => (piece.at, header),
+                    None => return Ok(fault("no stream begins here")),
+                }
+            }
         };
         self.start = Some((at, header));
         self.stream.extend(piece.bytes);
@@ -170,7 +176,8 @@ impl Scanner for StreamScanner {
         }))
     }
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
-        let header = Header::parse(block).filter(|header| header.transaction.is_after(self.open))?;
+        let header =
+            Header::parse(block).filter(|header| header.transaction.is_after(self.open))?;
         let proves = header.floor.is_at_or_after(self.open);
         Some(Ahead { transaction: header.transaction, proves })
     }
@@ -201,7 +208,9 @@ impl Decoder for StreamDecoder {
             sink(match (flags & REVOKE != 0, range == self.home_block.whole()) {
                 (true, _) => Decoded::Revoke(home),
                 (false, true) => Decoded::Whole { home, stays: false, bytes, place: None },
-                (false, false) => Decoded::Part { home, range, bytes, base_zero: flags & BASE_ZERO != 0 },
+                (false, false) => {
+                    Decoded::Part { home, range, bytes, base_zero: flags & BASE_ZERO != 0 }
+                }
             })?;
             rest = &rest[RECORD + length as usize..];
         }

@@ -35,7 +35,8 @@ struct Cell {
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {
-    let kibibytes: &[u64] = if context.quick { &[4, 256] } else { &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512] };
+    let kibibytes: &[u64] =
+        if context.quick { &[4, 256] } else { &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512] };
     let writes = if context.quick { 200 } else { 2000 };
     let mut cells = Vec::new();
     for pattern in [Pattern::Sequential, Pattern::Random] {
@@ -59,8 +60,10 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         )
         .fitted("how much may wait for the medium, from Table IV's times")
     };
-    let claims =
-        vec![dear("sequential", sequential_off, sequential_on), dear("random", random_off, random_on)];
+    let claims = vec![
+        dear("sequential", sequential_off, sequential_on),
+        dear("random", random_off, random_on),
+    ];
     let line = |name: &str, times: &[f64]| {
         ours(name, kibibytes.iter().map(|size| *size as f64).zip(times.iter().copied()).collect())
     };

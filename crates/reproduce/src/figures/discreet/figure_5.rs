@@ -2,8 +2,8 @@
 
 use super::super::shared::{NO_KERNEL, axis, ours, picture, ratio};
 use super::variants::{
-    CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, caching_name, costs,
-    paper_plan_bars, with_paper_plan,
+    CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, caching_name,
+    costs, paper_plan_bars, with_paper_plan,
 };
 use crate::statement::{Expected, HIGHER};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
@@ -69,9 +69,11 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             (rate(0, caching), rate(1, caching)),
         ));
     }
-    let shares = of_paper_plan.chunks(2).enumerate().map(|(mode, rates)| rates[0] / rate(mode, UNSAFE));
+    let shares =
+        of_paper_plan.chunks(2).enumerate().map(|(mode, rates)| rates[0] / rate(mode, UNSAFE));
     let shares: Vec<String> = shares.map(|share| format!("{share:.2}")).collect();
-    let evictions = variants.iter().zip(&played).map(|(variant, (_, coercion))| (variant, *coercion));
+    let evictions =
+        variants.iter().zip(&played).map(|(variant, (_, coercion))| (variant, *coercion));
     let notes = vec![
         format!(
             "With the paper's plan of evictions (128 writes) ordered journaling has {} of what unsafe caching has, data journaling {}.",
@@ -108,7 +110,9 @@ fn slower_hosts(context: &Context) -> Result<Picture, FigureError> {
         .flat_map(|data| choices.map(|caching| Variant { data, caching, paper_plan: false }))
         .collect();
     let with_times = |&variant: &Variant| {
-        microseconds.iter().map(move |&time| Cell { variant, processor: Duration::from_micros(time) })
+        microseconds
+            .iter()
+            .map(move |&time| Cell { variant, processor: Duration::from_micros(time) })
     };
     let cells: Vec<Cell> = lines.iter().flat_map(with_times).collect();
     let played = context.play(&cells, |cell| play(context, cell))?;
@@ -126,7 +130,12 @@ fn slower_hosts(context: &Context) -> Result<Picture, FigureError> {
         }
     }
     let x = axis("ms of the processor for a loop", Scale::Logarithmic);
-    Ok(picture("Where the host takes time, too", x, axis("of unsafe caching", Scale::Linear), series))
+    Ok(picture(
+        "Where the host takes time, too",
+        x,
+        axis("of unsafe caching", Scale::Linear),
+        series,
+    ))
 }
 
 /// Read and written by the workload, in a second.
@@ -134,7 +143,10 @@ pub(super) fn megabits(report: &FilebenchReport) -> f64 {
     (report.bytes_read + report.bytes_written) as f64 * 8.0 / 1e6 / report.seconds
 }
 
-fn play(context: &Context, cell: &Cell) -> Result<(FilebenchReport, CoercionStatistics), FigureError> {
+fn play(
+    context: &Context,
+    cell: &Cell,
+) -> Result<(FilebenchReport, CoercionStatistics), FigureError> {
     let time = match cell.processor {
         _ if context.quick => Duration::from_millis(500),
         Duration::ZERO => Duration::from_secs(10),
@@ -155,8 +167,10 @@ fn play(context: &Context, cell: &Cell) -> Result<(FilebenchReport, CoercionStat
     let stage = cell.variant.stage(context, |options| {
         // Linux 2.6.13.
         options.home.elevator = Some(HostScheduler::ANTICIPATORY);
-        options.engine.cache_bytes = if quick { 32 << 20 } else { options.engine.cache_bytes / SHARE };
+        options.engine.cache_bytes =
+            if quick { 32 << 20 } else { options.engine.cache_bytes / SHARE };
     })?;
-    let report = stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
+    let report =
+        stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
     Ok((report, stage.coercion()))
 }

@@ -35,7 +35,8 @@ struct Cell {
 
 fn run(context: &Context) -> Result<Results, FigureError> {
     let counts: &[u64] = if context.quick { &[100] } else { &[1000, 2000, 4000, 8000] };
-    let with_counts = |variant| counts.iter().map(move |&transactions| Cell { variant, transactions });
+    let with_counts =
+        |variant| counts.iter().map(move |&transactions| Cell { variant, transactions });
     let costly = |variant: &Variant| variant.caching == CACHINGS[WITH_COSTLY];
     let variants: Vec<Variant> =
         all().into_iter().chain(with_paper_plan().into_iter().filter(costly)).collect();
@@ -51,15 +52,17 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     }
     // The least and the largest ratio over all numbers of transactions.
     let ratios = |a: (usize, usize), b: (usize, usize)| {
-        let all = (0..counts.len()).map(|count| seconds(a.0, a.1, count) / seconds(b.0, b.1, count));
+        let all =
+            (0..counts.len()).map(|count| seconds(a.0, a.1, count) / seconds(b.0, b.1, count));
         all.fold((f64::INFINITY, 0.0f64), |range, it| (range.0.min(it), range.1.max(it)))
     };
-    let judged = |says: &str, paper: &str, expected: fn() -> Expected, (least, most): (f64, f64)| {
-        let verdict = |at| expected().judge(at);
-        let worst = if verdict(least) == Verdict::Agrees { most } else { least };
-        let claim = ratio(says, paper, expected(), (worst, 1.0));
-        Claim { ours: format!("{least:.2} to {most:.2}"), ..claim }
-    };
+    let judged =
+        |says: &str, paper: &str, expected: fn() -> Expected, (least, most): (f64, f64)| {
+            let verdict = |at| expected().judge(at);
+            let worst = if verdict(least) == Verdict::Agrees { most } else { least };
+            let claim = ratio(says, paper, expected(), (worst, 1.0));
+            Claim { ours: format!("{least:.2} to {most:.2}"), ..claim }
+        };
     let claims = vec![
         judged(
             "ordered: discreet (128 writes) over the cache switched off, in seconds",
@@ -87,7 +90,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             claim(says, "across all variants", format!("at least {least:.2} times"), least > 1.0)
         },
     ];
-    let evictions = cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
+    let evictions =
+        cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
     let notes = vec![
         "Requests have 64 KiB, and 128 KiB are read ahead, as Linux does. The time is that of \
          the transactions, without the first files, as Postmark tells it; nearly all of it is waiting for reads. An eviction \
@@ -122,6 +126,7 @@ fn play(context: &Context, cell: &Cell) -> Result<(f64, CoercionStatistics), Fig
         options.engine.cache_bytes /= SHARE;
         options.read_ahead = READ_AHEAD;
     })?;
-    let report = stage.run(move |files| async move { postmark(&files, &workload, |_| ()).await })?;
+    let report =
+        stage.run(move |files| async move { postmark(&files, &workload, |_| ()).await })?;
     Ok((report.seconds, stage.coercion()))
 }

@@ -3,8 +3,8 @@
 use super::super::shared::{NO_KERNEL, axis, claim, ours, picture, ratio};
 use super::figure_5::megabits;
 use super::variants::{
-    CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, WITH_EFFICIENT, all, bars, costs,
-    paper_plan_bars, with_paper_plan,
+    CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, WITH_EFFICIENT, all,
+    bars, costs, paper_plan_bars, with_paper_plan,
 };
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results, Scale};
@@ -97,7 +97,11 @@ fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
     })?;
     let report: FilebenchReport =
         stage.run(move |files| async move { filebench(&files, &workload, |_| ()).await })?;
-    Ok(Played { megabits: megabits(&report), sync_ms: report.sync_mean_ms, coercion: stage.coercion() })
+    Ok(Played {
+        megabits: megabits(&report),
+        sync_ms: report.sync_mean_ms,
+        coercion: stage.coercion(),
+    })
 }
 
 fn figure_7(context: &Context) -> Result<Results, FigureError> {
@@ -108,8 +112,10 @@ fn figure_7(context: &Context) -> Result<Results, FigureError> {
         played[(mode * CACHINGS.len() + caching) * sizes.len() + size].megabits
     };
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
-    for (size, title) in ["16 KiB before each fsync", "8 MiB before each fsync"].iter().enumerate() {
-        let rates: Vec<f64> = (0..all().len()).map(|at| played[at * sizes.len() + size].megabits).collect();
+    for (size, title) in ["16 KiB before each fsync", "8 MiB before each fsync"].iter().enumerate()
+    {
+        let rates: Vec<f64> =
+            (0..all().len()).map(|at| played[at * sizes.len() + size].megabits).collect();
         let mut picture = bars(title, "read and written (Mbit/s)", &rates, None);
         let others = of_paper_plan.chunks(sizes.len()).map(|played| played[size].megabits);
         picture.series.extend(paper_plan_bars(&others.collect::<Vec<_>>()));
@@ -117,14 +123,17 @@ fn figure_7(context: &Context) -> Result<Results, FigureError> {
     }
     let (_, queueing) = play_all(context, all(), &sizes[1..], Host::Queueing)?;
     let rates: Vec<f64> = queueing.iter().map(|played| played.megabits).collect();
-    let title = "8 MiB before each fsync, 32 requests of up to 4 MiB at the drive (not the paper's host)";
+    let title =
+        "8 MiB before each fsync, 32 requests of up to 4 MiB at the drive (not the paper's host)";
     pictures.push(bars(title, "read and written (Mbit/s)", &rates, None));
     for (mode, data) in MODES.iter().enumerate() {
         let data = data.name();
         let best = rate(mode, WITH_COSTLY, 0).max(rate(mode, WITH_EFFICIENT, 0));
         let slower = best / rate(mode, OFF, 0);
         claims.push(claim(
-            &format!("{data}, 16 KiB: the faster discreet variant is slower than the cache switched off"),
+            &format!(
+                "{data}, 16 KiB: the faster discreet variant is slower than the cache switched off"
+            ),
             "very poorly",
             format!("{slower:.2}"),
             slower < 1.0,
@@ -172,8 +181,10 @@ fn figure_8(context: &Context) -> Result<Results, FigureError> {
     let last = sizes.len() - 1;
     let mut series = Vec::new();
     for (at, variant) in all().iter().enumerate() {
-        let line =
-            sizes.iter().enumerate().map(|(size, &it)| (it as f64, played[at * sizes.len() + size].sync_ms));
+        let line = sizes
+            .iter()
+            .enumerate()
+            .map(|(size, &it)| (it as f64, played[at * sizes.len() + size].sync_ms));
         series.push(ours(&variant.name(), line.collect()));
     }
     let mut claims = Vec::new();
@@ -200,7 +211,11 @@ fn figure_8(context: &Context) -> Result<Results, FigureError> {
     }
     let x = axis("append before an fsync (bytes)", Scale::Logarithmic);
     let y = axis("mean time of an fsync (ms)", Scale::Logarithmic);
-    Ok(Results { pictures: vec![picture("Varmail", x, y, series)], claims, notes: notes(&cells, &played) })
+    Ok(Results {
+        pictures: vec![picture("Varmail", x, y, series)],
+        claims,
+        notes: notes(&cells, &played),
+    })
 }
 
 fn notes(cells: &[Cell], played: &[Played]) -> Vec<String> {

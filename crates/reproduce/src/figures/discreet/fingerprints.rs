@@ -28,7 +28,9 @@ pub struct Drive {
 
 impl Drive {
     fn replaces_at_random(&self) -> bool {
-        super::model(self.model).cache.is_some_and(|cache| cache.replacement == SegmentReplacement::Random)
+        super::model(self.model)
+            .cache
+            .is_some_and(|cache| cache.replacement == SegmentReplacement::Random)
     }
 }
 
@@ -69,7 +71,8 @@ pub struct Taken {
 impl Taken {
     /// Cells of a pattern that have been tried, with how often they evicted.
     pub fn cells(&self, pattern: Pattern) -> impl Iterator<Item = (&Cell, f64)> {
-        let cells = self.fingerprint.cells.iter().filter(move |cell| cell.workload.pattern == pattern);
+        let cells =
+            self.fingerprint.cells.iter().filter(move |cell| cell.workload.pattern == pattern);
         cells.map(|cell| (cell, cell.probability(self.threshold)))
     }
     pub fn chosen(&self) -> Option<(EvictionWorkload, f64)> {
@@ -78,8 +81,8 @@ impl Taken {
     }
 }
 
-/// As `okeanos fingerprint --model NAME --ignore-flush --as-paper` takes them. Three tables show the same ones: whoever asks for several in
-/// one command waits for them once.
+/// As `okeanos fingerprint --model NAME --ignore-flush --as-paper` takes them. Three tables show
+/// the same ones: whoever asks for several in one command waits for them once.
 pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     static TAKEN: Mutex<Option<(u64, bool, Vec<Taken>)>> = Mutex::new(None);
     let mut taken = TAKEN.lock().expect("no figure panics while it plays");
@@ -93,7 +96,8 @@ pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     Ok(all)
 }
 
-/// With the next seeds, of the drives that replace at random: there chance decides what is chosen. Seed by seed.
+/// With the next seeds, of the drives that replace at random: there chance decides what is chosen.
+/// Seed by seed.
 pub fn take_again(context: &Context) -> Result<Vec<Taken>, FigureError> {
     let more = if context.quick { 1 } else { 4 };
     let mut again = Vec::new();
@@ -116,18 +120,24 @@ fn take(drive: Drive, seed: u64, context: &Context) -> Result<Taken, FigureError
     }
     let world = VirtualWorld::new(seed);
     let lies = Lies { ignores_flush: true, ..Lies::default() };
-    let disk =
-        EmulatedDisk::new(Rc::new(world.clone()), model, DriveOptions { lies, ..DriveOptions::default() });
+    let disk = EmulatedDisk::new(
+        Rc::new(world.clone()),
+        model,
+        DriveOptions { lies, ..DriveOptions::default() },
+    );
     let (of_run, grid, interrupted) = (world.clone(), options.grid.clone(), context.interrupted);
     let result = world.run(async move {
         let (world, disk) = (Rc::new(of_run) as Rc<dyn World>, Rc::new(disk) as Rc<dyn Disk>);
         let mut state = Fingerprint::default();
-        let mut watch =
-            |_: &Fingerprint, _: fingerprint::ProbeProgress| match interrupted.load(Ordering::Relaxed) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            };
-        fingerprint::fingerprint(&world, &disk, &options, &mut state, &mut watch).await.map(|()| state)
+        let mut watch = |_: &Fingerprint, _: fingerprint::ProbeProgress| match interrupted
+            .load(Ordering::Relaxed)
+        {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        fingerprint::fingerprint(&world, &disk, &options, &mut state, &mut watch)
+            .await
+            .map(|()| state)
     });
     world.end();
     let fingerprint = result.map_err(|error| match error {

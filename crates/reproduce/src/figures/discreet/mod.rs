@@ -34,6 +34,7 @@ pub fn all() -> Vec<Figure> {
 
 /// A drive that comes with the program.
 fn model(name: &str) -> Model {
-    let (_, text) = emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");
+    let (_, text) =
+        emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");
     Model::parse(text).expect("a shipped model is valid")
 }

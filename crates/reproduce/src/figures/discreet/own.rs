@@ -1,4 +1,5 @@
-//! Small synchronous writes on a drive that ignores flushes: what group commit and wasteless journaling make of evictions.
+//! Small synchronous writes on a drive that ignores flushes: what group commit and wasteless
+//! journaling make of evictions.
 
 use super::super::shared::{at_least, axis, ours, picture};
 use super::variants::{COSTLY, EFFICIENT, PLACE, PLANS, Variant, caching_name, costs};
@@ -73,7 +74,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             2.0,
         ));
         claims.push(at_least(
-            &format!("{title}: at {most} streams wasteless does more than ordered with the cache off"),
+            &format!(
+                "{title}: at {most} streams wasteless does more than ordered with the cache off"
+            ),
             (wasteless(discreet), ordered(Caching::Off)),
             1.0,
         ));
@@ -84,14 +87,20 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         ));
     }
     let line = |variant: &Variant| {
-        let points =
-            counts.iter().map(|&count| (f64::from(count), rate(variant.data, variant.caching, count)));
-        ours(&format!("{}, {}", variant.data.name(), caching_name(variant.caching)), points.collect())
+        let points = counts
+            .iter()
+            .map(|&count| (f64::from(count), rate(variant.data, variant.caching, count)));
+        ours(
+            &format!("{}, {}", variant.data.name(), caching_name(variant.caching)),
+            points.collect(),
+        )
     };
-    let evictions = cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
+    let evictions =
+        cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
     let notes = vec![AT_ONCE.into(), costs(evictions), PLACE.into(), PLANS.into()];
     let of = |caching: Caching| {
-        let lines = variants().into_iter().filter(|it| it.caching == Caching::Off || it.caching == caching);
+        let lines =
+            variants().into_iter().filter(|it| it.caching == Caching::Off || it.caching == caching);
         lines.map(|variant| line(&variant)).collect()
     };
     let panel = |title: &str, caching| {
@@ -117,7 +126,8 @@ fn play(context: &Context, cell: &Cell) -> Result<(f64, CoercionStatistics), Fig
         prefix: "stream-".into(),
     };
     let stage = cell.variant.stage(context, |_| ())?;
-    let (report, _) = stage.run(move |files| async move { streams(&files, &workload, |_| ()).await })?;
+    let (report, _) =
+        stage.run(move |files| async move { streams(&files, &workload, |_| ()).await })?;
     match report.failure {
         None => Ok((report.operations_per_second, stage.coercion())),
         Some(failure) => Err(FigureError::Other(failure)),

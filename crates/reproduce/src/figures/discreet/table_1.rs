@@ -25,29 +25,45 @@ fn run(_: &Context) -> Result<Results, FigureError> {
     let line = |value: &dyn Fn(&Model) -> f64| numbered(models.iter().map(value));
     let theirs = |value: fn(&Drive) -> f64| numbered(DRIVES.iter().map(value));
     let capacity = line(&|model| model.size.get() as f64 / 1e9);
-    let cache = line(&|model| model.cache.as_ref().map_or(0.0, |cache| cache.size.get() as f64 / 1e6));
-    let speed = line(&|model| model.mechanics.as_ref().map_or(0.0, |mechanics| mechanics.rpm.get()));
-    let (capacity_paper, cache_paper) = (theirs(|drive| drive.capacity_gb), theirs(|drive| drive.cache_mb));
+    let cache =
+        line(&|model| model.cache.as_ref().map_or(0.0, |cache| cache.size.get() as f64 / 1e6));
+    let speed =
+        line(&|model| model.mechanics.as_ref().map_or(0.0, |mechanics| mechanics.rpm.get()));
+    let (capacity_paper, cache_paper) =
+        (theirs(|drive| drive.capacity_gb), theirs(|drive| drive.cache_mb));
 
-    let alike =
-        |what: &str, ours: &[(f64, f64)], paper: &[(f64, f64)], range: std::ops::RangeInclusive<f64>| {
-            let ratios = || ours.iter().zip(paper).map(|(ours, paper)| ours.1 / paper.1);
-            let (least, most) =
-                (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
-            let says =
-                format!("every drive's {what} is {} to {} times Table I's", range.start(), range.end());
-            let holds = range.contains(&least) && range.contains(&most);
-            claim(&says, "1", format!("{least:.2} to {most:.2}"), holds).fitted("the models have these sizes")
-        };
+    let alike = |what: &str,
+                 ours: &[(f64, f64)],
+                 paper: &[(f64, f64)],
+                 range: std::ops::RangeInclusive<f64>| {
+        let ratios = || ours.iter().zip(paper).map(|(ours, paper)| ours.1 / paper.1);
+        let (least, most) =
+            (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
+        let says =
+            format!("every drive's {what} is {} to {} times Table I's", range.start(), range.end());
+        let holds = range.contains(&least) && range.contains(&most);
+        claim(&says, "1", format!("{least:.2} to {most:.2}"), holds)
+            .fitted("the models have these sizes")
+    };
     let claims = vec![
         alike("capacity", &capacity, &capacity_paper, 0.95..=1.05),
         alike("cache", &cache, &cache_paper, 0.85..=1.05),
     ];
-    let bars = |title: &str, label: &str, series| picture(title, names(), axis(label, Scale::Linear), series);
+    let bars = |title: &str, label: &str, series| {
+        picture(title, names(), axis(label, Scale::Linear), series)
+    };
     let pictures = vec![
-        bars("Capacity", "10⁹ bytes", vec![ours("drive", capacity), of_paper("drive", capacity_paper)]),
+        bars(
+            "Capacity",
+            "10⁹ bytes",
+            vec![ours("drive", capacity), of_paper("drive", capacity_paper)],
+        ),
         bars("Cache", "10⁶ bytes", vec![ours("drive", cache), of_paper("drive", cache_paper)]),
-        bars("Speed, which the paper does not state", "revolutions per minute", vec![ours("drive", speed)]),
+        bars(
+            "Speed, which the paper does not state",
+            "revolutions per minute",
+            vec![ours("drive", speed)],
+        ),
     ];
     let notes = vec![
         "Which numbers of each drive are facts and which were chosen is told in its file, crates/emulated/models/NAME.toml; of the \

@@ -46,7 +46,8 @@ fn run_2(context: &Context) -> Result<Results, FigureError> {
     let evicted = |taken: &Taken, cell: &Cell| cell.probability(taken.threshold);
     let shades = Scale::Shades { white: 0.0, black: 1.0, logarithmic: false };
     let pictures = vec![fields(&all, "Evicted (black: in every trial)", shades, evicted)];
-    let of = |model: &str| all.iter().find(|taken| taken.drive.model == model).expect("one of the nine");
+    let of =
+        |model: &str| all.iter().find(|taken| taken.drive.model == model).expect("one of the nine");
     let (hitachi, larger) = (of("hitachi-7k80"), of("hitachi-32"));
     let above = |bound: f64| move |cell: &Cell| written(cell) / 1e6 > bound;
     let mut claims = vec![
@@ -79,7 +80,14 @@ fn run_2(context: &Context) -> Result<Results, FigureError> {
     ];
     for seagate in all.iter().filter(|taken| taken.drive.maker == SEAGATE) {
         let ineffectual = "hardly ever evict, whatever their number and amount";
-        claims.push(most(seagate, Pattern::Sequential, ineffectual, "completely ineffectual", 0.1, |_| true));
+        claims.push(most(
+            seagate,
+            Pattern::Sequential,
+            ineffectual,
+            "completely ineffectual",
+            0.1,
+            |_| true,
+        ));
     }
     claims.push(irregular(&all));
     Ok(Results { pictures, claims, notes: notes() })
@@ -89,7 +97,8 @@ fn run_3(context: &Context) -> Result<Results, FigureError> {
     let all = take_all(context)?;
     let shades = Scale::Shades { white: 10.0, black: 500.0, logarithmic: true };
     let cost = |_: &Taken, cell: &Cell| cell.mean_milliseconds();
-    let pictures = vec![fields(&all, "Milliseconds of a workload (white: 10, black: 500)", shades, cost)];
+    let pictures =
+        vec![fields(&all, "Milliseconds of a workload (white: 10, black: 500)", shades, cost)];
     let ratios: Vec<(&str, f64)> =
         all.iter().map(|taken| (taken.drive.model, random_over_sequential(taken))).collect();
     let cheap: Vec<String> = ratios
@@ -105,7 +114,9 @@ fn run_3(context: &Context) -> Result<Results, FigureError> {
             let least = ratios.iter().min_by(|one, other| one.1.total_cmp(&other.1)).expect("nine");
             format!("{} of {0}; least {}: {:.2}", ratios.len(), least.0, least.1)
         }
-        false => format!("{} of {}; not {}", ratios.len() - cheap.len(), ratios.len(), cheap.join(", ")),
+        false => {
+            format!("{} of {}; not {}", ratios.len() - cheap.len(), ratios.len(), cheap.join(", "))
+        }
     };
     let claims = vec![claim(&says, "significantly more expensive", ours, cheap.is_empty())];
     let mut notes = notes();
@@ -117,20 +128,28 @@ fn run_3(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// A field for each drive and pattern; the chosen workloads, ours and the paper's, are marked among the random ones, or
-/// where ours is.
-fn fields(all: &[Taken], title: &str, shades: Scale, value: impl Fn(&Taken, &Cell) -> f64) -> Picture {
+/// A field for each drive and pattern; the chosen workloads, ours and the paper's, are marked among
+/// the random ones, or where ours is.
+fn fields(
+    all: &[Taken],
+    title: &str,
+    shades: Scale,
+    value: impl Fn(&Taken, &Cell) -> f64,
+) -> Picture {
     let mut series = Vec::new();
     for taken in all {
         for &pattern in &taken.grid.patterns {
             let field = format!("{}, {}", taken.drive.model, pattern.name());
             for &bytes in &taken.grid.bytes {
                 let row = taken.cells(pattern).filter(|(cell, _)| cell.workload.bytes == bytes);
-                let points = row.map(|(cell, _)| (column(taken, cell.workload.writes), value(taken, cell)));
+                let points =
+                    row.map(|(cell, _)| (column(taken, cell.workload.writes), value(taken, cell)));
                 series.push(ours(&format!("{field}: {}", bytes as f64 / 1e6), points.collect()));
             }
             let chosen = format!("{field}: chosen");
-            if let Some((workload, _)) = taken.chosen().filter(|(workload, _)| workload.pattern == pattern) {
+            if let Some((workload, _)) =
+                taken.chosen().filter(|(workload, _)| workload.pattern == pattern)
+            {
                 let at = (column(taken, workload.writes), workload.bytes as f64 / 1e6);
                 series.push(ours(&chosen, vec![at]));
             }
@@ -148,7 +167,8 @@ fn fields(all: &[Taken], title: &str, shades: Scale, value: impl Fn(&Taken, &Cel
 
 /// Beyond the last if the grid does not have it: no point there is drawn.
 fn column(taken: &Taken, writes: u32) -> f64 {
-    taken.grid.writes.iter().position(|count| *count == writes).unwrap_or(taken.grid.writes.len()) as f64
+    taken.grid.writes.iter().position(|count| *count == writes).unwrap_or(taken.grid.writes.len())
+        as f64
 }
 
 /// Bytes, in whole sectors: of many short writes more than was asked for.
@@ -170,8 +190,11 @@ fn most(
         (trials + cell.trials(), evicted + share * f64::from(cell.trials()))
     });
     let share = evicted / f64::from(trials.max(1));
-    let says =
-        format!("{}: {} writes {says} (in at most {bound} of the trials)", taken.drive.model, pattern.name());
+    let says = format!(
+        "{}: {} writes {says} (in at most {bound} of the trials)",
+        taken.drive.model,
+        pattern.name()
+    );
     claim(&says, paper, format!("{evicted} of {trials}"), share <= bound).fitted(FROM_TABLES)
 }
 
@@ -209,7 +232,8 @@ fn irregular(all: &[Taken]) -> Claim {
             .filter(|taken| taken.drive.maker == maker)
             .flat_map(|taken| taken.cells(Pattern::Random));
         let shares: Vec<f64> = cells.map(|(_, share)| share).collect();
-        shares.iter().filter(|share| **share > 0.0 && **share < 1.0).count() as f64 / shares.len() as f64
+        shares.iter().filter(|share| **share > 0.0 && **share < 1.0).count() as f64
+            / shares.len() as f64
     };
     let (samsung, hitachi) = (undecided(SAMSUNG), undecided(HITACHI));
     claim(

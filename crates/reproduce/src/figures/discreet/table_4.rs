@@ -31,8 +31,10 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     }
     claims.push(dear(&all));
     let chosen = |value: fn((f64, f64, f64)) -> f64| {
-        let found =
-            all.iter().enumerate().filter_map(|(index, taken)| Some((index as f64, value(found(taken)?))));
+        let found = all
+            .iter()
+            .enumerate()
+            .filter_map(|(index, taken)| Some((index as f64, value(found(taken)?))));
         found.collect()
     };
     let bars = |title: &str, label: &str, ours_are, theirs: Vec<(f64, f64)>| {
@@ -76,9 +78,12 @@ fn as_in_paper(taken: Vec<&Taken>) -> Claim {
         1 => String::new(),
         seeds => format!(", with most of {seeds} seeds, as it replaces at random"),
     };
-    let says =
-        format!("{}: Table IV's workload within one step of the grid{one_write}{of_seeds}", drive.model);
-    let paper = format!("{} writes, {} MB, {} ms", drive.writes, drive.megabytes, drive.milliseconds);
+    let says = format!(
+        "{}: Table IV's workload within one step of the grid{one_write}{of_seeds}",
+        drive.model
+    );
+    let paper =
+        format!("{} writes, {} MB, {} ms", drive.writes, drive.megabytes, drive.milliseconds);
     let found: Vec<String> = taken.iter().map(|taken| told(taken)).collect();
     let near = taken.iter().filter(|taken| is_near(taken)).count();
     let claim = claim(&says, &paper, found.join("; "), 2 * near > taken.len())
@@ -95,7 +100,11 @@ fn as_in_paper(taken: Vec<&Taken>) -> Claim {
 fn told(taken: &Taken) -> String {
     match taken.chosen() {
         Some((workload, milliseconds)) => {
-            format!("{} writes, {} MB, {milliseconds:.0} ms", workload.writes, workload.bytes as f64 / 1e6)
+            format!(
+                "{} writes, {} MB, {milliseconds:.0} ms",
+                workload.writes,
+                workload.bytes as f64 / 1e6
+            )
         }
         None => "none evicted always".to_string(),
     }
@@ -128,7 +137,8 @@ fn dear(all: &[Taken]) -> Claim {
     let (hitachis, others): (Vec<&Taken>, Vec<&Taken>) =
         all.iter().partition(|taken| taken.drive.maker == HITACHI);
     let most = hitachis.iter().map(|taken| time(taken)).fold(0.0, f64::max);
-    let least = others.iter().min_by(|one, other| time(one).total_cmp(&time(other))).expect("seven");
+    let least =
+        others.iter().min_by(|one, other| time(one).total_cmp(&time(other))).expect("seven");
     claim(
         "on every other drive an eviction takes longer than on the Hitachis",
         "342 ms against 87 ms",

@@ -36,7 +36,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let played = context.play(&variants, |variant| play(context, variant))?;
     let seconds: Vec<f64> = played.iter().map(|(report, _)| report.seconds).collect();
     let waited: Vec<f64> = played.iter().map(|(report, _)| report.waited).collect();
-    let evictions = variants.iter().zip(&played).map(|(variant, (_, coercion))| (variant, *coercion));
+    let evictions =
+        variants.iter().zip(&played).map(|(variant, (_, coercion))| (variant, *coercion));
     let notes = vec![
         "The paper's finding, that every variant takes as long, is no statement here: nothing in this build waits for the drive \
          long enough to make it fail."
@@ -56,12 +57,17 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims: Vec::new(), notes })
 }
 
-fn play(context: &Context, variant: &Variant) -> Result<(FileReplayReport, CoercionStatistics), FigureError> {
+fn play(
+    context: &Context,
+    variant: &Variant,
+) -> Result<(FileReplayReport, CoercionStatistics), FigureError> {
     // Linux 2.6.13.
-    let stage =
-        variant.stage(context, |options| options.home.elevator = Some(HostScheduler::ANTICIPATORY))?;
-    let trace = FileTrace::open("openssh-build").map_err(|error| FigureError::Other(error.to_string()))?;
+    let stage = variant
+        .stage(context, |options| options.home.elevator = Some(HostScheduler::ANTICIPATORY))?;
+    let trace =
+        FileTrace::open("openssh-build").map_err(|error| FigureError::Other(error.to_string()))?;
     let phases = if context.quick { &LENGTHS[..2] } else { &LENGTHS[..] };
-    let report = stage.run(move |files| async move { replay_files(&files, &trace, phases).await })?;
+    let report =
+        stage.run(move |files| async move { replay_files(&files, &trace, phases).await })?;
     Ok((report, stage.coercion()))
 }

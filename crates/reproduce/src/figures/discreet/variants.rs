@@ -1,4 +1,5 @@
-//! The paper's eight variants: ordered and data journaling, each with the cache off, with two ways to evict, and unsafe.
+//! The paper's eight variants: ordered and data journaling, each with the cache off, with two ways
+//! to evict, and unsafe.
 
 use super::super::shared::{axis, of_paper, ours, picture};
 use crate::{Context, FigureError, Picture, Scale, Series};
@@ -47,15 +48,18 @@ pub fn all() -> Vec<Variant> {
 
 /// The discreet ones of [`all`], in its order, with the paper's plan.
 pub fn with_paper_plan() -> Vec<Variant> {
-    let discreet = all().into_iter().filter(|variant| matches!(variant.caching, Caching::Discreet(_)));
+    let discreet =
+        all().into_iter().filter(|variant| matches!(variant.caching, Caching::Discreet(_)));
     discreet.map(|variant| Variant { paper_plan: true, ..variant }).collect()
 }
 
 /// Bars of [`with_paper_plan`], beside those of [`bars`].
 pub fn paper_plan_bars(values: &[f64]) -> Vec<Series> {
     let of = |(data, values): (DataMode, &[f64])| {
-        let points =
-            [WITH_COSTLY, WITH_EFFICIENT].into_iter().zip(values).map(|(at, value)| (at as f64, *value));
+        let points = [WITH_COSTLY, WITH_EFFICIENT]
+            .into_iter()
+            .zip(values)
+            .map(|(at, value)| (at as f64, *value));
         ours(&format!("{}, the paper's plan", data.name()), points.collect())
     };
     MODES.into_iter().zip(values.chunks(2)).map(of).collect()
@@ -73,8 +77,10 @@ impl Variant {
         context: &Context,
         change: impl FnOnce(&mut StageOptions),
     ) -> Result<Stage, FigureError> {
-        let mut options =
-            StageOptions { seed: context.seed, ..StageOptions::of_discreet(self.data, self.caching) };
+        let mut options = StageOptions {
+            seed: context.seed,
+            ..StageOptions::of_discreet(self.data, self.caching)
+        };
         if context.quick {
             options.home.options.size = Some(1 << 30);
             options.journal_size = 16 << 20;
@@ -106,7 +112,8 @@ pub fn bars(title: &str, label: &str, values: &[f64], paper: Option<[[f64; 4]; 2
 pub fn costs<'a>(played: impl Iterator<Item = (&'a Variant, CoercionStatistics)>) -> String {
     let (mut costly, mut efficient) = ((0, 0), (0, 0));
     for (variant, CoercionStatistics { evictions, nanoseconds, .. }) in played {
-        let sum = if variant.caching == Caching::Discreet(COSTLY) { &mut costly } else { &mut efficient };
+        let sum =
+            if variant.caching == Caching::Discreet(COSTLY) { &mut costly } else { &mut efficient };
         *sum = (sum.0 + evictions, sum.1 + nanoseconds);
     }
     let ms = |(count, nanoseconds): (u64, u64)| nanoseconds as f64 / 1e6 / count.max(1) as f64;

@@ -10,7 +10,8 @@ use workloads::{
 };
 
 const MODEL: &str = "cheetah-15k5-300";
-/// Bytes of the home disk in both kinds of time: a volume that mke2fs makes in real time within seconds.
+/// Bytes of the home disk in both kinds of time: a volume that mke2fs makes in real time within
+/// seconds.
 const HOME_SIZE: u64 = 8 << 30;
 const JOURNAL_SIZE: u64 = 128 << 20;
 /// Bytes of an append: 1 Kbps at one append a second.
@@ -91,7 +92,8 @@ impl Cell {
     pub fn in_virtual_time(&self, seed: u64) -> Result<Option<Measured>, FigureError> {
         let Some(mode) = self.mode() else { return Ok(None) };
         let data = mode.parse().map_err(|_| FigureError::Other(format!("{mode} is no mode")))?;
-        let mut options = StageOptions { journal_size: JOURNAL_SIZE, seed, ..StageOptions::of_paper(data) };
+        let mut options =
+            StageOptions { journal_size: JOURNAL_SIZE, seed, ..StageOptions::of_paper(data) };
         options.home.options.size = Some(HOME_SIZE);
         // As it is mounted there, not as the paper's kernel was.
         options.tick = Duration::ZERO;
@@ -139,13 +141,14 @@ impl Load {
     }
 }
 
-/// All cells: first in virtual time, several at once; then in real time, one after the other, because they would disturb
-/// each other.
+/// All cells: first in virtual time, several at once; then in real time, one after the other,
+/// because they would disturb each other.
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Vec<Played>, FigureError> {
     let in_virtual_time = context.play(&cells, |cell| cell.in_virtual_time(context.seed))?;
     let in_real_time = context.one_by_one(&cells, |cell| {
         let name = cell.contender;
-        cell.in_real_time(context.seed).map_err(|error| FigureError::Other(format!("{name}: {error}")))
+        cell.in_real_time(context.seed)
+            .map_err(|error| FigureError::Other(format!("{name}: {error}")))
     })?;
     let both = in_real_time.into_iter().zip(in_virtual_time);
     Ok(cells

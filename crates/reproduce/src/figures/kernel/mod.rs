@@ -1,5 +1,5 @@
-//! Whether virtual time flatters us. The kernel's file systems on the same drives in real time, beside
-//! Okeanos mounted on them; and Okeanos' cells again in virtual time.
+//! Whether virtual time flatters us. The kernel's file systems on the same drives in real time,
+//! beside Okeanos mounted on them; and Okeanos' cells again in virtual time.
 
 mod cells;
 
@@ -13,7 +13,8 @@ use cells::{Cell, Load, Measured, Played, play};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A number of virtual time flatters if it is better than that of real time by more than this factor.
+/// A number of virtual time flatters if it is better than that of real time by more than this
+/// factor.
 const FLATTERY: f64 = 1.25;
 const CONTENDERS: [&str; 8] = [
     "ext4:ordered",
@@ -68,7 +69,13 @@ fn traffic(context: &Context) -> Result<Results, FigureError> {
     let label = "journal traffic (MiB/s)";
     let has_journal = |name: &str| name != "btrfs";
     let pictures = vec![
-        run.lines("Journal device, real time", label, Scale::Linear, Measured::journal_rate, has_journal),
+        run.lines(
+            "Journal device, real time",
+            label,
+            Scale::Linear,
+            Measured::journal_rate,
+            has_journal,
+        ),
         run.lines(
             "Home device, real time",
             "home traffic (MiB/s)",
@@ -82,7 +89,9 @@ fn traffic(context: &Context) -> Result<Results, FigureError> {
     let journal = |name| run.real(name, most).journal_rate();
     let claims = vec![
         ratio(
-            &format!("data journaling's journal traffic (the kernel's) over wasteless's at {most} streams"),
+            &format!(
+                "data journaling's journal traffic (the kernel's) over wasteless's at {most} streams"
+            ),
             "6.4 (27 / 4.2 MiB/s)",
             Expected::Number(27.0 / 4.2),
             (journal("ext4:journal"), journal("okeanos:wasteless")),
@@ -167,8 +176,9 @@ fn streams(context: &Context) -> Result<Run, FigureError> {
     }
     let counts: &[u32] = if context.quick { &[20] } else { &[100, 300, 1000] };
     let time = Duration::from_secs(if context.quick { 2 } else { 20 });
-    let of =
-        |contender| counts.iter().map(move |&count| Cell { contender, load: Load::Streams { count, time } });
+    let of = |contender| {
+        counts.iter().map(move |&count| Cell { contender, load: Load::Streams { count, time } })
+    };
     let run = Run(play(context, CONTENDERS.into_iter().flat_map(of).collect())?);
     *played = Some((context.seed, context.quick, run.clone()));
     Ok(run)
@@ -210,7 +220,8 @@ impl Played {
 
 impl Run {
     fn real(&self, contender: &str, streams: u32) -> Measured {
-        let is = |played: &&Played| played.cell.contender == contender && played.streams() == streams;
+        let is =
+            |played: &&Played| played.cell.contender == contender && played.streams() == streams;
         self.0.iter().find(is).map(|played| played.real).unwrap_or_default()
     }
 
@@ -242,9 +253,13 @@ impl Run {
 
     /// Okeanos' cells in real and in virtual time, side by side.
     fn beside(&self, title: &str, label: &str, wanted: fn(&Measured) -> f64) -> Picture {
-        let both: Vec<_> = self.0.iter().filter_map(|played| Some((played, played.virtually?))).collect();
+        let both: Vec<_> =
+            self.0.iter().filter_map(|played| Some((played, played.virtually?))).collect();
         let bars = |name: &str, value: &dyn Fn(&(&Played, Measured)) -> f64| {
-            ours(name, both.iter().map(value).enumerate().map(|(at, value)| (at as f64, value)).collect())
+            ours(
+                name,
+                both.iter().map(value).enumerate().map(|(at, value)| (at as f64, value)).collect(),
+            )
         };
         Picture {
             title: title.into(),
@@ -267,8 +282,9 @@ impl Run {
             .iter()
             .filter_map(|played| Some((better(&played.virtually?, &played.real), played.name())));
         let (worst, where_) = factors.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
-        let says =
-            format!("in virtual time {what} of Okeanos is at most {FLATTERY} times better than in real time");
+        let says = format!(
+            "in virtual time {what} of Okeanos is at most {FLATTERY} times better than in real time"
+        );
         let found = format!("at most {} ({where_})", short(worst));
         claim(&says, "not asked", found, worst > 0.0 && worst <= FLATTERY).of_ours()
     }

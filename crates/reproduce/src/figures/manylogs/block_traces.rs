@@ -1,4 +1,5 @@
-//! Block traces for figures 6 to 8: given ones, or made ones where none is given; and mixes of them.
+//! Block traces for figures 6 to 8: given ones, or made ones where none is given; and mixes of
+//! them.
 
 use crate::{Context, FigureError};
 use emulated::replay::{Pace, Recorded, Trace};
@@ -55,7 +56,8 @@ struct ServerKind {
     sizes: &'static [u64],
     /// Requests that follow one another on the disk, on average.
     row: f64,
-    /// GiB of the disk that are used, and the share of rows that begin in the first hundredth of it.
+    /// GiB of the disk that are used, and the share of rows that begin in the first hundredth of
+    /// it.
     span: u64,
     hot: f64,
 }
@@ -112,7 +114,8 @@ impl ServerKind {
     fn make(&self, seed: u64, seconds: u32) -> Tenant {
         let number = KINDS.iter().position(|kind| kind.name == self.name).unwrap_or_default();
         let dice = Dice::new(seed, number as u64);
-        let (mut time, mut requests, mut at, mut left, mut is_write) = (0.0, Vec::new(), 0, 0u64, false);
+        let (mut time, mut requests, mut at, mut left, mut is_write) =
+            (0.0, Vec::new(), 0, 0u64, false);
         let (mut minute, mut rate) = (u64::MAX, self.per_second);
         let blocks = self.span << 18;
         while time < f64::from(seconds) {
@@ -150,7 +153,8 @@ pub enum Window {
     Random,
 }
 
-/// The paper's five: Table Ib has one kind of window for the first trace of a mix, and another for the four others.
+/// The paper's five: Table Ib has one kind of window for the first trace of a mix, and another for
+/// the four others.
 pub const MIXES: [(&str, Window, Window); 5] = [
     ("W1", Window::MostWrites, Window::MostReads),
     ("W2", Window::MostReads, Window::MostWrites),
@@ -159,16 +163,26 @@ pub const MIXES: [(&str, Window, Window); 5] = [
     ("W5", Window::MostReads, Window::Random),
 ];
 const TENANTS: usize = 5;
-/// Requests a second of a mix at most, on average: half of what such a disk does at random. Faster ones are slowed down.
+/// Requests a second of a mix at most, on average: half of what such a disk does at random. Faster
+/// ones are slowed down.
 const PER_SECOND: f64 = 40.0;
 
 impl Window {
-    /// Where it begins: of those that begin at each tenth of its length, and overlap none that is taken while there is another.
-    fn find(self, requests: &[Recorded], length: Duration, dice: &Dice, taken: &[Duration]) -> Duration {
-        let last = requests.last().map_or(Duration::ZERO, |request| request.time).saturating_sub(length);
+    /// Where it begins: of those that begin at each tenth of its length, and overlap none that is
+    /// taken while there is another.
+    fn find(
+        self,
+        requests: &[Recorded],
+        length: Duration,
+        dice: &Dice,
+        taken: &[Duration],
+    ) -> Duration {
+        let last =
+            requests.last().map_or(Duration::ZERO, |request| request.time).saturating_sub(length);
         let count = (last.as_nanos() / (length.as_nanos() / 10).max(1)) as u32 + 1;
         let all: Vec<Duration> = (0..count).map(|number| length / 10 * number).collect();
-        let is_free = |begin: &&Duration| taken.iter().all(|other| begin.abs_diff(*other) >= length);
+        let is_free =
+            |begin: &&Duration| taken.iter().all(|other| begin.abs_diff(*other) >= length);
         let free: Vec<Duration> = all.iter().filter(is_free).copied().collect();
         let begins = if free.is_empty() { all } else { free };
         if self == Window::Random {
@@ -185,8 +199,15 @@ impl Window {
     }
 }
 
-/// Five tenants' windows, each in its own fifth of the disk, slowed down together if they are too many; and by how much.
-pub fn mix(number: usize, tenants: &[Tenant], seed: u64, size: u64, seconds: u64) -> (Vec<Recorded>, f64) {
+/// Five tenants' windows, each in its own fifth of the disk, slowed down together if they are too
+/// many; and by how much.
+pub fn mix(
+    number: usize,
+    tenants: &[Tenant],
+    seed: u64,
+    size: u64,
+    seconds: u64,
+) -> (Vec<Recorded>, f64) {
     let (_, first, others) = MIXES[number];
     let length = Duration::from_secs(seconds);
     let dice = Dice::new(seed, number as u64);
@@ -203,15 +224,18 @@ pub fn mix(number: usize, tenants: &[Tenant], seed: u64, size: u64, seconds: u64
         let until = requests.partition_point(|request| request.time < begin + length);
         let fifth = size / TENANTS as u64 / 4096 * 4096;
         mixed.extend(requests[from..until].iter().map(|request| Recorded {
-            at: request.at % (fifth - request.length.min(fifth)).max(1) / 512 * 512 + place as u64 * fifth,
+            at: request.at % (fifth - request.length.min(fifth)).max(1) / 512 * 512
+                + place as u64 * fifth,
             time: request.time - begin,
             measured: None,
             ..request.clone()
         }));
     }
     mixed.sort_by_key(|request| request.time);
-    // What is slowed down does not come to its end: of a burst at the begin more remains than on average.
-    let count = |slower: f64| mixed.partition_point(|request| request.time.mul_f64(slower) < length);
+    // What is slowed down does not come to its end: of a burst at the begin more remains than on
+    // average.
+    let count =
+        |slower: f64| mixed.partition_point(|request| request.time.mul_f64(slower) < length);
     let mut slower = 1.0;
     while count(slower) as f64 > PER_SECOND * seconds as f64 {
         slower *= 1.05;
@@ -256,11 +280,16 @@ mod tests {
         let (tenants, size) = (made(), 1_000_000_000_000);
         for number in 0..MIXES.len() {
             let (mixed, slower) = mix(number, &tenants, 3, size, 60);
-            assert!(slower >= 1.0 && mixed.len() as f64 <= 60.0 * PER_SECOND, "{slower}, {}", mixed.len());
+            assert!(
+                slower >= 1.0 && mixed.len() as f64 <= 60.0 * PER_SECOND,
+                "{slower}, {}",
+                mixed.len()
+            );
             assert!(mixed.is_sorted_by_key(|request| request.time));
             assert!(mixed.iter().all(|request| request.at + request.length <= size));
             assert!(
-                mixed.iter().any(|request| request.is_write) && mixed.iter().any(|request| !request.is_write)
+                mixed.iter().any(|request| request.is_write)
+                    && mixed.iter().any(|request| !request.is_write)
             );
         }
     }

@@ -35,13 +35,18 @@ pub const FIGURE_8: Figure = Figure {
 
 const MLB_256: BlockLayer = BlockLayer::Scattered { logged: 256 << 10 };
 
-fn play(context: &Context, layers: &[BlockLayer]) -> Result<(Vec<Tenant>, Vec<BlocksServed>), FigureError> {
+fn play(
+    context: &Context,
+    layers: &[BlockLayer],
+) -> Result<(Vec<Tenant>, Vec<BlocksServed>), FigureError> {
     let tenants = tenants(context)?;
-    let hours: Vec<Arc<[Recorded]>> = tenants.iter().map(|tenant| busiest_hour(tenant).into()).collect();
+    let hours: Vec<Arc<[Recorded]>> =
+        tenants.iter().map(|tenant| busiest_hour(tenant).into()).collect();
     let cells: Vec<(BlockLayer, Arc<[Recorded]>)> =
         layers.iter().flat_map(|layer| hours.iter().map(|hour| (*layer, hour.clone()))).collect();
     let served = context.play(&cells, |(layer, requests)| {
-        let run = BlockRun { model: MODEL, layer: *layer, requests: requests.clone(), checkpoint: true };
+        let run =
+            BlockRun { model: MODEL, layer: *layer, requests: requests.clone(), checkpoint: true };
         run.play(context.seed).map_err(|error| FigureError::Other(error.to_string()))
     })?;
     Ok((tenants, served))
@@ -91,10 +96,17 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
             .fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)))
     };
     let (_, most) = range(&seconds);
-    let longest =
-        ratio("the longest checkpoint, in seconds", "117 (1 to 117 s)", Expected::Number(117.0), (most, 1.0));
-    claims.push(longest.chosen("16 requests of a checkpoint under way", "239 s on made traces with one"));
-    let (least, most) = range(&|served| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0));
+    let longest = ratio(
+        "the longest checkpoint, in seconds",
+        "117 (1 to 117 s)",
+        Expected::Number(117.0),
+        (most, 1.0),
+    );
+    claims.push(
+        longest.chosen("16 requests of a checkpoint under way", "239 s on made traces with one"),
+    );
+    let (least, most) =
+        range(&|served| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0));
     claims.push(claim(
         "blocks that are overwritten in the logs",
         "2 to 86 %",
@@ -116,7 +128,8 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
 }
 
 fn run_8(context: &Context) -> Result<Results, FigureError> {
-    let (tenants, served) = play(context, &[BlockLayer::Shingled(Shingles::scattered_logs()), MLB_256])?;
+    let (tenants, served) =
+        play(context, &[BlockLayer::Shingled(Shingles::scattered_logs()), MLB_256])?;
     let (shingled, plain) = served.split_at(tenants.len());
     let mut claims: Vec<Claim> = Vec::new();
     for (tenant, (shingled, plain)) in tenants.iter().zip(shingled.iter().zip(plain)) {

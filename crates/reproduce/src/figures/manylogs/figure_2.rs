@@ -1,4 +1,5 @@
-//! Figures 2a and 2b: what a process that goes through a large file keeps of its disk's bandwidth beside a writer of small synced updates.
+//! Figures 2a and 2b: what a process that goes through a large file keeps of its disk's bandwidth
+//! beside a writer of small synced updates.
 
 use super::scene::{
     ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, told,
@@ -35,7 +36,8 @@ pub const FIGURE_2B: Figure = Figure {
 
 const WASTELESS: Line = line("wasteless", DataMode::Wasteless, LogKind::Circular);
 const BOTH: Line = line("wasteless, scattered", DataMode::Wasteless, LogKind::Scattered);
-/// Ordered where sync(2) leaves committed metadata in the log alone; and the orders in which its data may go home then.
+/// Ordered where sync(2) leaves committed metadata in the log alone; and the orders in which its
+/// data may go home then.
 pub const BY_FILE: Line =
     Line { home_with_sync: false, name: "ordered, metadata stays in the log", ..ORDERED };
 const BY_PLACE: Line = line("ordered, sorted by place", DataMode::Ordered, LogKind::Circular);
@@ -53,7 +55,12 @@ pub fn rates(context: &Context) -> &'static [u32] {
 }
 
 /// Of updates of so many bytes, at each rate and times `drives`.
-pub fn cells(part: usize, lines: &[Line], rates: &[u32], (bytes, drives): (usize, u32)) -> Vec<Cell> {
+pub fn cells(
+    part: usize,
+    lines: &[Line],
+    rates: &[u32],
+    (bytes, drives): (usize, u32),
+) -> Vec<Cell> {
     let of = |line: Line, rate: u32| {
         let Line { order, home_with_sync, .. } = line;
         let updates = Updates { per_second: rate * drives, bytes, order, home_with_sync };
@@ -63,12 +70,17 @@ pub fn cells(part: usize, lines: &[Line], rates: &[u32], (bytes, drives): (usize
 }
 
 /// Of the paper's four modes and updates alone.
-pub fn of_paper(context: &Context, large: fn(u64) -> Large, rates: &[u32]) -> Result<Bars, FigureError> {
+pub fn of_paper(
+    context: &Context,
+    large: fn(u64) -> Large,
+    rates: &[u32],
+) -> Result<Bars, FigureError> {
     play(context, Setting::new(context, large), cells(0, &LINES, rates, (4096, 1)))
 }
 
 fn run_2a(context: &Context) -> Result<Results, FigureError> {
-    let lines = [ORDERED, BY_FILE, BY_PLACE, IN_TURN, LINES[1], ADAPTIVE, MANYLOGS, WASTELESS, BOTH];
+    let lines =
+        [ORDERED, BY_FILE, BY_PLACE, IN_TURN, LINES[1], ADAPTIVE, MANYLOGS, WASTELESS, BOTH];
     let small_lines = [ORDERED, ADAPTIVE, MANYLOGS, WASTELESS, BOTH];
     let mut all = cells(0, &lines, rates(context), (UPDATES[0], 1));
     all.extend(cells(1, &small_lines, rates(context), (UPDATES[1], 1)));
@@ -76,10 +88,15 @@ fn run_2a(context: &Context) -> Result<Results, FigureError> {
     all.extend(cells(2, &queued, rates(context), (UPDATES[0], 1)));
     let bars = play(context, Setting::new(context, Large::reader), all)?;
     let x = "updates a second";
-    let papers =
-        |numbers: [(&str, [f64; 2]); 3]| numbers.map(|(name, ends)| told(name, (40.0, 320.0), ends)).to_vec();
-    let mut pictures =
-        bars.pictures(0, &lines, ("updates of 4096 B", x), [papers(PAPER_KEPT), papers(PAPER_WAITS)]);
+    let papers = |numbers: [(&str, [f64; 2]); 3]| {
+        numbers.map(|(name, ends)| told(name, (40.0, 320.0), ends)).to_vec()
+    };
+    let mut pictures = bars.pictures(
+        0,
+        &lines,
+        ("updates of 4096 B", x),
+        [papers(PAPER_KEPT), papers(PAPER_WAITS)],
+    );
     pictures.extend(bars.pictures(1, &small_lines, ("updates of 512 B", x), [vec![], vec![]]));
     let papers = [papers(PAPER_KEPT), papers(PAPER_WAITS)];
     pictures.extend(bars.pictures(2, &queued, ("4096 B, drive with a queue", x), papers));
@@ -131,7 +148,9 @@ fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
             );
             let told = format!("{expected:.1} ({} / {} %)", paper[at], ordered[at]);
             let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
-            claims.push(ratio(&says, &told, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other));
+            claims.push(
+                ratio(&says, &told, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other),
+            );
         }
     }
     let [(_, ordered), (_, adaptive), (_, manylogs)] = PAPER_WAITS;
@@ -139,8 +158,10 @@ fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
         let (pairs, stays) = (over(line, WAIT, MANYLOGS), over(BY_FILE, WAIT, MANYLOGS));
         for at in 0..2 {
             let expected = paper[at] / manylogs[at];
-            let says =
-                format!("the sync of {} over that of manylogs, at {} updates a second", line.name, rates[at]);
+            let says = format!(
+                "the sync of {} over that of manylogs, at {} updates a second",
+                line.name, rates[at]
+            );
             let told = format!("{expected:.1} ({} / {} ms)", paper[at], manylogs[at]);
             let judged = ratio(&says, &told, Expected::Number(expected), pairs[at]);
             let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
@@ -180,14 +201,16 @@ fn asked(bars: &Bars) -> Vec<Claim> {
 
 /// Ours alone: no paper has the two together.
 fn beyond(bars: &Bars) -> Vec<Claim> {
-    let [both, manylogs, wasteless] = [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, KEPT).1);
+    let [both, manylogs, wasteless] =
+        [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, KEPT).1);
     let kept = claim(
         "of updates of 512 B, at 320 a second, scattered wasteless keeps at least what manylogs and wasteless keep",
         "ours",
         format!("{both:.0} against {manylogs:.0} and {wasteless:.0} %"),
         both >= manylogs && both >= wasteless,
     );
-    let [both, manylogs, wasteless] = [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, WAIT).1);
+    let [both, manylogs, wasteless] =
+        [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, WAIT).1);
     let waits = claim(
         "and its sync takes no longer than theirs",
         "ours",
@@ -199,7 +222,8 @@ fn beyond(bars: &Bars) -> Vec<Claim> {
 
 fn run_2b(context: &Context) -> Result<Results, FigureError> {
     let bars = of_paper(context, Large::writer, rates(context))?;
-    let pictures = bars.pictures(0, &LINES, ("beside a writer", "updates a second"), [vec![], vec![]]);
+    let pictures =
+        bars.pictures(0, &LINES, ("beside a writer", "updates a second"), [vec![], vec![]]);
     let mut claims = bars.same_order(0, "beside a writer");
     let data = bars.ends(0, LINES[1], KEPT);
     let least = LINES.iter().map(|line| bars.ends(0, *line, KEPT).0).fold(f64::INFINITY, f64::min);

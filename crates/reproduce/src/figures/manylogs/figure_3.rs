@@ -34,12 +34,14 @@ pub fn bars(context: &Context, rates: &[u32]) -> Result<Bars, FigureError> {
 fn run(context: &Context) -> Result<Results, FigureError> {
     let bars = bars(context, rates(context))?;
     let lines = [ORDERED, BY_FILE];
-    let single = play(context, Setting::new(context, Large::reader), cells(0, &lines, &[40], (4096, 1)))?;
+    let single =
+        play(context, Setting::new(context, Large::reader), cells(0, &lines, &[40], (4096, 1)))?;
     let stays = play(context, setting(context), cells(0, &[BY_FILE], &[40], (4096, DRIVES)))?;
     let papers = [("ordered", 30.0), ("manylogs", 92.0)]
         .map(|(name, kept)| told(name, (40.0, 40.0), [kept, kept]))
         .to_vec();
-    let pictures = bars.pictures(0, &LINES, ("four disks", "updates a second and disk"), [papers, vec![]]);
+    let pictures =
+        bars.pictures(0, &LINES, ("four disks", "updates a second and disk"), [papers, vec![]]);
     let (manylogs, _) = bars.ends(0, MANYLOGS, |bar| bar.kept);
     let (ordered, _) = bars.ends(0, ORDERED, |bar| bar.kept);
     let [of_one, stays_on_one] = lines.map(|line| single.ends(0, line, |bar| bar.kept).0);

@@ -32,8 +32,12 @@ pub fn bars(context: &Context, instances: &[u32]) -> Result<Bars, FigureError> {
     for (part, (personality, _)) in KINDS.iter().enumerate() {
         for line in LINES {
             cells.extend(instances.iter().map(|&instances| {
-                let beside =
-                    FilebenchBeside { personality: *personality, instances, per_second: 20, files: FILES };
+                let beside = FilebenchBeside {
+                    personality: *personality,
+                    instances,
+                    per_second: 20,
+                    files: FILES,
+                };
                 Cell { part, line, x: f64::from(instances), small: Small::Filebench(beside) }
             }));
         }

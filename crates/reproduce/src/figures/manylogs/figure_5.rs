@@ -132,12 +132,18 @@ mod tests {
 
     #[test]
     fn a_period_with_writes_ends_with_one_flush() {
-        let record = |us, size, sync| LogRecord { at: Duration::from_micros(us), offset: 0, size, sync };
-        let records =
-            vec![record(100, 5, true), record(900, 6, true), record(1000, 7, true), record(9000, 8, true)];
+        let record =
+            |us, size, sync| LogRecord { at: Duration::from_micros(us), offset: 0, size, sync };
+        let records = vec![
+            record(100, 5, true),
+            record(900, 6, true),
+            record(1000, 7, true),
+            record(9000, 8, true),
+        ];
         let trace = LogTrace { name: "made".into(), records };
         let flushed = flushed_every(&trace, Duration::from_millis(1));
-        let found: Vec<_> = flushed.records.iter().map(|it| (it.at.as_micros(), it.size, it.sync)).collect();
+        let found: Vec<_> =
+            flushed.records.iter().map(|it| (it.at.as_micros(), it.size, it.sync)).collect();
         assert_eq!(
             found,
             [

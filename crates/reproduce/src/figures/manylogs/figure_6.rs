@@ -29,8 +29,9 @@ const SIZE: u64 = 1_000_000_000_000;
 const USED: u64 = SIZE / 10 * 6;
 
 pub fn layers() -> [(&'static str, BlockLayer); 7] {
-    let of_paper =
-        |shingles| BlockLayer::Shingled(Shingles { choice: LogChoice::NearestCylinder, ..shingles });
+    let of_paper = |shingles| {
+        BlockLayer::Shingled(Shingles { choice: LogChoice::NearestCylinder, ..shingles })
+    };
     [
         ("no logging", BlockLayer::Nothing),
         ("MLB-32", BlockLayer::Scattered { logged: 32 << 10 }),
@@ -141,7 +142,12 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let speed_ups = |layer: usize, base: usize| {
         let series = mixes.iter().map(|mix| ours(mix.name, mix.speed_ups(layer, base))).collect();
         let title = format!("{} over {}", layers()[layer].0, layers()[base].0);
-        picture(&title, axis("percentile", Scale::Linear), axis("times as fast", Scale::Linear), series)
+        picture(
+            &title,
+            axis("percentile", Scale::Linear),
+            axis("times as fast", Scale::Linear),
+            series,
+        )
     };
     let pictures = vec![
         picture(
@@ -248,7 +254,9 @@ fn claims(mixes: &[Mixed]) -> Vec<Claim> {
     for Compared { name, speed_up, least, most, mean: paper, asked, chosen } in COMPARED {
         // Beside each number that of the other choice.
         let with_other = |claim: Claim, value: &dyn Fn(fn(&Mixed) -> f64) -> f64| match chosen {
-            Some((what, (which, other))) => claim.chosen(what, &format!("{:.2} {which}", value(other))),
+            Some((what, (which, other))) => {
+                claim.chosen(what, &format!("{:.2} {which}", value(other)))
+            }
             None => claim,
         };
         for mix in mixes {
@@ -268,7 +276,8 @@ fn claims(mixes: &[Mixed]) -> Vec<Claim> {
             (of_all(speed_up), 1.0),
         );
         claims.push(with_other(all, &of_all));
-        let lowest = |speed_up: fn(&Mixed) -> f64| mixes.iter().map(speed_up).fold(f64::INFINITY, f64::min);
+        let lowest =
+            |speed_up: fn(&Mixed) -> f64| mixes.iter().map(speed_up).fold(f64::INFINITY, f64::min);
         claims.extend(asked.map(|asked| {
             let all = claim(
                 &format!("{name} is at least {asked} on every mix"),

@@ -1,4 +1,5 @@
-//! What figures 2 to 5 share: modes side by side, and in each a large file and small durable writes on the same disk.
+//! What figures 2 to 5 share: modes side by side, and in each a large file and small durable writes
+//! on the same disk.
 
 use crate::figures::remembered::Remembered;
 use crate::figures::shared::{axis, claim, of_paper, ours, picture};
@@ -33,13 +34,15 @@ pub const fn line(name: &'static str, data: DataMode, log: LogKind) -> Line {
     }
 }
 
-/// As sync(2) of the paper's Linux 3.4 wrote: file by file, and what the journal committed thereafter.
+/// As sync(2) of the paper's Linux 3.4 wrote: file by file, and what the journal committed
+/// thereafter.
 pub const ORDERED: Line = Line {
     order: HomeOrder::ByFile,
     home_with_sync: true,
     ..line("ordered", DataMode::Ordered, LogKind::Circular)
 };
-pub const DATA: Line = Line { home_with_sync: true, ..line("journal", DataMode::Journal, LogKind::Circular) };
+pub const DATA: Line =
+    Line { home_with_sync: true, ..line("journal", DataMode::Journal, LogKind::Circular) };
 pub const ADAPTIVE: Line = line("adaptive", DataMode::Adaptive, LogKind::Circular);
 pub const MANYLOGS: Line = line("manylogs", DataMode::Adaptive, LogKind::Scattered);
 pub const O_DUR: Line = Line { name: "manylogs O_DUR", durable_only: true, ..MANYLOGS };
@@ -95,16 +98,24 @@ pub fn play(context: &Context, setting: Setting, cells: Vec<Cell>) -> Result<Bar
     let alone = Cell { part: 0, line: ORDERED, x: 0.0, small: Small::Nobody };
     let cells: Vec<Cell> = std::iter::once(alone).chain(cells).collect();
     let found = context.play(&cells, |cell| {
-        let (key, Setting { large, seconds, .. }) = ((setting, cell.line, cell.small.clone()), setting);
+        let (key, Setting { large, seconds, .. }) =
+            ((setting, cell.line, cell.small.clone()), setting);
         ALL.once(context, &key, || {
             let stage = Stage::build(&rig(context, setting, cell))?;
-            Ok(Beside { large, small: cell.small.clone(), seconds, seed: context.seed }.play(&stage)?)
+            Ok(Beside { large, small: cell.small.clone(), seconds, seed: context.seed }
+                .play(&stage)?)
         })
     })?;
     let alone = found[0].bytes_a_second;
     let bar = |(cell, found): (&Cell, &stages::SharedDisk)| {
         let Cell { part, line, x, .. } = *cell;
-        Bar { part, line, x, kept: found.bytes_a_second / alone * 100.0, wait_ms: found.mean_wait_ms }
+        Bar {
+            part,
+            line,
+            x,
+            kept: found.bytes_a_second / alone * 100.0,
+            wait_ms: found.mean_wait_ms,
+        }
     };
     Ok(Bars { alone, bars: cells.iter().zip(&found).skip(1).map(bar).collect() })
 }
@@ -137,7 +148,8 @@ impl Bars {
         (y(&bars[0]), y(&bars[bars.len() - 1]))
     }
 
-    /// What is kept, and how long a small write is waited for. `papers`: what the paper tells of the two.
+    /// What is kept, and how long a small write is waited for. `papers`: what the paper tells of
+    /// the two.
     pub fn pictures(
         &self,
         part: usize,
@@ -147,10 +159,17 @@ impl Bars {
     ) -> Vec<Picture> {
         let [kept, waits] = papers;
         let of = |what: &str, label: &str, y: fn(&Bar) -> f64, papers: Vec<Series>| {
-            let points = |line: &Line| self.of(part, *line).iter().map(|bar| (bar.x, y(bar))).collect();
-            let mut series: Vec<Series> = lines.iter().map(|line| ours(line.name, points(line))).collect();
+            let points =
+                |line: &Line| self.of(part, *line).iter().map(|bar| (bar.x, y(bar))).collect();
+            let mut series: Vec<Series> =
+                lines.iter().map(|line| ours(line.name, points(line))).collect();
             series.extend(papers);
-            picture(&format!("{what}, {title}"), axis(x, Scale::Linear), axis(label, Scale::Linear), series)
+            picture(
+                &format!("{what}, {title}"),
+                axis(x, Scale::Linear),
+                axis(label, Scale::Linear),
+                series,
+            )
         };
         vec![
             of("Bandwidth", "bandwidth kept (%)", |bar| bar.kept, kept),
@@ -164,7 +183,8 @@ impl Bars {
     }
     /// The same, where `best` stands for the paper's manylogs.
     pub fn same_order_with(&self, part: usize, title: &str, best: Line) -> Vec<Claim> {
-        let [ordered, adaptive, manylogs] = [ORDERED, ADAPTIVE, best].map(|line| self.of(part, line));
+        let [ordered, adaptive, manylogs] =
+            [ORDERED, ADAPTIVE, best].map(|line| self.of(part, line));
         let mut claims = Vec::new();
         for (what, y, sign) in [
             ("the bandwidth kept", (|bar| bar.kept) as fn(&Bar) -> f64, 1.0),
@@ -172,7 +192,8 @@ impl Bars {
         ] {
             let in_order = |at: &usize| {
                 let at = *at;
-                let [worst, middle, best] = [&ordered, &adaptive, &manylogs].map(|bars| sign * y(&bars[at]));
+                let [worst, middle, best] =
+                    [&ordered, &adaptive, &manylogs].map(|bars| sign * y(&bars[at]));
                 worst < middle && middle < best
             };
             let count = (0..ordered.len()).filter(in_order).count();

@@ -55,8 +55,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let names = Scale::Names(ROWS.iter().map(|(name, _)| name.to_string()).collect());
     let mut series = Vec::new();
     for (at, which) in ["least", "most", "mean"].into_iter().enumerate() {
-        let points =
-            |values: &dyn Fn(usize) -> f64| (0..ROWS.len()).map(|row| (row as f64, values(row))).collect();
+        let points = |values: &dyn Fn(usize) -> f64| {
+            (0..ROWS.len()).map(|row| (row as f64, values(row))).collect()
+        };
         series.push(ours(which, points(&|row| summary[row][at])));
         series.push(of_paper(which, points(&|row| ROWS[row].1[at])));
     }
@@ -70,10 +71,14 @@ fn run(context: &Context) -> Result<Results, FigureError> {
                 Expected::Number(*mean),
                 (ours[2], 1.0),
             );
-            crate::Claim { ours: format!("{:.2} ({:.2} to {:.2})", ours[2], ours[0], ours[1]), ..judged }
+            crate::Claim {
+                ours: format!("{:.2} ({:.2} to {:.2})", ours[2], ours[0], ours[1]),
+                ..judged
+            }
         })
         .collect();
-    let pictures = vec![picture("Gains", axis("", names), axis("times as good", Scale::Linear), series)];
+    let pictures =
+        vec![picture("Gains", axis("", names), axis("times as good", Scale::Linear), series)];
     let notes = vec![
         "Each figure's lowest and highest number of updates, instances or databases; the paper has all of them. Which of its experiments give its means it does not say.".into(),
     ];

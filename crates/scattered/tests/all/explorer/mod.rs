@@ -1,5 +1,6 @@
-//! Power cuts at every kind of moment: append, swap, checkpoint, snapshot, open list, restart. What was answered survives, blocks are
-//! whole, and nothing old comes back, over several lives of one disk.
+//! Power cuts at every kind of moment: append, swap, checkpoint, snapshot, open list, restart. What
+//! was answered survives, blocks are whole, and nothing old comes back, over several lives of one
+//! disk.
 //!
 //! One case again: `SEED=17 cargo test -p scattered --test all explorer -- --nocapture`.
 
@@ -42,8 +43,11 @@ impl Case {
             1 => CheckpointPolicy::Idle(Duration::from_millis(15)),
             _ => CheckpointPolicy::Periodic(Duration::from_millis(40)),
         };
-        let near_home =
-            if only_logged || seed.is_multiple_of(3) { NearHome::IsLogged } else { NearHome::GoesHome };
+        let near_home = if only_logged || seed.is_multiple_of(3) {
+            NearHome::IsLogged
+        } else {
+            NearHome::GoesHome
+        };
         let settings = Settings {
             near_home,
             logged_write_size: [8 << 10, 32 << 10, 256 << 10][one_of(3) as usize],
@@ -56,7 +60,11 @@ impl Case {
         };
         Case {
             seed,
-            size: if only_logged { 64 << 20 } else { [2 << 20, 6 << 20, 24 << 20][one_of(3) as usize] },
+            size: if only_logged {
+                64 << 20
+            } else {
+                [2 << 20, 6 << 20, 24 << 20][one_of(3) as usize]
+            },
             atomicity: Atomicity::Unit([512, 4096][one_of(2) as usize]),
             table_elsewhere: one_of(4) == 0,
             settings,
@@ -121,7 +129,8 @@ impl Life {
             }
         });
         let policy = CrashPolicy::Random { seed, atomicity: case.atomicity };
-        let images = Images { main: main.crash(policy), table: table.map(|table| table.crash(policy)) };
+        let images =
+            Images { main: main.crash(policy), table: table.map(|table| table.crash(policy)) };
         self.world.end();
         (ended, images)
     }
@@ -133,13 +142,14 @@ fn ids(bytes: &[u8]) -> Vec<u64> {
         .map(|sector| u64::from_le_bytes(sector[..8].try_into().unwrap()))
         .collect()
 }
-/// Each sector ends with a CRC-32C of itself, as nodes of an extent tree do. So any CRC-32C is blind to which write it is of, and
-/// a record may not rely on one.
+/// Each sector ends with a CRC-32C of itself, as nodes of an extent tree do. So any CRC-32C is
+/// blind to which write it is of, and a record may not rely on one.
 fn content(id: u64, sectors: u64) -> Vec<Rc<Buffer>> {
     let mut buffer = Buffer::zeroed((sectors * SECTOR) as usize);
     for sector in buffer.chunks_exact_mut(SECTOR as usize) {
         let (body, own) = sector.split_at_mut(SECTOR as usize - 4);
-        body.chunks_mut(8).for_each(|field| field.copy_from_slice(&id.to_le_bytes()[..field.len()]));
+        body.chunks_mut(8)
+            .for_each(|field| field.copy_from_slice(&id.to_le_bytes()[..field.len()]));
         own.copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
     }
     vec![Rc::new(buffer)]
@@ -160,13 +170,17 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
     let dice = SplitMix::new(seed);
     let sectors = disk.geometry().size / SECTOR;
     // Few places, so that blocks are written again and again; some at the borders of groups.
-    let places: Vec<u64> =
-        (0..24).map(|n| if n % 6 == 0 { 384 * (n / 6 + 1) - 9 } else { dice.next() % sectors }).collect();
+    let places: Vec<u64> = (0..24)
+        .map(|n| if n % 6 == 0 { 384 * (n / 6 + 1) - 9 } else { dice.next() % sectors })
+        .collect();
     for _ in 0..60 {
         let from = places[(dice.next() % 24) as usize].min(sectors - 1);
         let from = if !dice.next().is_multiple_of(4) { from / 8 * 8 } else { from };
-        let most =
-            if case.only_logged { case.settings.logged_write_size.min(40 << 10) / SECTOR } else { 160 };
+        let most = if case.only_logged {
+            case.settings.logged_write_size.min(40 << 10) / SECTOR
+        } else {
+            160
+        };
         let length = match dice.next() % 6 {
             0 => 1 + dice.next() % 7,
             1..=3 => 8 * (1 + dice.next() % 4),
@@ -175,10 +189,15 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
         let length = length.min(sectors - from).min(most);
         match dice.next() % 40 {
             0..=24 => {
-                let Some(change) = model.borrow_mut().begin(from..from + length, false) else { continue };
+                let Some(change) = model.borrow_mut().begin(from..from + length, false) else {
+                    continue;
+                };
                 let What::Written(id) = change.what else { unreachable!() };
-                let durability =
-                    if dice.next().is_multiple_of(3) { Durability::Durable } else { Durability::Cached };
+                let durability = if dice.next().is_multiple_of(3) {
+                    Durability::Durable
+                } else {
+                    Durability::Cached
+                };
                 disk.write(from * SECTOR, content(id, length), durability).await.expect("a write");
                 model.borrow_mut().answered(change, durability == Durability::Durable);
             }
@@ -192,10 +211,12 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
                     continue;
                 }
                 let before = model.borrow().clone();
-                let read = disk.read(from * SECTOR, (length * SECTOR) as usize).await.expect("a read");
+                let read =
+                    disk.read(from * SECTOR, (length * SECTOR) as usize).await.expect("a read");
                 for (sector, id) in (from..).zip(ids(&read)) {
-                    let same =
-                        before.check_read(sector, id).or_else(|_| model.borrow().check_read(sector, id));
+                    let same = before
+                        .check_read(sector, id)
+                        .or_else(|_| model.borrow().check_read(sector, id));
                     let overtaken = model.borrow().is_busy(&(sector..sector + 1));
                     // Several came and went while it read: it may have any of them.
                     let between = before.last(sector) < id && id < model.borrow().last(sector);
@@ -203,8 +224,9 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
                 }
             }
             34 if !case.only_logged => {
-                let Some(change) =
-                    model.borrow_mut().begin(from / 8 * 8..(from / 8 + 3).min(sectors / 8) * 8, true)
+                let Some(change) = model
+                    .borrow_mut()
+                    .begin(from / 8 * 8..(from / 8 + 3).min(sectors / 8) * 8, true)
                 else {
                     continue;
                 };
@@ -236,12 +258,15 @@ async fn read_all(disk: &ScatteredDisk) -> Vec<u64> {
 /// Says how many logs were swapped.
 fn explore(case: Case) -> u64 {
     let dice = SplitMix::new(!case.seed);
-    let mut images =
-        Images { main: Image::new(case.size), table: case.table_elsewhere.then(|| Image::new(4 << 20)) };
+    let mut images = Images {
+        main: Image::new(case.size),
+        table: case.table_elsewhere.then(|| Image::new(4 << 20)),
+    };
     let life = Life::new(dice.next(), &images);
     let (world, main, table) = life.parts();
-    let format =
-        async move { ScatteredDisk::format(&world, &main, table.as_ref(), SIZES).await.expect("logs") };
+    let format = async move {
+        ScatteredDisk::format(&world, &main, table.as_ref(), SIZES).await.expect("logs")
+    };
     images = life.run(&case, dice.next(), format).1;
     let model = Shared::default();
     let mut swaps = 0;
@@ -260,7 +285,9 @@ fn explore(case: Case) -> u64 {
             let disk = kept.get_or_init(|| disk);
             let clients: Vec<device::LocalFuture<()>> = seeds
                 .into_iter()
-                .map(|seed| Box::pin(client(world.clone(), disk.clone(), shared.clone(), case, seed)) as _)
+                .map(|seed| {
+                    Box::pin(client(world.clone(), disk.clone(), shared.clone(), case, seed)) as _
+                })
                 .collect();
             join_all(clients).await;
             disk.statistics()
@@ -268,7 +295,10 @@ fn explore(case: Case) -> u64 {
         let (ended, left) = life.run(&case, dice.next(), script);
         swaps += opened.get().map_or(0, |disk| disk.statistics().swaps);
         if let Some(statistics) = ended {
-            assert!(!case.only_logged || statistics.bypassed_writes == 0, "{context}: {statistics:?}");
+            assert!(
+                !case.only_logged || statistics.bypassed_writes == 0,
+                "{context}: {statistics:?}"
+            );
         }
         images = left;
         // The power may fail in restarts, too.
@@ -286,7 +316,10 @@ fn explore(case: Case) -> u64 {
         });
         let found = found.expect("no cut");
         let whole = case.only_logged || case.atomicity == Atomicity::Unit(4096);
-        model.borrow().check_crashed(0, &found, whole).unwrap_or_else(|error| panic!("{context}: {error}"));
+        model
+            .borrow()
+            .check_crashed(0, &found, whole)
+            .unwrap_or_else(|error| panic!("{context}: {error}"));
         model.borrow_mut().settle(0, &found);
         images = left;
     }

@@ -75,7 +75,8 @@ impl Model {
     }
     pub fn flushed(&mut self, since: u64) {
         for versions in self.sectors.values_mut() {
-            let promised = versions.iter().rposition(|version| version.answered.is_some_and(|at| at < since));
+            let promised =
+                versions.iter().rposition(|version| version.answered.is_some_and(|at| at < since));
             versions.drain(..promised.unwrap_or(0));
         }
     }
@@ -101,14 +102,22 @@ impl Model {
         self.busy.iter().any(|other| other.start < sectors.end && sectors.start < other.end)
     }
 
-    /// After a power cut: each sector holds a version not older than the last promised; a block that was written whole is not torn.
-    pub fn check_crashed(&self, first: u64, found: &[u64], whole_blocks: bool) -> Result<(), String> {
+    /// After a power cut: each sector holds a version not older than the last promised; a block
+    /// that was written whole is not torn.
+    pub fn check_crashed(
+        &self,
+        first: u64,
+        found: &[u64],
+        whole_blocks: bool,
+    ) -> Result<(), String> {
         for (sector, id) in (first..).zip(found) {
             let Some(versions) = self.sectors.get(&sector) else {
                 same(sector, 0, *id)?;
                 continue;
             };
-            let may = |version: &Version| version.what == What::Trimmed || version.what == What::Written(*id);
+            let may = |version: &Version| {
+                version.what == What::Trimmed || version.what == What::Written(*id)
+            };
             if !versions.iter().any(may) {
                 return Err(format!("sector {sector} holds write {id}; it may hold {versions:?}"));
             }
@@ -119,7 +128,10 @@ impl Model {
                     versions.iter().all(|version| version.whole && version.what != What::Trimmed)
                 })
             };
-            if whole_blocks && (block * 8..block * 8 + 8).all(all) && ids.iter().any(|id| *id != ids[0]) {
+            if whole_blocks
+                && (block * 8..block * 8 + 8).all(all)
+                && ids.iter().any(|id| *id != ids[0])
+            {
                 return Err(format!("block {block} is torn: {ids:?}"));
             }
         }

@@ -1,4 +1,5 @@
-//! Names that a client knows. Ceph gives clients leases of names, and takes them back when another changes one.
+//! Names that a client knows. Ceph gives clients leases of names, and takes them back when another
+//! changes one.
 
 use super::Client;
 use crate::attributes::{FileAttributes, FileId};

@@ -1,5 +1,5 @@
-//! One host's connection to the cluster, and what it buffers. What it promises as a store: `serve`; names that it knows: `leases`;
-//! what the servers hear with a recall: `recalls`.
+//! One host's connection to the cluster, and what it buffers. What it promises as a store: `serve`;
+//! names that it knows: `leases`; what the servers hear with a recall: `recalls`.
 
 mod leases;
 mod names;
@@ -33,7 +33,8 @@ const FLUSHED_AT_ONCE: usize = 64;
 
 /// What a kernel's client of Ceph keeps and sends.
 const PAGE: u64 = 4096;
-/// Enough to keep links and journals busy. libcephfs has up to 1,024 on their way (`objecter_inflight_ops`).
+/// Enough to keep links and journals busy. libcephfs has up to 1,024 on their way
+/// (`objecter_inflight_ops`).
 const MESSAGES_AT_ONCE: usize = 128;
 
 /// Goes to a data server in one message: `range`, and what changed in it.
@@ -79,8 +80,8 @@ impl SimulatedStore {
     pub fn connect(cluster: &Cluster, identity: Identity) -> SimulatedStore {
         SimulatedStore::new(cluster, identity, false)
     }
-    /// As Linux's own client of Ceph. It sends whole pages. A sync waits for content alone, as the metadata server can recover size
-    /// and time, and no question follows.
+    /// As Linux's own client of Ceph. It sends whole pages. A sync waits for content alone, as the
+    /// metadata server can recover size and time, and no question follows.
     pub fn connect_as_kernel(cluster: &Cluster, identity: Identity) -> SimulatedStore {
         SimulatedStore::new(cluster, identity, true)
     }
@@ -160,7 +161,11 @@ impl Client {
         self.state.world.wall_clock()
     }
     /// A change that the servers need not know yet.
-    fn change(&self, file: FileId, change: impl FnOnce(&mut SimulatedBuffered)) -> Option<FileAttributes> {
+    fn change(
+        &self,
+        file: FileId,
+        change: impl FnOnce(&mut SimulatedBuffered),
+    ) -> Option<FileAttributes> {
         let mut files = self.files.borrow_mut();
         let buffered = files.get_mut(&file)?;
         assert!(!self.recalls.borrow().contains(file), "{file:?} was changed while it is recalled");
@@ -174,7 +179,12 @@ impl Client {
         Some(buffered.attributes)
     }
 
-    async fn write(&self, open: OpenFile, at: u64, bytes: Vec<u8>) -> Result<FileAttributes, StoreError> {
+    async fn write(
+        &self,
+        open: OpenFile,
+        at: u64,
+        bytes: Vec<u8>,
+    ) -> Result<FileAttributes, StoreError> {
         let file = self.file_of(open)?;
         let end = at.checked_add(bytes.len() as u64).filter(|_| bytes.len() <= TRANSFER_BYTES_MAX);
         let end = end.ok_or(Refusal::Invalid)?;
@@ -210,8 +220,13 @@ impl Client {
             // Content may be there before the servers know how long the file is.
             let size = held.unwrap_or(inode.attributes.version.size);
             let end = size.min(at.saturating_add(length as u64));
-            let mut bytes: Vec<u8> =
-                inode.data.iter().skip(at as usize).take(end.saturating_sub(at) as usize).copied().collect();
+            let mut bytes: Vec<u8> = inode
+                .data
+                .iter()
+                .skip(at as usize)
+                .take(end.saturating_sub(at) as usize)
+                .copied()
+                .collect();
             bytes.resize(end.saturating_sub(at) as usize, 0);
             Ok(bytes)
         });
@@ -232,7 +247,8 @@ impl Client {
             self.files.borrow_mut().remove(&file);
             return Ok(());
         }
-        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone()) else {
+        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone())
+        else {
             return Ok(());
         };
         let _turn = turn.write().await;
@@ -276,7 +292,12 @@ impl Client {
         });
         join_window(flushes.collect::<Vec<_>>(), FLUSHED_AT_ONCE).await.map(drop)
     }
-    async fn send_content(&self, file: FileId, from: &Overlay, written: Timestamp) -> Result<(), StoreError> {
+    async fn send_content(
+        &self,
+        file: FileId,
+        from: &Overlay,
+        written: Timestamp,
+    ) -> Result<(), StoreError> {
         let sends = self.parcels(from).into_iter().map(|Parcel { range, pieces }| -> Sent<'_> {
             Box::pin(async move {
                 let bytes = range.end - range.start;
@@ -299,7 +320,8 @@ impl Client {
             if self.is_kernel {
                 range = at / PAGE * PAGE..range.end.next_multiple_of(PAGE).min(from.size());
             }
-            match parcels.last_mut().filter(|last| self.is_kernel && range.start <= last.range.end) {
+            match parcels.last_mut().filter(|last| self.is_kernel && range.start <= last.range.end)
+            {
                 Some(last) => {
                     last.range.end = range.end;
                     last.pieces.push((at, bytes));
@@ -309,7 +331,11 @@ impl Client {
         }
         parcels
     }
-    async fn send_attributes(&self, file: FileId, attributes: FileAttributes) -> Result<(), StoreError> {
+    async fn send_attributes(
+        &self,
+        file: FileId,
+        attributes: FileAttributes,
+    ) -> Result<(), StoreError> {
         let set = |inode: &mut Inode| {
             inode.set(attributes);
             Ok(())
@@ -320,14 +346,16 @@ impl Client {
     fn send_attributes_later(&self, file: FileId, attributes: FileAttributes) {
         let (state, session) = (self.state.clone(), self.session());
         self.state.world.spawn(Box::pin(async move {
-            let set = || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
+            let set =
+                || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
             if state.exchange(&session, Asks::Attributes, 0, set).await.is_ok() {
                 state.journal_names().await;
             }
         }));
     }
 
-    /// What a write sends by itself. The attributes are those of the write before, but for the size.
+    /// What a write sends by itself. The attributes are those of the write before, but for the
+    /// size.
     async fn write_back(&self, file: FileId, before: FileAttributes) -> Result<(), StoreError> {
         let is_outgrown = |buffered: &SimulatedBuffered| {
             let size = buffered.overlay.size();
@@ -335,7 +363,8 @@ impl Client {
         };
         // Else nobody waits for what is on its way.
         let sends = |buffered: &&SimulatedBuffered| is_outgrown(buffered) || self.is_full(buffered);
-        let Some(turn) = self.files.borrow().get(&file).filter(sends).map(|buffered| buffered.turn.clone())
+        let Some(turn) =
+            self.files.borrow().get(&file).filter(sends).map(|buffered| buffered.turn.clone())
         else {
             return Ok(());
         };
@@ -353,7 +382,8 @@ impl Client {
         }
         let spilled = {
             let mut files = self.files.borrow_mut();
-            let Some(buffered) = files.get_mut(&file).filter(|buffered| self.is_full(buffered)) else {
+            let Some(buffered) = files.get_mut(&file).filter(|buffered| self.is_full(buffered))
+            else {
                 return Ok(());
             };
             let spilled = std::mem::replace(&mut buffered.overlay, Overlay::over(size));
@@ -373,7 +403,8 @@ impl Client {
         half_of_room(size, self.state.network.object_bytes)
     }
 
-    /// A client knows those of a file that it holds, but for the number of names after it has removed one.
+    /// A client knows those of a file that it holds, but for the number of names after it has
+    /// removed one.
     async fn attributes(&self, file: FileId) -> Result<FileAttributes, StoreError> {
         let asks = match self.files.borrow().get(&file) {
             None => Asks::Look,
@@ -404,7 +435,8 @@ impl Client {
         let now = self.now();
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if held.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
-            let changed = self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
+            let changed =
+                self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
             return changed.ok_or(Refusal::Stale.into());
         }
         self.flush(file).await?;
@@ -533,7 +565,8 @@ impl Client {
     ) -> Result<Created, StoreError> {
         let session = self.session();
         let found =
-            names::make(self, parent, name, NewNode::Regular { mode }, caller, Some(&session)).await?;
+            names::make(self, parent, name, NewNode::Regular { mode }, caller, Some(&session))
+                .await?;
         let open = self.new_open(found.file);
         // It may have been recalled, and given back, before this answer: the caller was told so.
         self.hold(found.file, Token::ExclusiveWrite, found.attributes);

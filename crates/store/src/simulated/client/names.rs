@@ -1,5 +1,5 @@
-//! Names, as the metadata server keeps them. Each is one message, and durable there with its answer; carried out a second time
-//! it finds its own work done.
+//! Names, as the metadata server keeps them. Each is one message, and durable there with its
+//! answer; carried out a second time it finds its own work done.
 
 use super::Client;
 use crate::attributes::{FileAttributes, FileId, FileKind};
@@ -24,7 +24,11 @@ fn check(name: &[u8]) -> Result<(), Refusal> {
 
 fn directory(inodes: &mut Inodes, file: FileId) -> Result<&mut Inode, Refusal> {
     let inode = inodes.get_mut(&file).ok_or(Refusal::Stale)?;
-    if inode.attributes.kind == FileKind::Directory { Ok(inode) } else { Err(Refusal::NotDirectory) }
+    if inode.attributes.kind == FileKind::Directory {
+        Ok(inode)
+    } else {
+        Err(Refusal::NotDirectory)
+    }
 }
 
 impl Client {
@@ -54,7 +58,11 @@ impl Client {
     }
 }
 
-pub(super) async fn lookup(client: &Client, parent: FileId, name: Name) -> Result<Found, StoreError> {
+pub(super) async fn lookup(
+    client: &Client,
+    parent: FileId,
+    name: Name,
+) -> Result<Found, StoreError> {
     let found = client.on_names(Asks::Look, |inodes| {
         let file = *directory(inodes, parent)?.entries.get(&name).ok_or(Refusal::NotFound)?;
         let attributes = inodes.get(&file).ok_or(Refusal::Stale)?.attributes;
@@ -183,7 +191,8 @@ fn check_removable(inodes: &Inodes, file: FileId, of_directory: bool) -> Result<
 fn drop_link(inodes: &mut Inodes, file: FileId) {
     if let Some(inode) = inodes.get_mut(&file) {
         let of_directory = inode.attributes.kind == FileKind::Directory;
-        inode.attributes.links = if of_directory { 0 } else { inode.attributes.links.saturating_sub(1) };
+        inode.attributes.links =
+            if of_directory { 0 } else { inode.attributes.links.saturating_sub(1) };
         inode.drop_unreachable();
     }
 }
@@ -203,7 +212,8 @@ pub(super) async fn rename(
             return Ok(());
         }
         let file = *directory(inodes, from.0)?.entries.get(&from.1).ok_or(Refusal::NotFound)?;
-        let of_directory = inodes.get(&file).ok_or(Refusal::Stale)?.attributes.kind == FileKind::Directory;
+        let of_directory =
+            inodes.get(&file).ok_or(Refusal::Stale)?.attributes.kind == FileKind::Directory;
         if of_directory && is_within(inodes, to.0, file) {
             return Err(Refusal::Invalid);
         }
@@ -232,7 +242,11 @@ fn is_within(inodes: &Inodes, file: FileId, above: FileId) -> bool {
     file == above || inodes.get(&above).is_some_and(below)
 }
 
-pub(super) async fn list(client: &Client, parent: FileId, cursor: u64) -> Result<Listing, StoreError> {
+pub(super) async fn list(
+    client: &Client,
+    parent: FileId,
+    cursor: u64,
+) -> Result<Listing, StoreError> {
     let listed = client.on_names(Asks::Look, |inodes| {
         let entries = directory(inodes, parent)?.entries.clone();
         let rest = entries.into_iter().zip(1u64..).skip_while(|(_, at)| *at <= cursor);

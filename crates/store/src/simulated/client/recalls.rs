@@ -1,5 +1,6 @@
-//! What the servers hear with a recall. Ceph's clients answer it with the attributes that they hold back, before any content. A client
-//! that dies in between leaves zeros up to a size that it had not filled.
+//! What the servers hear with a recall. Ceph's clients answer it with the attributes that they hold
+//! back, before any content. A client that dies in between leaves zeros up to a size that it had
+//! not filled.
 
 use super::Client;
 use crate::attributes::FileId;
@@ -56,11 +57,13 @@ impl Client {
             Some((_, is_answered)) if !*is_answered => *is_answered = true,
             _ => return,
         }
-        let held = self.files.borrow().get(&file).filter(|held| !held.clean).map(|held| held.attributes);
+        let held =
+            self.files.borrow().get(&file).filter(|held| !held.clean).map(|held| held.attributes);
         let Some(attributes) = held else { return };
         let (state, session) = (self.state.clone(), self.session());
         self.state.world.spawn(Box::pin(async move {
-            let set = || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
+            let set =
+                || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
             // Whose connection is lost learns of it elsewhere.
             let _ = state.exchange(&session, Asks::Attributes, 0, set).await;
         }));

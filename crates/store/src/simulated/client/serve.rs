@@ -60,13 +60,15 @@ impl Store for SimulatedStore {
                 client.return_token(file).await?;
             }
             let session = client.session();
-            client.exchange(Asks::Change, 0, || client.state.fence(&session)).await.or_else(|error| {
-                match error {
-                    // That is what was asked for.
-                    StoreError::Fenced { .. } => Ok(()),
-                    error => Err(error),
-                }
-            })
+            client.exchange(Asks::Change, 0, || client.state.fence(&session)).await.or_else(
+                |error| {
+                    match error {
+                        // That is what was asked for.
+                        StoreError::Fenced { .. } => Ok(()),
+                        error => Err(error),
+                    }
+                },
+            )
         })
     }
 
@@ -92,7 +94,9 @@ impl Store for SimulatedStore {
     fn forget(&self, _file: FileId) {}
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found> {
         let name = name.to_vec();
-        self.start(move |client| async move { names::make(&client, parent, name, node, caller, None).await })
+        self.start(move |client| async move {
+            names::make(&client, parent, name, node, caller, None).await
+        })
     }
     fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let name = name.to_vec();
@@ -132,14 +136,25 @@ impl Store for SimulatedStore {
         self.start(move |client| async move { names::list(&client, directory, cursor).await })
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
-        self.start(move |client| async move { client.ask(directory, Asks::Change, 0, |_| Ok(())).await })
+        self.start(
+            move |client| async move { client.ask(directory, Asks::Change, 0, |_| Ok(())).await },
+        )
     }
     fn space(&self) -> Answer<Space> {
         self.start(|client| async move {
-            let files = client.exchange(Asks::Look, 0, || client.state.inodes.borrow().len() as u64).await?;
+            let files = client
+                .exchange(Asks::Look, 0, || client.state.inodes.borrow().len() as u64)
+                .await?;
             let blocks = 1 << 30;
             let (blocks_free, blocks_available, files_free) = (blocks, blocks, 1 << 32);
-            Ok(Space { block_bytes: 4096, blocks, blocks_free, blocks_available, files, files_free })
+            Ok(Space {
+                block_bytes: 4096,
+                blocks,
+                blocks_free,
+                blocks_available,
+                files,
+                files_free,
+            })
         })
     }
 
@@ -217,7 +232,12 @@ impl Store for SimulatedStore {
         let bytes = bytes.to_vec();
         self.start(move |client| async move { client.write(open, at, bytes).await })
     }
-    fn allocate(&self, open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes> {
+    fn allocate(
+        &self,
+        open: OpenFile,
+        what: Allocation,
+        range: Range<u64>,
+    ) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.allocate(open, what, range).await })
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
