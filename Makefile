@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak mutants test-apps test-posix soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
+.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -56,7 +56,6 @@ TOOLS := target/tools
 POSIX_OPERATIONS ?= 5000
 
 test: deps deps-ceph lint posix-tools ## everything that proves the code right
-	scripts/mutants.sh --check
 	$(CARGO) test --workspace
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
@@ -79,8 +78,8 @@ soak: deps build ## the crash explorer for HOURS hours (resumable), then a real 
 	$(OKEANOS) sim --hours $(HOURS) --state target/soak.state --shrink
 	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
 
-mutants: deps ## break it on purpose, one fault at a time: does the explorer find each? (docs/MUTANTS.md)
-	scripts/mutants.sh
+faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? (docs/FAULTS.md)
+	scripts/hunt-faults.sh
 
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)

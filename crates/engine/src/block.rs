@@ -289,6 +289,12 @@ impl CachedBlock {
     }
     fn current_may_go_home(&self) -> bool {
         let state = self.state.get();
+        if state.loose().is_some() && units::fault!("older-over-newer") {
+            return true;
+        }
+        if state.ordered().is_some() && units::fault!("ordered-over-newer") {
+            return true;
+        }
         (state.loose().is_some() || state.ordered().is_some()) && !self.images.is_in_flight()
     }
     /// Whether all that is to go home of it is its current image.
@@ -302,6 +308,9 @@ impl CachedBlock {
     /// The image that may go home; `None` if home has it already. All images are known.
     pub fn to_send(&self) -> Option<(Rc<Buffer>, AsOf)> {
         match self.images.committed() {
+            Some((as_of, _)) if units::fault!("home-uncommitted") => {
+                Some((self.images.current(), AsOf::Committed(as_of)))
+            }
             Some((as_of, image)) => {
                 assert!(image.is_whole(), "the base of {} was read before", self.number);
                 Some((image.bytes().clone(), AsOf::Committed(as_of)))

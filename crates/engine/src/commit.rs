@@ -109,7 +109,9 @@ impl Engine {
             return Ok(());
         }
         // While its place was announced the tail may have come to go along: then it goes alone.
-        self.pipeline.until_oldest(commit.plan.transaction).await?;
+        if !units::fault!("overlap-home-passes") {
+            self.pipeline.until_oldest(commit.plan.transaction).await?;
+        }
         self.carry_out(commit).await
     }
 
@@ -193,8 +195,11 @@ impl Engine {
         let Some(log) = &self.log else {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
-        let moment =
+        let mut moment =
             CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
+        if units::fault!("overlap-floor-too-high") {
+            moment.durable = id.previous();
+        }
         let idle = self.world.now().since(self.pipeline.committed_at());
         let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment, idle)?;
         if self.pace.separates_barriers() {
@@ -213,8 +218,9 @@ impl Engine {
     async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
         let mut last = commit.plan.plan.split_off_last_phase();
         let id = commit.plan.transaction;
+        let on = !units::fault!("long-write-not-awaited");
         self.long_writes
-            .until_arrived(|write| write.before.is_some_and(|with| !with.is_after(id)))
+            .until_arrived(|write| on && write.before.is_some_and(|with| !with.is_after(id)))
             .await;
         self.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);

@@ -162,7 +162,9 @@ impl Durability {
     }
     /// What a disk answered.
     pub fn note<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !units::fault!("writes-after-failure")
+        {
             self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
         }
         result
@@ -206,6 +208,9 @@ impl Durability {
     }
     /// The last of `writes` held data that must be durable before the running transaction commits.
     pub fn note_early(&self, writes: HomeWrites) {
+        if units::fault!("early-not-flushed") {
+            return;
+        }
         self.early.set(self.early.get().max(writes));
     }
     /// Whether loose data of `owner`, or of anybody, may still be in a disk's cache.
@@ -220,7 +225,7 @@ impl Durability {
                 .max(self.loose_of_others.get()),
             None => self.loose_of_anybody.get(),
         };
-        !self.is_durable(last)
+        !self.is_durable(last) && !units::fault!("loose-not-flushed")
     }
 
     pub fn flush_begins(&self, place: Place) -> Flush {
@@ -236,7 +241,10 @@ impl Durability {
         blocks.extend(self.volatile.borrow().iter().map(|(_, blocks)| blocks.clone()));
         Completed::Of(blocks)
     }
-    pub fn flush_completed(&self, flush: Flush) {
+    pub fn flush_completed(&self, mut flush: Flush) {
+        if units::fault!("flush-covers-later") {
+            flush.covers = self.written.get();
+        }
         if flush.begun == self.begun.get() {
             self.unflushed[self.disk_of(flush.place)].set(false);
         }
@@ -266,9 +274,16 @@ impl Durability {
         let Some(barrier) = barrier.filter(|_| self.ordered.get()) else {
             return Phase { flush: [false; 2], durable: [false; 2] };
         };
+        if barrier == Barrier::FoundBeforeWrite && units::fault!("found-not-flushed") {
+            return Phase { flush: [false; 2], durable: [false; 2] };
+        }
         let mut of_disk = [0; 2];
         for place in [Place::Home, Place::Log] {
             of_disk[self.disk_of(place)] += writes[place as usize];
+        }
+        let forgotten = self.disks.separate && units::fault!("one-disk-flushed");
+        if forgotten {
+            of_disk[Place::Home as usize] = 0;
         }
         let mut flush: [bool; 2] = std::array::from_fn(|disk| {
             of_disk[disk] > usize::from(self.disks.forced_unit_access[disk])
@@ -287,7 +302,8 @@ impl Durability {
         for place in [Place::Home, Place::Log] {
             flush[self.disk_of(place)] |= self.unflushed[self.disk_of(place)].get();
         }
-        let durable = [Place::Home, Place::Log].map(|place| !flush[self.disk_of(place)]);
+        let mut durable = [Place::Home, Place::Log].map(|place| !flush[self.disk_of(place)]);
+        durable[Place::Home as usize] &= !forgotten;
         Phase { flush, durable }
     }
 }

@@ -181,7 +181,10 @@ impl Images {
     /// where the log holds it whole.
     pub fn commit(&self, by: TransactionId, in_log: Option<WholePlace>) {
         self.alter(|kept| {
-            let image = kept.thaw(by).expect("one image of each, since the lock");
+            let mut image = kept.thaw(by).expect("one image of each, since the lock");
+            if units::fault!("frozen-copy") {
+                image = kept.current.clone();
+            }
             kept.committed = Some(Committed { by, image, in_log });
         })
     }
@@ -194,7 +197,8 @@ impl Images {
     }
     /// `sent` is home. A newer image may have been committed meanwhile.
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
-        self.alter(|kept| kept.committed.take_if(|committed| committed.image.is(sent)));
+        let all = units::fault!("newer-image-dropped");
+        self.alter(|kept| kept.committed.take_if(|committed| all || committed.image.is(sent)));
     }
     /// The latest committed image goes home no more.
     pub fn drop_committed(&self) {

@@ -114,10 +114,15 @@ impl Gathered {
             ReplayAction::Merge { .. } => (Coverage::Fragment, None),
         };
         let copy = copy.filter(|_| !read_early.contains(&home));
+        let was_whole = self.newest.get(&home).is_some_and(|newest| newest.copy.is_some());
+        if units::fault!("kept-part-as-whole") && copy.is_none() && was_whole {
+            return true;
+        }
         let before = self.newest.insert(home, Newest { by: *by, copy });
         self.at_home.remove(&home);
         match (coverage, before.and_then(|before| before.copy)) {
             (Coverage::Whole, _) => drop(self.bases.remove(&home)),
+            (Coverage::Fragment, Some(_)) if units::fault!("snapshot-base-left-out") => {}
             (Coverage::Fragment, Some(base)) => drop(self.bases.insert(home, base)),
             (Coverage::Fragment, None) => {}
         }
@@ -171,6 +176,7 @@ impl Gathered {
             });
         let transactions = transactions.collect();
         let stays = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
+        let stays = |home: HomeBlock| stays(home) && !units::fault!("kept-part-at-home");
         let gone =
             self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !stays(**home));
         let at_home = self.at_home.iter().copied().chain(gone.map(|(home, _)| *home)).collect();

@@ -49,6 +49,8 @@ pub(crate) struct LogState {
     /// Whether memory may let go of what the log holds.
     redirects: bool,
     mapping: Mapping,
+    /// Where the head was when each finished.
+    ends: std::collections::BTreeMap<u32, LogBlock>,
     /// Of scattered logs.
     snapshot: Option<Snapshot>,
 }
@@ -83,6 +85,7 @@ impl LogState {
             live: LiveRecords::default(),
             redirects: is_scattered,
             mapping: Mapping::default(),
+            ends: Default::default(),
             snapshot,
         })
     }
@@ -110,6 +113,7 @@ impl LogState {
             live: LiveRecords::default(),
             redirects: true,
             mapping: Mapping::default(),
+            ends: Default::default(),
         };
         for transaction in &transactions {
             let blocks = transaction.records.iter().map(|(block, _)| *block).collect();
@@ -233,6 +237,9 @@ impl LogState {
     /// Memory has let go of `block`, which `copy` holds.
     pub fn let_go(&mut self, block: HomeBlock, copy: LogCopy, now: Instant) {
         self.mapping.insert(block, copy, now);
+        if units::fault!("mapped-counts-as-home") {
+            self.checkpoint.home_written(block, copy.by);
+        }
     }
     /// Everything up to `last` is home, and the superblock on disk says that the log is empty.
     pub fn emptied(&mut self, last: TransactionId) {
@@ -250,6 +257,11 @@ impl LogState {
     /// A transaction is durable in the log.
     pub fn committed(&mut self, transaction: &CommittedTransaction) {
         self.checkpoint.committed(transaction);
+        if units::fault!("end-from-head") {
+            let next = transaction.id.next();
+            let head = self.space.start_of(next.next()).or(self.space.start_of(next));
+            self.ends.extend(head.map(|head| (transaction.id.0, head)));
+        }
         self.live.revoked(transaction.id, &transaction.revoked);
         if let (Some(snapshot), Some(run)) = (&mut self.snapshot, self.space.run_of(transaction.id))
         {
@@ -265,7 +277,9 @@ impl LogState {
     /// Home has `block` with all updates up to `as_of`, if perhaps not durably.
     pub fn home_written(&mut self, block: HomeBlock, as_of: TransactionId) {
         self.checkpoint.home_written(block, as_of);
-        self.mapping.forget(block, as_of);
+        if !units::fault!("mapping-outlives-home") {
+            self.mapping.forget(block, as_of);
+        }
     }
 
     // How much room there is.
@@ -296,6 +310,9 @@ impl LogState {
     }
     /// The same, however long a transaction may be.
     pub fn has_free(&self, bound: u32, handles: u64) -> bool {
+        if units::fault!("revokes-unreserved") || units::fault!("loose-without-admission") {
+            return bound <= self.space.room();
+        }
         bound + self.revoke_reserve(handles) <= self.space.room()
     }
     /// Most log blocks that a transaction with so many open handles could take now.
@@ -369,6 +386,7 @@ impl LogState {
         let mut superblock = self.superblock.on_disk().clone();
         let at =
             self.space.start_of(tail).expect("the tail is in the log, or the next transaction");
+        let at = self.ends.get(&tail.previous().0).copied().unwrap_or(at);
         superblock.set_tail(tail, at);
         self.space.announce(&mut superblock, Some(tail));
         self.leave_out_foreign(&mut superblock);
@@ -400,7 +418,8 @@ impl LogState {
         let mut superblock = self.superblock.on_disk().clone();
         let is_more = self.space.announce(&mut superblock, None);
         let is_more = self.leave_out_foreign(&mut superblock) || is_more;
-        if !is_more && (is_free || !may_shrink) {
+        let forgets = is_free && may_shrink && units::fault!("scattered-not-announced");
+        if forgets || !is_more && (is_free || !may_shrink) {
             return Announcement::Needless;
         }
         if !is_free {

@@ -58,6 +58,9 @@ impl Loose {
     /// sync may have taken it along, and then it is durable with that commit.
     pub fn durable_with(&self, owner: Option<Owner>, transaction: TransactionId) -> TransactionId {
         let ordered_with = self.ordered_with.borrow();
+        if units::fault!("sync-took-along") {
+            return transaction;
+        }
         let later = |one: TransactionId, other: &TransactionId| {
             if other.is_after(one) { *other } else { one }
         };

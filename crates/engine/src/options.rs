@@ -323,7 +323,8 @@ impl EngineOptions {
         let mut policy = self.data.policy(self.threshold);
         policy.set_logged_write_size(self.logged_write_size);
         let variations = Variations {
-            durable_only: self.durable_only || holds_records,
+            durable_only: self.durable_only
+                || (holds_records && !units::fault!("kept-log-bypassed")),
             ordered_overwrites: self.order_overwrites,
             threshold_per_block: self.threshold_per_block,
         };
@@ -386,7 +387,7 @@ impl EngineParts {
         }));
         let Some(area) = &self.log else {
             let logs_data = options.policy(false).logs_data() && !options.read_only;
-            warnings.extend(logs_data.then(|| {
+            warnings.extend((logs_data && !units::fault!("unjournaled-silence")).then(|| {
                 format!(
                     "data={}: the volume has no journal, so nothing is logged: a crash may damage it, and a sync is no \
                      faster. tune2fs -j makes a journal",

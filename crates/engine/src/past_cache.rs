@@ -91,6 +91,15 @@ impl Engine {
 
     async fn send_past_cache(self: Rc<Self>, write: LongWrite, claim: Claim, memory: Rc<Buffer>) {
         let count = memory.len() >> self.block_size.shift();
+        let claim = if units::fault!("long-write-claims-late") {
+            drop(claim);
+            self.world
+                .sleep_until(self.world.now().plus(std::time::Duration::from_millis(20)))
+                .await;
+            self.claims.enqueue(write.blocks.start, count as u64)
+        } else {
+            claim
+        };
         claim.turn().await;
         let sent = self.write_past_cache(&write, count, memory.clone()).await;
         drop(claim);

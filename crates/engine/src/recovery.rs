@@ -395,8 +395,9 @@ impl<'a> Recovery<'a> {
     /// may be unreadable there.
     async fn read_bases(&self, run: &[ReplayImage]) -> Result<Buffer, EngineError> {
         let (home, size) = (&self.parts.home, self.parts.block_size.bytes());
-        if let Ok(bases) = home.read(run[0].home, run.len()).await {
-            return Ok(bases);
+        let together = home.read(run[0].home, run.len()).await;
+        if together.is_ok() || units::fault!("replay-reads-neighbours") {
+            return Ok(together?);
         }
         let mut bases = Buffer::zeroed(run.len() * size);
         for (image, base) in run.iter().zip(bases.chunks_exact_mut(size)) {
@@ -414,7 +415,11 @@ impl<'a> Recovery<'a> {
         superblock.set_clean(next.previous());
         records::clear(&mut superblock, self.parts.options.journal_checksum);
         let image = SuperblockImage { at, image: image_of(&superblock) };
-        self.runner.run(plan_empty_log(Some(image))).await
+        let mut plan = plan_empty_log(Some(image));
+        if units::fault!("recovery-no-flush") {
+            plan.steps.remove(0);
+        }
+        self.runner.run(plan).await
     }
 }
 

@@ -135,7 +135,11 @@ impl Runner {
             return self.write_home(at, kinds, parts).await.map(Some);
         }
         self.counters.borrow_mut().wrote_durably();
-        self.send_home(at, kinds, parts, device::Durability::Durable).await?;
+        let durability = match units::fault!("synced-home-cached") {
+            true => device::Durability::Cached,
+            false => device::Durability::Durable,
+        };
+        self.send_home(at, kinds, parts, durability).await?;
         Ok(None)
     }
 
@@ -180,7 +184,10 @@ impl Runner {
             (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),
             _ => self.home.make_durable(self.durability.volatile_home(blocks)),
         };
-        self.durability.note(flush.await.map_err(EngineError::from))?;
+        let flushed = flush.await.map_err(EngineError::from);
+        if !units::fault!("flush-failure-ignored") {
+            self.durability.note(flushed)?;
+        }
         // Another one may have failed meanwhile, and lost what this one did not find any more.
         self.durability.check()?;
         self.durability.flush_completed(begun);
@@ -356,7 +363,13 @@ impl Runner {
         let Some(claimed) = claimed else {
             let log = self.log.as_ref().expect("only a log has log blocks");
             let write = log.write(&*self.home, at, parts, durability);
-            return Box::pin(async move { Ok(write.await?) });
+            return Box::pin(async move {
+                let written = write.await;
+                if !units::fault!("write-failure-ignored") {
+                    written?;
+                }
+                Ok(())
+            });
         };
         // The same block may be on its way home for write-back: the two writes must not pass each
         // other.

@@ -37,7 +37,10 @@ impl Engine {
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
         self.pace.synced(owner, self.world.now());
-        let loose = self.loose.of(owner);
+        let mut loose = self.loose.of(owner);
+        if units::fault!("fsync-leaves-data") {
+            loose.clear();
+        }
         self.sync_loose(Some(owner), loose, transaction).await
     }
 
@@ -55,7 +58,9 @@ impl Engine {
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
         let is_meant = |write: &LongWrite| owner.is_none_or(|owner| write.owner == owner);
-        self.long_writes.until_arrived(is_meant).await;
+        if !units::fault!("long-write-not-synced") {
+            self.long_writes.until_arrived(is_meant).await;
+        }
         let transaction = match loose.is_empty() {
             true => self.loose.durable_with(owner, transaction),
             false => self.order_loose(loose).await?,
@@ -85,7 +90,11 @@ impl Engine {
     ) -> Result<TransactionId, EngineError> {
         // No credits: data that goes home takes no log blocks, and the commit block is in every
         // bound.
-        self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
+        if units::fault!("loose-without-admission") {
+            self.pipeline.join(0, 0, self.world.now());
+        } else {
+            self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
+        }
         let mut transaction = self.pipeline.transaction();
         let id = transaction.id();
         for (owner, at) in blocks {

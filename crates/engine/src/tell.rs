@@ -49,6 +49,9 @@ impl Engine {
 
     /// The runs of `swap` have moved, durably. Whoever asks holds the turn.
     pub(crate) async fn tell_moved(&self, swap: &LogSwap) -> Result<(), EngineError> {
+        if units::fault!("snapshot-kept-in-swap") {
+            return Ok(());
+        }
         if !self.log.as_ref().is_some_and(|log| log.borrow().tells_of_runs()) {
             return Ok(());
         }
@@ -143,11 +146,13 @@ impl Engine {
         let (start, blocks) = (run.start, run.count);
         let mut items = vec![SnapshotItem::Run { transaction, start, blocks }];
         let revokes = log.revoked_by(transaction).iter();
+        let revokes = revokes.filter(|_| !units::fault!("snapshot-revoke-untold"));
         items.extend(revokes.map(|home| SnapshotItem::Revoke { home: *home }));
         let cache = self.cache.borrow();
         for home in log.live().blocks_of(transaction) {
             let cached = cache.peek(*home);
-            let whole = cached.filter(|block| block.is_whole_in_log());
+            let is_any = units::fault!("snapshot-part-superseded");
+            let whole = cached.filter(|block| block.is_whole_in_log() || is_any);
             if whole
                 .and_then(|block| block.latest_by())
                 .is_some_and(|latest| latest.is_after(transaction))
@@ -196,7 +201,8 @@ impl Engine {
         let Some(log) = &self.log else { return end };
         let (log, mut oldest) = (log.borrow(), end);
         self.queue.while_dirty(&self.cache.borrow(), |block| {
-            if block.is_held_by_log() && !block.is_whole_in_log() {
+            let left_out = units::fault!("snapshot-part-left-out");
+            if block.is_held_by_log() && !block.is_whole_in_log() && !left_out {
                 let needed = log.oldest_needed(block.number());
                 oldest = needed.filter(|needed| oldest.is_after(*needed)).unwrap_or(oldest);
             }

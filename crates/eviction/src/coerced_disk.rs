@@ -92,6 +92,11 @@ impl State {
             let this = self.clone();
             let eviction = spawn_with_result(&*self.world, async move {
                 let result = this.evict().await;
+                let covered = if units::fault!("eviction-covers-later") {
+                    this.completed.get()
+                } else {
+                    covered
+                };
                 if result.is_ok() {
                     this.evicted.set(this.evicted.get().max(covered));
                 }
@@ -113,6 +118,7 @@ impl State {
         let number = self.statistics.get().evictions;
         let places = self.zone.writes(number, &mut || self.world.random());
         let size = self.zone.write_size();
+        let size = if units::fault!("evicts-too-little") { (size / 2).max(512) } else { size };
         self.count(|statistics| {
             statistics.evictions += 1;
             statistics.bytes += size * places.len() as u64;

@@ -38,7 +38,9 @@ impl Host {
             let guard = file.lock.write().await;
             if !file.recalled.get() {
                 self.hold(&file, Token::ExclusiveWrite).await?;
-                self.bring_home(&file).await?;
+                if !units::fault!("host-hole-before-destage") {
+                    self.bring_home(&file).await?;
+                }
             }
             if file.recalled.get() {
                 drop(guard);

@@ -28,7 +28,7 @@ impl Host {
         drop(creation);
         let file = self.files.get_or_new(found.file);
         file.opens.set(file.opens.get() + 1);
-        if !is_known && !is_recalled {
+        if (!is_known && !is_recalled) || units::fault!("host-new-file-recalled") {
             file.open.set(open);
             if is_held {
                 self.begin_token(&file, Token::ExclusiveWrite, &found.attributes);

@@ -49,8 +49,14 @@ impl Host {
         let Some(dirty) = file.dirty.get() else { return Ok(()) };
         // The store may give up any of these states from here on: a crash must find them in the
         // journal.
-        self.log().commit(dirty.last).await?;
+        if !units::fault!("host-state-not-journaled") {
+            self.log().commit(dirty.last).await?;
+        }
         let open = file.open.get().expect("a dirty file is open at the store");
+        if units::fault!("host-freed-too-early") {
+            self.log().free(dirty.slot);
+            self.log().commit_all().await?;
+        }
         if let Err(error) = self.noted(self.store.make_durable(open).await) {
             // A second try that succeeds would prove nothing. The journal has it all.
             file.fail(&error);
@@ -63,6 +69,9 @@ impl Host {
             counters.destaged_bytes += bytes;
             counters.destaged_files += 1;
         });
+        if units::fault!("host-token-before-revoke") {
+            return Ok(());
+        }
         self.log().commit_all().await
     }
 
@@ -72,7 +81,8 @@ impl Host {
     pub(crate) async fn make_room(&self, file: &File, end: u64) -> Result<(), HostError> {
         let told = file.told.get();
         let home = file.dirty.get().map_or(told, |dirty| dirty.base);
-        if end > told.size && end >= self.store.held_below(home.size) {
+        let is_fault = units::fault!("host-outgrows-its-room");
+        if !is_fault && end > told.size && end >= self.store.held_below(home.size) {
             self.bring_home(file).await?;
         }
         Ok(())
@@ -120,7 +130,9 @@ impl Host {
         self.check()?;
         if self.files.has_more_dirty(1) {
             // As for one file: the store may give up any state of any file from here on.
-            self.log().commit_all().await?;
+            if !units::fault!("host-flushed-before-journal") {
+                self.log().commit_all().await?;
+            }
             let contents = files.iter().map(|file| -> Work<'_> {
                 Box::pin(async move {
                     self.send_content(file).await;
@@ -198,6 +210,9 @@ impl Host {
     }
 
     async fn try_give_back(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
+        if units::fault!("host-recall-acknowledged-early") {
+            self.noted(self.store.acknowledge_recall(file.id).await)?;
+        }
         // The servers hear of all that was told with the recall, and a write under way may have the
         // store give the token back.
         if let Some(dirty) = file.dirty.get() {

@@ -49,6 +49,7 @@ impl Host {
     /// as a kernel to which they are new takes them though it was told to forget meanwhile.
     pub fn keeps_found(&self, found: &FileAttributes) -> Duration {
         match found.kind {
+            FileKind::Directory if units::fault!("host-directories-kept") => KEPT,
             FileKind::Directory => self.options.directories,
             _ => Duration::ZERO,
         }
@@ -66,6 +67,9 @@ impl Host {
 
     /// See rule 2.
     pub(crate) fn forget_kept(&self, file: &File) {
+        if units::fault!("host-attributes-not-forgotten") {
+            return;
+        }
         if file.kept.replace(false)
             && let Some(forget) = &*self.forget.borrow()
         {

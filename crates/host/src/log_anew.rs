@@ -56,11 +56,16 @@ impl Host {
         // What is running may be of the old slot, which is freed behind it.
         self.log().commit(dirty.last).await?;
         let attributes = self.noted(self.store.attributes(file.id).await)?;
+        let on_last = units::fault!("host-logged-anew-on-last-state");
+        let dirty = Dirty { base: if on_last { attributes.version } else { dirty.base }, ..dirty };
         if attributes.version != file.told.get() {
             return Ok(false);
         }
         let log = self.log();
         let fresh = Dirty { slot: log.new_slot(), slot_since: self.world.now(), ..dirty };
+        if units::fault!("host-freed-before-logged-anew") {
+            log.free(dirty.slot);
+        }
         match self.log_pieces(&log, file, open, &fresh, &attributes).await {
             Ok(Some(last)) => {
                 log.free(dirty.slot);

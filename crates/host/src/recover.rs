@@ -90,7 +90,7 @@ pub async fn recover(
 ) -> Result<HostRecoveryReport, HostError> {
     let begun = world.now();
     journal.check_store(store.name())?;
-    if !dry_run {
+    if !dry_run && !units::fault!("host-not-fenced") {
         store.fence(&journal.head.identity).await?;
     }
     let mut superblock = journal.read_superblock().await?;
@@ -197,7 +197,10 @@ impl Recovery<'_> {
             }
             result => result?,
         };
-        let attributes = self.take_token(file, open).await?;
+        let attributes = match units::fault!("host-token-not-taken") {
+            true => self.store.attributes(file).await?,
+            false => self.take_token(file, open).await?,
+        };
         let refused = match self.judge(replay, attributes.version) {
             None => self.replay(replay, open, attributes.version).await?,
             refused => refused,
@@ -221,7 +224,8 @@ impl Recovery<'_> {
             bases,
             replay.states.iter().chain(&noted),
             self.store.counts_every_change(),
-        ) {
+        ) || units::fault!("host-version-ignored")
+        {
             return None;
         }
         let Version { number, ctime_ns, size } = version;
@@ -264,7 +268,9 @@ impl Recovery<'_> {
     ) -> Result<Option<String>, HostError> {
         let mut told = vec![found];
         let mut size = found.size;
-        self.note(replay, &told).await?;
+        if !units::fault!("host-ledger-without-base") {
+            self.note(replay, &told).await?;
+        }
         for (at, bytes) in replay.runs(TRANSFER_BYTES_MAX) {
             let end = at + bytes.len() as u64;
             let outgrows = end > size && end >= self.store.held_below(told[0].size);
@@ -331,7 +337,9 @@ impl Recovery<'_> {
         // Again, if yet another came meanwhile: nothing is waited for between the last look and
         // what follows.
         while self.recalled.borrow().contains(&file) {
-            self.settle(replay, open, told).await?;
+            if !units::fault!("host-gives-way-unnoted") {
+                self.settle(replay, open, told).await?;
+            }
             self.store.return_token(file).await?;
             self.recalled.borrow_mut().remove(&file);
             let found = self.take_token(file, open).await?.version;
@@ -361,6 +369,9 @@ impl Recovery<'_> {
     async fn note(&self, replay: &FileReplay, told: &[Version]) -> Result<(), HostError> {
         let noted = Progress::Noted(told.to_vec());
         let note = |ledger: &mut Ledger| drop(ledger.files.insert(replay.last.file, noted));
+        if units::fault!("host-ledger-not-written") {
+            return Ok(());
+        }
         self.ledger.change(self.journal, note).await
     }
 }
@@ -378,9 +389,10 @@ fn is_ours<'a>(
     // before.
     let is_own = |state: &Version| {
         let (number, ctime_ns) = (state.number, state.ctime_ns);
-        (found.number, found.ctime_ns) == (number, ctime_ns) && found.size >= state.size
+        let is_later = found.ctime_ns == ctime_ns || units::fault!("host-number-alone");
+        found.number == number && is_later && found.size >= state.size
     };
-    match counts_every_change {
+    match counts_every_change && !units::fault!("host-only-told-states") {
         true => bases.any(is_built_on) || own.any(is_own),
         false => own.any(|state| *state == found),
     }

@@ -34,7 +34,7 @@ impl<K: Ord + Clone, T: Clone> SharedLooks<K, T> {
     pub async fn look(&self, at: K, ask: impl AsyncFnOnce() -> T) -> T {
         let user = User::of(self, at);
         let asked = &user.asked;
-        let first = asked.begun.get() + 1;
+        let first = asked.begun.get() + u64::from(!units::fault!("host-look-under-way"));
         let told = asked.changed.until(|| match &*asked.answer.borrow() {
             Some((number, answer)) if *number >= first => Some(Some(answer.clone())),
             _ if asked.is_under_way.get() => None,

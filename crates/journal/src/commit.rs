@@ -154,12 +154,14 @@ pub fn plan_commit(
     let gap = log.gap_before(id);
     let log_blocks = log.taken(count) + gap;
 
+    let mut late = Plan::default();
+    let early = if units::fault!("data-after-commit") { &mut late } else { &mut plan };
     let has_home_data =
-        plan_home_data(transaction, images, &mut plan) || transaction.home_written_early;
+        plan_home_data(transaction, images, early) || transaction.home_written_early;
     let slot = |index| Address::Slot(LogSlot { transaction: id, index });
     match written {
         LogContent::Sealed(blocks) => {
-            if has_home_data {
+            if has_home_data && !units::fault!("data-before-commit") {
                 plan.barrier(Barrier::DataBeforeCommit);
             }
             plan.write(slot(0), blocks);
@@ -172,13 +174,16 @@ pub fn plan_commit(
             if has_home_data {
                 plan.barrier(Barrier::DataBeforeCommit);
             }
-            if has_body {
+            if has_body && !units::fault!("log-before-commit") {
                 plan.barrier(Barrier::LogBeforeCommit);
             }
             plan.write(slot(before), commit);
         }
     }
-    plan.barrier(Barrier::CommitBeforeReply);
+    if !units::fault!("commit-before-reply") {
+        plan.barrier(Barrier::CommitBeforeReply);
+    }
+    plan.steps.append(&mut late.steps);
     let records = coverage(transaction, records);
     let planned = CommitPlan::of(transaction, plan, moment.durable, log_block_bytes);
     Ok(CommitPlan { log_blocks, gap, records, wholes, ..planned })

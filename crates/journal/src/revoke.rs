@@ -23,7 +23,9 @@ impl RevokeTable {
     }
     /// Whether a record of `block` in transaction `logged` is hidden.
     pub fn hides(&self, block: HomeBlock, logged: TransactionId) -> bool {
-        self.latest.get(&block).is_some_and(|latest| latest.is_at_or_after(logged))
+        self.latest.get(&block).is_some_and(|latest| {
+            latest.is_at_or_after(logged) || units::fault!("revoke-hides-later")
+        })
     }
     /// Each revoked block, and the latest transaction that revoked it.
     pub fn iter(&self) -> impl Iterator<Item = (HomeBlock, TransactionId)> {

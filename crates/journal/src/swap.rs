@@ -28,10 +28,14 @@ pub fn plan_copies(at: LogBlock, blocks: Rc<Buffer>) -> Plan {
 /// found a run whose header is lost.
 pub fn plan_run_headers(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
-    plan.barrier(Barrier::CopyBeforeHeader);
+    if !units::fault!("swap-header-before-copy") {
+        plan.barrier(Barrier::CopyBeforeHeader);
+    }
     for (at, header) in headers {
         plan.write(Address::Log(at), vec![(BlockKind::RunHeader, header)]);
     }
-    plan.barrier(Barrier::TailBeforeReuse);
+    if !units::fault!("swap-released-early") {
+        plan.barrier(Barrier::TailBeforeReuse);
+    }
     plan
 }

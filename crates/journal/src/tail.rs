@@ -40,9 +40,13 @@ pub fn begin_log(first: &mut Plan, superblock: SuperblockImage) {
 /// Moves the tail by itself.
 pub fn plan_tail_update(superblock: SuperblockImage) -> Plan {
     let mut plan = Plan::default();
-    plan.barrier(Barrier::HomeBeforeLogTail);
+    if !units::fault!("tail-before-home") {
+        plan.barrier(Barrier::HomeBeforeLogTail);
+    }
     plan.steps.push(superblock.write());
-    plan.barrier(Barrier::TailBeforeReuse);
+    if !units::fault!("tail-before-reuse") {
+        plan.barrier(Barrier::TailBeforeReuse);
+    }
     plan
 }
 
@@ -81,6 +85,9 @@ pub fn plan_found_log() -> Plan {
 pub fn plan_kept_log(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
     for (at, header) in headers {
+        if units::fault!("kept-torn-header") {
+            break;
+        }
         plan.write(Address::Log(at), vec![(BlockKind::RunHeader, header)]);
     }
     plan.barrier(Barrier::HomeBeforeLogTail);

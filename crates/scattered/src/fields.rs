@@ -53,7 +53,8 @@ pub fn is_of(bytes: &[u8], magic: [u8; 4], nonce: u128) -> bool {
 pub fn sealed(bytes: &[u8], magic: [u8; 4], nonce: Option<u128>) -> Option<&[u8]> {
     let bytes = bytes.get(..BLOCK)?;
     let right = bytes[..4] == magic
-        && u32_at(bytes, CHECKSUM_AT) == checksum(bytes)
+        && (units::fault!("block-header-sum-ignored")
+            || u32_at(bytes, CHECKSUM_AT) == checksum(bytes))
         && nonce.is_none_or(|nonce| u128_at(bytes, 8) == nonce);
     right.then_some(bytes)
 }

@@ -114,7 +114,10 @@ impl Header {
             RecordEntry::Drop { .. } => None,
         });
         let mut blocks = data.chunks_exact(BLOCK);
-        expected.into_iter().all(|sum| blocks.next().is_some_and(|block| sums.of(block) == sum))
+        let ignored = units::fault!("block-data-sum-ignored");
+        expected
+            .into_iter()
+            .all(|sum| blocks.next().is_some_and(|block| ignored || sums.of(block) == sum))
     }
 }
 

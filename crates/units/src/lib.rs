@@ -5,6 +5,7 @@
 mod block;
 mod block_map;
 mod compact_map;
+pub mod faults;
 mod number;
 mod random;
 mod time;

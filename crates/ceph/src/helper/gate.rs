@@ -40,7 +40,10 @@ impl Gate {
         tell();
         let until = Instant::now() + KEPT_MAX;
         let mut kept = self.lock();
-        while kept.get(&number) == Some(&false) && Instant::now() < until {
+        while kept.get(&number) == Some(&false)
+            && Instant::now() < until
+            && !units::fault!("ceph-recall-not-kept")
+        {
             let patience = until.saturating_duration_since(Instant::now());
             kept =
                 self.changed.wait_timeout(kept, patience).unwrap_or_else(PoisonError::into_inner).0;

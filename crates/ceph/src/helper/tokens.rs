@@ -91,7 +91,9 @@ impl Files {
         let changes = file.state().changes;
         // The library would send both at once. A client that dies meanwhile would leave a size
         // without content.
-        self.sync_content(file)?;
+        if !units::fault!("ceph-size-beside-content") {
+            self.sync_content(file)?;
+        }
         self.try_sync(file, |handle| match handle {
             Some(handle) => handle.sync().and_then(|()| handle.ask_servers()),
             None => file.inode.sync(),
@@ -163,7 +165,7 @@ impl Files {
     /// their content follows, if that is soon. Nothing else goes, as the daemon's next life brings
     /// it.
     pub fn leave(self: &Arc<Self>) {
-        if self.gate.keeps_any() {
+        if self.gate.keeps_any() || units::fault!("ceph-content-left-behind") {
             return;
         }
         let recalled = self.all().into_iter().filter(|file| file.is_recalled());

@@ -344,5 +344,8 @@ impl Volume {
 
 /// The bytes of a bitmap that hold the bits.
 pub(crate) fn bitmap_bytes(bits: &Range<u32>) -> units::BlockRange {
+    if units::fault!("change-beyond-range") {
+        return units::BlockRange::new(bits.start / 8, bits.start / 8 + 1);
+    }
     units::BlockRange::new(bits.start / 8, bits.end.div_ceil(8))
 }

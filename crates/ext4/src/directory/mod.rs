@@ -95,6 +95,16 @@ impl<'a> Directory<'a> {
         if self.is_inline() {
             return self.find_inline(name);
         }
+        if units::fault!("unlink-walks") && self.is_indexed() {
+            let mut path = self.probe_by(|_| 0).await?;
+            loop {
+                let (_, leaf) = self.leaf(&path).await?;
+                match self.find_in(&leaf, name)? {
+                    None if self.advance(&mut path).await?.is_some() => {}
+                    found => return Ok(found),
+                }
+            }
+        }
         if self.is_indexed() {
             return self.find_indexed(name).await;
         }
@@ -174,6 +184,9 @@ impl<'a> Directory<'a> {
         let NameHolder::Block(block) = &found.place else { return self.remove_inline(name) };
         let (at, length, previous) = self.locate(block, name)?;
         self.inode.listing.name_went();
+        if units::fault!("listing-forgets-empty") {
+            self.inode.listing.name_came();
+        }
         self.change(handle, block, Kind::Leaf, &[directory::erase_range(at, previous)], |bytes| {
             directory::erase(bytes, at, length, previous)
         })

@@ -68,6 +68,7 @@ impl Volume {
     ) -> Result<WritePlan> {
         // One block more, for a write that begins and ends within blocks.
         let wanted = wanted.min((WRITE_PER_HANDLE >> self.block_size().shift()) as u32 + 1);
+        let wanted = if units::fault!("write-split") { wanted.min(2) } else { wanted };
         let credits = |touched: &Touched| self.credits_write(inode, touched) + besides;
         // And one for the zeros behind the old end.
         let fits =

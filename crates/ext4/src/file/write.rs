@@ -240,6 +240,17 @@ impl Volume {
         }
         let planned = (first + u64::from(plan.touched.blocks)) * block_size - at;
         let bytes = &bytes[..bytes.len().min(planned as usize)];
+        if units::fault!("size-first") {
+            let mut handle = self.engine().start(self.credits_inode()).await?;
+            let end = at + bytes.len() as u64;
+            let size = inode.fields.borrow().size;
+            inode.fields.borrow_mut().size = size.max(end);
+            self.store(&mut handle, inode).await?;
+            inode.fields.borrow_mut().size = size;
+            handle.stop();
+            let soon = self.engine().world().now().plus(std::time::Duration::from_micros(20));
+            self.engine().world().sleep_until(soon).await;
+        }
         let _table = self.hold(&[inode]).await?;
         let mut handle = self.engine().start_writing(plan.credits, plan.touched.blocks + 1).await?;
         let mut count = 0;
@@ -259,7 +270,11 @@ impl Volume {
         let row = &inode.mapping_cache.row;
         row.set(row.get().after(handle.transaction(), at, count as u64));
         // Also after an error: the tree may have grown before it, and its root is in the inode.
-        let stored = self.store(&mut handle, inode).await;
+        let stored = if units::fault!("inode-not-stored") {
+            Ok(())
+        } else {
+            self.store(&mut handle, inode).await
+        };
         let transaction = handle.stop();
         stored?;
         match result {
@@ -361,7 +376,9 @@ impl Volume {
         let in_place = base == Base::Home && at + bytes.len() as u64 <= inode.fields.borrow().size;
         let owner = inode.number.into();
         // A part of the request is copied.
-        let memory = request.memory.filter(|memory| memory.len() == bytes.len());
+        let memory = request.memory.filter(|memory| {
+            memory.len() == bytes.len() || units::fault!("long-write-of-all-memory")
+        });
         let run = FileRun { owner, home, bytes, memory, request: request.length, in_place };
         if !handle.file_run_past_cache(&run)? {
             return Ok(0);
@@ -395,7 +412,8 @@ impl Volume {
             request: request.length,
             sequential,
             in_place: base == Base::Home
-                && at + length as u64 <= request.inode.fields.borrow().size,
+                && (at + length as u64 <= request.inode.fields.borrow().size
+                    || units::fault!("append-in-place")),
             durable_only: self.is_durable_only(request.inode),
         });
         PartOfBlock { length, update }

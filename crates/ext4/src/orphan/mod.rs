@@ -28,7 +28,7 @@ impl Volume {
     /// Puts the inode among the orphans; nothing happens when it is one. Stores its deletion time,
     /// nothing else. Credits: [`Volume::credits_orphan`].
     pub async fn orphan_add(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
-        if self.is_orphan(inode.number) {
+        if self.is_orphan(inode.number) || units::fault!("orphan-left-out") {
             return Ok(());
         }
         if self.add_to_orphan_file(handle, inode.number) {

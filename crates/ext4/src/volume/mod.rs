@@ -203,7 +203,9 @@ impl Volume {
                 // No commit takes the mark along any more. If the log has parts of the superblock,
                 // they are replayed over it, and its checksum would be wrong. The journal says that
                 // it was aborted, so the next mount marks it.
-                if !self.engine.would_replay(self.superblock_block.number()) {
+                if !self.engine.would_replay(self.superblock_block.number())
+                    || units::fault!("mark-past-log")
+                {
                     self.engine
                         .world()
                         .spawn(Box::pin(superblock::mark_damaged(self.home.clone())));

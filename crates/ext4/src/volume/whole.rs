@@ -21,6 +21,9 @@ impl Volume {
     /// The inodes' table blocks stay in memory as long as the answer lives: storing one of them
     /// cannot fail. Take it before the handle is started.
     pub(crate) async fn hold(&self, inodes: &[&Inode]) -> Result<SmallVec<[Block; 2]>> {
+        if units::fault!("tables-not-held") {
+            return Ok(SmallVec::new());
+        }
         let mut blocks = SmallVec::new();
         for inode in inodes {
             blocks.push(self.engine.metadata(self.inode_place(inode.number).0).await?);

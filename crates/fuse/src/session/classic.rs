@@ -84,7 +84,11 @@ impl Classic {
     pub fn answer(&self, unique: u64, answer: Answer, share: Share) {
         // What it takes besides its bytes is not worth a box.
         let guard: Option<Box<dyn Any>> =
-            if answer.is_within(SHORT) { None } else { Some(Box::new(share)) };
+            if answer.is_within(SHORT) || units::fault!("answer-holds-no-room") {
+                None
+            } else {
+                Some(Box::new(share))
+            };
         let (head, body) = answer.into_message(unique);
         self.ring.send(&self.fuse, head, body, guard);
     }

@@ -166,12 +166,13 @@ impl LogSpace for CircularLog {
         let gap = self.gap.min(to_waste);
         self.held.push(transaction, HeldRoom { start: self.head, gap, count });
         self.head = self.ring.advance(self.head, gap + count);
-        self.used += gap + count;
-        self.longest = self.longest.max(gap + count);
+        self.used += if units::fault!("gap-takes-no-room") { count } else { gap + count };
+        let announced = if units::fault!("gap-not-announced") { count } else { gap + count };
+        self.longest = self.longest.max(announced);
         Ok(())
     }
     fn leave_gap(&mut self, blocks: u32) {
-        self.gap = blocks.min(self.gap_max);
+        self.gap = if units::fault!("gap-too-long") { blocks } else { blocks.min(self.gap_max) };
     }
     fn gap_before(&self, transaction: TransactionId) -> u32 {
         self.held.get(transaction).map_or(0, |held| held.gap)
@@ -199,7 +200,10 @@ impl LogSpace for CircularLog {
     }
     fn release(&mut self, transaction: TransactionId) {
         let used = &mut self.used;
-        self.held.release(transaction, |held| *used -= held.gap + held.count);
+        self.held.release(transaction, |held| {
+            let gap = if units::fault!("gap-takes-no-room") { 0 } else { held.gap };
+            *used -= gap + held.count;
+        });
     }
 }
 

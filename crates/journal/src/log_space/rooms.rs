@@ -82,7 +82,7 @@ impl Rooms {
     pub fn release(&mut self, log: u32) {
         let used = &mut self.used[log as usize];
         used.live -= 1;
-        if used.live == 0 {
+        if used.live == 0 || used.live == 1 && units::fault!("scattered-begun-early") {
             self.free += used.blocks;
             *used = Used::default();
         }

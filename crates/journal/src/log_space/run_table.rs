@@ -46,6 +46,9 @@ impl ScatteredLog {
     /// run, or nothing that counts.
     pub(super) fn pages_for(&mut self, transaction: TransactionId) -> Vec<TablePage> {
         if self.swapping.is_some() {
+            if units::fault!("run-table-left-by-run-in-swap") {
+                return Vec::new();
+            }
             return self.pages_without();
         }
         let Some(table) = &mut self.table else { return Vec::new() };
@@ -75,6 +78,9 @@ impl ScatteredLog {
     /// What makes the table count for nothing.
     pub(super) fn pages_without(&mut self) -> Vec<TablePage> {
         let Some(table) = &mut self.table else { return Vec::new() };
+        if units::fault!("run-table-kept-in-swap") {
+            return Vec::new();
+        }
         table.is_whole = false;
         LATEST_PAGES.map(|page| (page, Rc::new(Buffer::zeroed(TABLE_PAGE)))).collect()
     }

@@ -201,21 +201,29 @@ impl LogSpace for ScatteredLog {
     fn announce(&self, superblock: &mut JournalSuperblock, tail: Option<TransactionId>) -> bool {
         let is_longer = self.announce_longest(&mut superblock.transaction_bound);
         let Some(scattered) = &mut superblock.scattered else { return is_longer };
-        let mark = self.table.as_ref().map_or(0, |table| table.mark);
+        let mut mark = self.table.as_ref().map_or(0, |table| table.mark);
+        if units::fault!("run-table-mark-not-said") && mark == 0 {
+            mark = scattered.table_mark;
+        }
         let is_marked = std::mem::replace(&mut scattered.table_mark, mark) == mark;
         let mut wanted = self.about_to_be_filled();
         let mut is_known = true;
         if let Some(snapshot) = &mut scattered.snapshot {
             let longest = self.longest_from(snapshot.end).max(snapshot.longest);
             is_known = snapshot.since.includes(&wanted) && snapshot.longest == longest;
-            snapshot.since.add(&wanted);
+            if !units::fault!("snapshot-log-unsaid") {
+                snapshot.since.add(&wanted);
+            }
             snapshot.longest = longest;
         }
         let said = match tail {
             Some(tail) => {
                 // What lies before the tail recovery need not see.
                 let live = self.held.iter().filter(|(transaction, _)| !tail.is_after(*transaction));
-                for (log, _) in live.filter_map(|(_, held)| held.bound) {
+                for (log, _) in live
+                    .filter_map(|(_, held)| held.bound)
+                    .filter(|_| !units::fault!("scattered-tail-forgets"))
+                {
                     self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
                 }
                 std::mem::replace(&mut scattered.active, wanted)

@@ -27,9 +27,9 @@ impl Selective {
 impl Policy for Selective {
     fn decide(&self, update: &Update) -> Decision {
         let logged = match update.sequence {
-            UpdateSequence::Journalled { .. } => true,
+            UpdateSequence::Journalled { .. } if !units::fault!("bypass-after-log") => true,
             UpdateSequence::Bypassed { .. } => false,
-            UpdateSequence::None => match &self.small {
+            _ => match &self.small {
                 Small::Below(bytes) => update.request < *bytes,
                 Small::Learnt(auto) => auto.is_small(update.request, update.sequential),
             },

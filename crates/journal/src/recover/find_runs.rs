@@ -101,6 +101,9 @@ impl FoundRuns {
         end: TransactionId,
     ) -> Option<(LogBlock, Rc<Buffer>)> {
         let header = self.told.filter(|header| end.is_after(header.transaction))?;
+        if units::fault!("told-header-not-written") {
+            return None;
+        }
         let unit = superblock.log_block_bytes();
         let mut block = Buffer::zeroed(unit);
         header.serialize(superblock.scattered_seed(), &mut block);
@@ -232,7 +235,7 @@ impl FindRuns {
             let found = self.found.entry(distance).or_insert(new);
             // A log that was swapped may still hold what was moved: the copy's floor is the later
             // one.
-            if new.durable.is_after(found.durable) {
+            if new.durable.is_after(found.durable) != units::fault!("swap-old-copy-believed") {
                 *found = new;
             }
         }

@@ -38,7 +38,7 @@ impl ReplayImages {
         };
         let fresh = || (Buffer::zeroed(self.block_size.bytes()), RangeSet::new());
         let (content, given) = self.images.entry(home).or_insert_with(fresh);
-        if base_zero {
+        if base_zero && !units::fault!("base-zero-ignored") {
             content.fill(0);
             given.insert(self.block_size.whole());
         }
@@ -73,6 +73,9 @@ impl ReplayImages {
 impl ReplayImage {
     /// Fills the missing bytes from what home holds; the image is then whole.
     pub fn fill_from(&mut self, home: &[u8]) {
+        if units::fault!("packed-base-unread") {
+            self.missing.clear();
+        }
         for range in self.missing.drain(..) {
             self.content[range.as_usize()].copy_from_slice(&home[range.as_usize()]);
         }

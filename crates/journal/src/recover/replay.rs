@@ -53,8 +53,11 @@ impl ReplayPass {
         bounds: impl Bounds + 'static,
     ) -> ReplayPass {
         let spans = scanned.transactions.iter();
-        let spans =
+        let mut spans: Vec<_> =
             spans.flat_map(|found| found.records.iter().map(|span| (found.id, *span))).collect();
+        if units::fault!("replay-order") {
+            spans.sort_by_key(|(id, _)| std::cmp::Reverse(id.0));
+        }
         ReplayPass {
             reading: SecondReading::new(scanned, spans),
             outcome: ReplayOutcome {

@@ -190,7 +190,11 @@ impl ScanPass {
     /// Call it when nothing is wanted any more.
     pub fn finish(self) -> Scanned {
         assert_eq!(self.state, State::Over, "the scan is not over");
-        self.scanned
+        let mut scanned = self.scanned;
+        if units::fault!("recovery-stops-early") {
+            scanned.transactions.pop();
+        }
+        scanned
     }
 
     /// The block that is wanted cannot be read. If it lies in a gap it may be left from long ago:
@@ -272,7 +276,10 @@ impl ScanPass {
     /// Whether the block that is wanted is where the open transaction begins, or where the gap
     /// before it does.
     fn may_begin_later(&self) -> bool {
-        self.gap_max > 0 && self.at == self.expected && !self.has_no_gap
+        self.gap_max > 0
+            && self.at == self.expected
+            && !self.has_no_gap
+            && !units::fault!("gap-ends-log")
     }
     /// `passed`: blocks from the expected beginning on that do not begin the open transaction.
     fn give_gap(&mut self, block: &[u8], passed: u32) -> Result<(), RecoverError> {
@@ -294,6 +301,10 @@ impl ScanPass {
         }
         (self.state, self.at, self.has_no_gap) = (State::Log, self.expected, true);
         let Some(at) = self.unreadable.take() else { return Ok(()) };
+        if units::fault!("gap-unreadable-ends-log") {
+            self.end();
+            return Ok(());
+        }
         if !self.until_damage {
             return Err(RecoverError::Unreadable { at, transaction: self.open });
         }
@@ -354,7 +365,8 @@ impl ScanPass {
         }
         let is_near = |ahead: TransactionId| ahead.0.wrapping_sub(self.open.0) <= self.log.blocks();
         if let Some(found) = self.scanner.ahead(block).filter(|found| is_near(found.transaction)) {
-            if found.proves && !self.until_damage {
+            let ignored = units::fault!("proof-ignored");
+            if found.proves && !self.until_damage && !ignored {
                 let RecordFault { at, what } =
                     self.fault.take().expect("why the log seemed to end");
                 return Err(RecoverError::Damaged { at, transaction: self.open, what });

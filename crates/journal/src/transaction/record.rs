@@ -23,6 +23,7 @@ impl Record {
     pub(crate) fn coverage(&self) -> Coverage {
         match self {
             Record::Whole | Record::Bytes { base_zero: true, .. } => Coverage::Whole,
+            Record::Bytes { .. } if units::fault!("fragment-supersedes") => Coverage::Whole,
             Record::Bytes { .. } => Coverage::Fragment,
         }
     }

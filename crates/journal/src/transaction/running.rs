@@ -78,7 +78,8 @@ impl RunningTransaction {
 
     /// Its commit writes nothing but its log, as far as it is known now.
     pub fn is_all_logged(&self) -> bool {
-        self.home_data.is_empty() && !self.home_written_early
+        (self.home_data.is_empty() && !self.home_written_early)
+            || units::fault!("overlap-home-passes")
     }
 
     /// A handle joins and reserves `credits` metadata blocks.

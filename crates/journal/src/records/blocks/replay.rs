@@ -61,7 +61,7 @@ impl BlockDecoder {
             return Err(self.damaged(piece, what));
         }
         let mut content = piece.bytes.to_vec();
-        if first.escaped {
+        if first.escaped && !units::fault!("escape-ignored") {
             unescape(&mut content);
         }
         match first.fragment {

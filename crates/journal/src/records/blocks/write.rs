@@ -107,7 +107,8 @@ impl Body<'_> {
     }
 
     fn revokes(&mut self, revoked: impl Iterator<Item = HomeBlock>) {
-        let revoked: Vec<HomeBlock> = revoked.collect();
+        let revoked: Vec<HomeBlock> =
+            revoked.filter(|_| !units::fault!("revoke-left-out")).collect();
         for blocks in revoked.chunks(RevokeBlock::capacity(&self.layout)) {
             let mut block = Buffer::zeroed(self.layout.block_size.bytes());
             let revoke = RevokeBlock { transaction: self.transaction, blocks: blocks.to_vec() };

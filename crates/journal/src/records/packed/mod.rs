@@ -77,6 +77,7 @@ impl Records for PackedRecords {
     }
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage {
         match parts::logs_parts(ranges, self.block_size) {
+            true if units::fault!("packed-coverage") => Coverage::Whole,
             true => Coverage::Fragment,
             false => Coverage::Whole,
         }

@@ -29,7 +29,8 @@ pub(super) fn of_image(image: &[u8], block_size: BlockSize) -> Option<Vec<BlockR
 /// base, and supersedes what was logged of it before.
 fn is_worth_it(parts: impl Iterator<Item = BlockRange>, block_size: BlockSize) -> bool {
     const HEAD_MIN: usize = 2;
-    HEAD_MIN + RunWriter::parts_length(parts) < block_size.bytes() / 2
+    let is_worth_it = HEAD_MIN + RunWriter::parts_length(parts) < block_size.bytes() / 2;
+    is_worth_it || units::fault!("packed-never-whole")
 }
 
 /// Ranges between which fewer bytes lie than a part of its own takes are one.
@@ -38,7 +39,7 @@ fn joined(ranges: &RangeSet) -> impl Iterator<Item = BlockRange> {
     std::iter::from_fn(move || {
         let mut part = ranges.next()?;
         while let Some(next) = ranges.next_if(|next| is_shorter_as_one(part, *next)) {
-            part.end = next.end;
+            part.end = next.end - u32::from(units::fault!("packed-range"));
         }
         Some(part)
     })

@@ -38,6 +38,7 @@ pub(super) fn write(
     let mut run = RunWriter::new(records.unit, said.len() * BYTES_OF_A_BLOCK);
     for (home, said) in said {
         match said {
+            Said::Revoked if units::fault!("packed-revoke") => {}
             Said::Revoked => run.revoke(home),
             Said::Metadata(ranges) => {
                 let whole = metadata_block(records, home, ranges, &images(home), &mut run);
@@ -47,7 +48,14 @@ pub(super) fn write(
                 wholes.push((home, run.whole(home, &images(home), transaction.stays(home))))
             }
             Said::Data(Record::Bytes { ranges, base_zero }) => {
-                run.parts(home, ranges.as_slice(), &images(home), *base_zero)
+                let joined = parts::of_metadata(ranges, records.block_size);
+                let joined = joined.filter(|_| units::fault!("packed-data-joined"));
+                run.parts(
+                    home,
+                    joined.as_deref().unwrap_or(ranges.as_slice()),
+                    &images(home),
+                    *base_zero,
+                )
             }
         }
     }
@@ -71,7 +79,8 @@ fn metadata_block(
     if let Some(parts) = parts::of_metadata(ranges, records.block_size) {
         run.parts(home, &parts, image, false);
     } else if let Some(parts) = parts::of_image(image, records.block_size) {
-        run.parts(home, &parts, image, true);
+        let base_zero = parts.is_empty() || !units::fault!("packed-base");
+        run.parts(home, &parts, image, base_zero);
     } else {
         return Some(run.whole(home, image, false));
     }

@@ -1,0 +1,118 @@
+#!/bin/bash
+# Switches on one deliberate fault at a time, and shows that the crash explorer or a test finds
+# each.
+#
+#   scripts/hunt-faults.sh [NAME...] hunts these faults, or all; prints docs/FAULTS.md; fails if one
+#   survives
+#
+# scripts/faults.toml lists the faults: what each breaks, the modes in which to look for it, and,
+# where they matter, the volumes ("setups"), the explorer's arguments for its disks ("disks"), and
+# the cases to play ("rounds"). What the explorer meets too rarely a test finds ("test", arguments
+# of cargo test). The injection points, `fault!("name")`, are compiled in by `--cfg faults` alone;
+# OKEANOS_FAULT chooses the one that is on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly WORK=$PWD/target/faults
+readonly OKEANOS=$WORK/debug/okeanos
+readonly LIST=scripts/faults.toml
+export RUSTFLAGS="--cfg faults" CARGO_TARGET_DIR=$WORK
+mkdir -p "$WORK"
+# First seed, how many, steps of each script: every mode and setup has its turn before any has a
+# long one. Four seeds in a row have all paces of commits and write-back.
+readonly ROUNDS="1:1:14 1:4:40 5:8:60"
+readonly SETUPS="ext4-1k small-log-1k external-4k ext4-4k ext3-4k"
+# Seconds for one run of the explorer. Without a fault the longest takes a tenth of it.
+readonly LIMIT=600
+
+# Prints field $2 of fault $1, or nothing where the fault has none.
+field() {
+    awk -v head="[$1]" -v key="$2" '
+        /^\[/ { inside = ($0 == head) }
+        inside && index($0, key " = ") == 1 { sub(/^[a-z]+ = "/, ""); sub(/"$/, ""); gsub(/\\"/, "\""); print; exit }
+    ' "$LIST"
+}
+
+# Hunts fault $1. Prints the arguments that found it; fails if nothing does.
+hunt() {
+    local modes setups disks rounds round first count steps mode setup status tests
+    tests=$(field "$1" test)
+    if [[ -n $tests ]]; then
+        hunt_by_tests "$1" "$tests"
+        return
+    fi
+    modes=$(field "$1" modes)
+    setups=$(field "$1" setups)
+    disks=$(field "$1" disks)
+    # Where a fault shows so rarely that the one case is named that found it.
+    rounds=$(field "$1" rounds)
+    for round in ${rounds:-$ROUNDS}; do
+        IFS=: read -r first count steps <<<"$round"
+        for setup in ${setups:-$SETUPS}; do
+            for mode in $modes; do
+                status=0
+                OKEANOS_FAULT=$1 timeout $LIMIT "$OKEANOS" sim --mode "$mode" --setup "$setup" \
+                    --seed "$first" --cases "$count" --steps "$steps" $disks >"$WORK/said" 2>&1 || status=$?
+                case $status in
+                0) ;;
+                126 | 127) echo "$OKEANOS does not run" >&2; return 1 ;;
+                124) echo "$1: $mode, $setup, seeds from $first: not done after $LIMIT s" >&2 ;;
+                *) describe "$mode" "$setup" && return ;;
+                esac
+            done
+        done
+    done
+    return 1
+}
+
+# Hunts fault $1 with the tests that $2 names. A fault that makes them hang is found as well.
+hunt_by_tests() {
+    local first
+    # shellcheck disable=SC2086
+    OKEANOS_FAULT=$1 timeout $LIMIT cargo test --quiet --no-fail-fast $2 >"$WORK/said" 2>&1 && return 1
+    first=$(sed -n 's/^thread .\([a-z_:]*\). .*panicked.*/\1/p' "$WORK/said" | head -1)
+    echo "cargo test $2 | \`${first:-no test is done in $LIMIT s}\`"
+}
+
+# What the explorer said when it found something, in one line.
+describe() {
+    local seed place
+    seed=$(sed -n 's/.*--seed \([0-9]*\).*/\1/p' "$WORK/said" | head -1)
+    place=$(sed -n 's/^replay:.*--\(\(cut\|fault\) [^ ]*\).*/\1/p' "$WORK/said" | head -1)
+    echo "$1, $2, seed ${seed:-?}, ${place:-a panic} | \`$(complaint)\`"
+}
+complaint() {
+    tr '\r' '\n' <"$WORK/said" | grep -m1 -E 'panicked|^okeanos: ' | sed 's/|/\\|/g; s/`//g; s/^okeanos: //' | cut -c1-160
+}
+
+cargo build --quiet --package cli
+
+names=("$@")
+if ((${#names[@]} == 0)); then
+    # The faults are off: nothing may be found, or what is found below means nothing.
+    OKEANOS_FAULT=none "$OKEANOS" sim --seed 1 --cases 3 >&2
+    mapfile -t names < <(sed -n 's/^\[\(.*\)\]$/\1/p' "$LIST")
+fi
+survivors=()
+cat <<'HEAD'
+# Deliberate faults
+
+How the crash explorer or a test finds each fault of `scripts/faults.toml`. Made by `make faults`: a build with all injection
+points (`fault!("name")` in the source), one fault switched on at a time. Seeds are tried from 1 upwards, each mode and kind
+of volume in turn, until the explorer reports something. The seconds are those of the whole hunt. With all faults off the same
+program finds nothing, which is checked at the start of every run. Some faults show so rarely that the list names the case to
+play (`rounds`, `disks`).
+
+| fault | what it breaks | found by | complaint | seconds |
+|---|---|---|---|---|
+HEAD
+for name in "${names[@]}"; do
+    begun=$EPOCHREALTIME
+    found=$(hunt "$name") || { found="**survives** | "; survivors+=("$name"); }
+    seconds=$(awk -v from="$begun" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f", to - from }')
+    echo "| $name | $(field "$name" breaks) | $found | $seconds |"
+done
+if ((${#survivors[@]} > 0)); then
+    echo "survive: ${survivors[*]}" >&2
+    exit 1
+fi
