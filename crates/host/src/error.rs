@@ -14,6 +14,12 @@ pub enum HostError {
         "{journal} is not a host journal: {why}; okeanos host mount --format makes one, and what it held is lost"
     )]
     NotAJournal { journal: String, why: String },
+    /// Checksums are right, so a program wrote this: nothing of it is replayed.
+    #[error(
+        "{journal}: transaction {transaction} has bytes of file slot {slot} and no record that says of which file; \
+         nothing was replayed, and nothing changed: keep a copy of the journal, and report this"
+    )]
+    DamagedSlot { journal: String, slot: u32, transaction: u32 },
     #[error("{journal} belongs to {found}, and not to {wanted}")]
     Foreign { journal: String, found: String, wanted: String },
     #[error("{journal} is too small: {found} bytes; at least {needed}")]
