@@ -8,6 +8,7 @@ mod creation;
 mod departures;
 mod explorer;
 mod kept;
+mod lease;
 mod log_anew;
 mod names;
 mod reconnect;
