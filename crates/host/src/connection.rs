@@ -11,6 +11,7 @@
 //!    that it is not there.
 
 use crate::error::HostError;
+use crate::files::Failure;
 use crate::host::Host;
 use crate::log::HostLog;
 use crate::recover::{FileFate, HostRecoveryReport, recover};
@@ -69,6 +70,7 @@ impl Host {
     pub(crate) fn lose(&self, why: &str) {
         self.lost.borrow_mut().get_or_insert_with(|| why.into());
         self.log().hold_up(why);
+        self.lease.end();
         self.ended.notify();
         // Nobody waits for a token that cannot come back.
         for file in self.files.all() {
@@ -127,6 +129,7 @@ impl Host {
         self.store.reconnect().await?;
         let report = recover(&*self.world, &*self.store, &self.journal, false).await?;
         let log = HostLog::open(self.world.clone(), &self.journal, self.options.records).await?;
+        self.begin_lease().await?;
         *self.log.borrow_mut() = log;
         let aside: BTreeMap<FileId, &str> = report
             .files
@@ -140,7 +143,14 @@ impl Host {
             self.end_token(&file);
             file.open.set(None);
             self.files.set_dirty(&file, None);
-            *file.failure.borrow_mut() = aside.get(&file.id).map(|why| (*why).into());
+            let before = file.failure.take();
+            let is_open = file.opens.get() > 0 && !units::fault!("host-failure-forgotten");
+            // Who has it open must not take a later sync for a promise of what was set aside.
+            *file.failure.borrow_mut() = match (aside.get(&file.id), before) {
+                (Some(why), _) => Some(Failure::SetAside((*why).into())),
+                (None, Some(Failure::SetAside(why))) if is_open => Some(Failure::SetAside(why)),
+                (None, _) => None,
+            };
             self.files.forget(&file);
         }
         Ok(report)

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{StoreEvent, Token};
+use store::{StoreError, StoreEvent, Token};
 use units::Instant;
 
 /// Files on their way at once.
@@ -57,11 +57,8 @@ impl Host {
             self.log().free(dirty.slot);
             self.log().commit_all().await?;
         }
-        if let Err(error) = self.noted(self.store.make_durable(open).await) {
-            // A second try that succeeds would prove nothing. The journal has it all.
-            file.fail(&error);
-            return Err(error);
-        }
+        // A second try that succeeds would prove nothing. The journal has it all.
+        self.noted_with(file, self.store.make_durable(open).await)?;
         self.log().free(dirty.slot);
         let bytes = file.ranges.borrow().bytes();
         self.files.set_dirty(file, None);
@@ -73,6 +70,16 @@ impl Host {
             return Ok(());
         }
         self.log().commit_all().await
+    }
+
+    /// An answer to a flush of the file.
+    fn noted_with(&self, file: &File, result: Result<(), StoreError>) -> Result<(), HostError> {
+        if let Err(error) = &result
+            && !error.is_lost()
+        {
+            file.fail(error.clone());
+        }
+        self.noted(result)
     }
 
     /// Before a write up to `end`, under the file's lock. When a file outgrows its room at the
@@ -96,10 +103,7 @@ impl Host {
             self.log().commit(dirty.last).await?;
         }
         let Some(open) = file.open.get() else { return Ok(()) };
-        if let Err(error) = self.noted(self.store.make_durable(open).await) {
-            file.fail(&error);
-            return Err(error);
-        }
+        self.noted_with(file, self.store.make_durable(open).await)?;
         file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
         if let Some(dirty) = file.dirty.get() {
             self.log().free(dirty.slot);
@@ -161,10 +165,8 @@ impl Host {
     async fn send_content(&self, file: &Rc<File>) {
         let _guard = file.lock.write().await;
         let (Some(_), Some(open)) = (file.dirty.get(), file.open.get()) else { return };
-        if self.check_file(file).is_ok()
-            && let Err(error) = self.noted(self.store.send_content(open).await)
-        {
-            file.fail(&error);
+        if self.check_file(file).is_ok() {
+            let _ = self.noted_with(file, self.store.send_content(open).await);
         }
     }
 
@@ -182,6 +184,7 @@ impl Host {
                     let file = self.files.get_or_new(file);
                     // Before anyone else runs: nobody begins to write any more.
                     if !file.recalled.replace(true) {
+                        self.lease.begin_recall(file.id);
                         self.forget_kept(&file);
                         self.count(|counters| counters.recalls += 1);
                         self.world.spawn(Box::pin(self.clone().give_back(file)));
@@ -204,6 +207,7 @@ impl Host {
         let _busy = self.busy();
         // What goes wrong here is noted with the file or the connection, and told by the next sync.
         let _ = self.try_give_back(&file).await;
+        self.lease.end_recall(file.id);
         file.recalled.set(false);
         file.returned.notify();
         let _ = self.let_go(&file).await;

@@ -14,6 +14,12 @@ pub enum HostError {
         "{journal} is not a host journal: {why}; okeanos host mount --format makes one, and what it held is lost"
     )]
     NotAJournal { journal: String, why: String },
+    /// Checksums are right, so a program wrote this: nothing of it is replayed.
+    #[error(
+        "{journal}: transaction {transaction} has bytes of file slot {slot} and no record that says of which file; \
+         nothing was replayed, and nothing changed: keep a copy of the journal, and report this"
+    )]
+    DamagedSlot { journal: String, slot: u32, transaction: u32 },
     #[error("{journal} belongs to {found}, and not to {wanted}")]
     Foreign { journal: String, found: String, wanted: String },
     #[error("{journal} is too small: {found} bytes; at least {needed}")]
@@ -28,7 +34,12 @@ pub enum HostError {
     #[error(
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
-    NotHome(String),
+    NotHome(StoreError),
+    /// What was synced before is not in the file. Until every descriptor of it is closed.
+    #[error(
+        "bytes of the file were set aside in okeanos-conflicts: {0}; close it, and open it again"
+    )]
+    SetAside(String),
     /// The store gives no token then. What is in the journal stays there.
     #[error(
         "file {file} is open on another client, which keeps it: close it there, and mount again; what was synced \
@@ -52,7 +63,7 @@ impl HostError {
     }
     pub fn errno(&self) -> i32 {
         match self {
-            HostError::Store(error) => error.errno(),
+            HostError::Store(error) | HostError::NotHome(error) => error.errno(),
             HostError::Lost(_) => 107,
             HostError::Foreign { .. }
             | HostError::NotAJournal { .. }

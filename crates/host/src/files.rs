@@ -7,13 +7,12 @@
 //!    each write. From then on nobody writes until the token is back.
 
 use crate::dirty_ranges::DirtyRanges;
-use crate::error::HostError;
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use store::{FileId, OpenFile, Token, Version};
+use store::{FileId, OpenFile, StoreError, Token, Version};
 use units::{Instant, TransactionId};
 
 pub(crate) struct File {
@@ -38,8 +37,16 @@ pub(crate) struct File {
     pub recalled: Cell<bool>,
     /// The token is back.
     pub returned: Event,
-    /// Nobody knows what the store has.
-    pub failure: RefCell<Option<String>>,
+    pub failure: RefCell<Option<Failure>>,
+}
+
+/// Why syncs of a file fail, and changes of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// Others changed it, and bytes of it were set aside: until every descriptor is closed.
+    SetAside(String),
+    /// What the store answered to a flush. The journal has it all.
+    NotHome(StoreError),
 }
 
 /// Something that the store may not have.
@@ -125,8 +132,15 @@ impl Files {
 
 impl File {
     /// What the store answered to a flush of it. The first counts.
-    pub fn fail(&self, error: &HostError) {
-        self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+    pub fn fail(&self, error: StoreError) {
+        self.failure.borrow_mut().get_or_insert(Failure::NotHome(error));
+    }
+    /// The last descriptor is closed: who opens it now sees what is there.
+    pub fn forgive(&self) {
+        let mut failure = self.failure.borrow_mut();
+        if matches!(*failure, Some(Failure::SetAside(_))) {
+            *failure = None;
+        }
     }
     /// What the store buffers of it.
     pub fn held_bytes(&self) -> u64 {

@@ -4,7 +4,8 @@
 use crate::creations::Creations;
 use crate::departures::Departures;
 use crate::error::HostError;
-use crate::files::{Dirty, File, Files};
+use crate::files::{Dirty, Failure, File, Files};
+use crate::lease::StoreLease;
 use crate::log::HostLog;
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
@@ -45,6 +46,7 @@ pub struct Host {
     pub(crate) departures: Departures,
     pub(crate) attributes_asked: SharedLooks<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLooks<(FileId, Vec<u8>), Result<Found, StoreError>>,
+    pub(crate) lease: StoreLease,
     /// The connection is gone: why.
     pub(crate) lost: RefCell<Option<String>>,
     /// Nobody changes a file any more: all goes to the store.
@@ -85,6 +87,7 @@ impl Host {
             departures: Departures::default(),
             attributes_asked: SharedLooks::default(),
             names_asked: SharedLooks::default(),
+            lease: StoreLease::default(),
             lost: RefCell::default(),
             closing: Cell::default(),
             closed: Cell::default(),
@@ -98,6 +101,7 @@ impl Host {
             forget: RefCell::default(),
             counters: Cell::default(),
         });
+        host.begin_lease().await?;
         host.start_tasks();
         if host.options.reconnect.is_some() {
             host.world.spawn(Box::pin(host.clone().keep_connected()));
@@ -134,6 +138,9 @@ impl Host {
     pub async fn close_file(&self, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
         file.opens.set(file.opens.get().saturating_sub(1));
+        if file.opens.get() == 0 {
+            file.forgive();
+        }
         if self.check().is_err() {
             return Ok(());
         }
@@ -306,6 +313,7 @@ impl Host {
             drop((guard, room));
             if durable == Durable::Now && !units::fault!("host-answered-before-commit") {
                 self.log().commit(last).await?;
+                self.prove_lease().await?;
             }
             return Ok(attributes);
         }
@@ -338,12 +346,16 @@ impl Host {
         if self.closing.get() { Err(HostError::Closing) } else { Ok(()) }
     }
     pub(crate) fn check_file(&self, file: &File) -> Result<(), HostError> {
-        file.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::NotHome(why)))
+        match file.failure.borrow().clone() {
+            None => Ok(()),
+            Some(Failure::SetAside(why)) => Err(HostError::SetAside(why)),
+            Some(Failure::NotHome(error)) => Err(HostError::NotHome(error)),
+        }
     }
 
     /// Everything of the file that was answered before survives a crash of this host when this
     /// returns.
-    pub async fn sync_file(&self, id: FileId) -> Result<(), HostError> {
+    pub async fn sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         loop {
             let _busy = self.enter().await?;
             match self.try_sync_file(id).await {
@@ -352,11 +364,12 @@ impl Host {
             }
         }
     }
-    async fn try_sync_file(&self, id: FileId) -> Result<(), HostError> {
+    async fn try_sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return self.check() };
         self.check_file(&file)?;
         if let Some(dirty) = file.dirty.get() {
-            return self.log().commit(dirty.last).await;
+            self.log().commit(dirty.last).await?;
+            return self.prove_lease().await;
         }
         if file.token.get() == Some(Token::SharedWrite)
             && let Some(open) = file.open.get()
@@ -367,12 +380,13 @@ impl Host {
     }
 
     /// The same for all files.
-    pub async fn sync(&self) -> Result<(), HostError> {
+    pub async fn sync(self: &Rc<Self>) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         for file in self.files.all() {
             self.try_sync_file(file.id).await?;
         }
-        self.log().commit_all().await
+        self.log().commit_all().await?;
+        self.prove_lease().await
     }
 
     /// Brings everything to the store, returns all tokens, and marks the journal empty.

@@ -22,6 +22,7 @@ mod files;
 mod gathering;
 mod host;
 mod kept;
+mod lease;
 mod ledger;
 mod log;
 mod log_anew;

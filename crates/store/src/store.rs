@@ -54,7 +54,19 @@ pub trait Store {
     /// False: others may change files past the store.
     fn counts_every_change(&self) -> bool;
 
+    /// For how long a question that the servers have answered proves, from when it was asked, that
+    /// nobody has what this connection's tokens exclude. Milliseconds. `u64::MAX`: for as long as
+    /// this process lives.
+    ///
+    /// A recall that this connection does not answer may end that earlier. It does not, for this
+    /// long after the last question that was asked before the recall.
+    fn lease_ms(&self) -> u64;
+
     // Life of the connection
+
+    /// Asks the servers whether they still know this connection. An answer, or the end of the
+    /// connection, comes within [`Store::lease_ms`] or a little more.
+    fn still_known(&self) -> Answer<()>;
 
     /// Ends whatever connection `former` had, or has: from when this answers, nothing of it reaches
     /// the servers, and what it buffered is gone. Its tokens are free. `former` may be this

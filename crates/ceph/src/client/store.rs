@@ -22,6 +22,9 @@ use store::{
 
 /// The library gives up on servers that do not answer after half of it.
 const CONNECT: Duration = Duration::from_secs(90);
+/// For how long servers that begin anew wait for a client that had a session (Ceph's default,
+/// `mds_reconnect_timeout`).
+const RECONNECT: Duration = Duration::from_secs(45);
 /// Of the layout that files have unless an administrator chose another.
 const OBJECT_BYTES: u64 = 4 << 20;
 
@@ -153,6 +156,12 @@ fn error_of_lost(store: &str, Lost { fenced, why }: Lost) -> StoreError {
 }
 
 impl Shared {
+    /// The helper gives up a recalled token before the servers' patience with a session ends, and
+    /// servers that begin anew wait for their clients for a while. A tenth is for clocks.
+    fn lease(&self) -> Duration {
+        let recall = Duration::from_millis(self.welcome.get().recall_ms);
+        recall.min(RECONNECT) * 9 / 10
+    }
     async fn ask(
         &self,
         what: &'static str,
@@ -236,6 +245,30 @@ impl store::Store for CephStore {
     /// client raises it.
     fn counts_every_change(&self) -> bool {
         true
+    }
+
+    fn lease_ms(&self) -> u64 {
+        self.0.lease().as_millis() as u64
+    }
+    /// Without an answer the connection is given up: the servers may have given our files away.
+    fn still_known(&self) -> Answer<()> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let link = shared.link.borrow().clone();
+            let patience = shared.world.sleep_until(shared.world.now().plus(shared.lease()));
+            let asked = shared.ask("a question", Meaning::Usual, HelperRequest::StillKnown);
+            match race(asked, patience).await {
+                Either::Left(Ok(Reply::Done)) => Ok(()),
+                Either::Left(Ok(_)) => Err(shared.nonsense("the reply to a question")),
+                Either::Left(Err(error)) => Err(error),
+                Either::Right(()) => {
+                    let why = format!("the servers did not answer for {:?}", shared.lease());
+                    let lost = Lost { fenced: false, why };
+                    link.end(lost.clone());
+                    Err(error_of_lost(&shared.name, lost))
+                }
+            }
+        })
     }
 
     fn fence(&self, former: &Identity) -> Answer<()> {

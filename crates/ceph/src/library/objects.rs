@@ -145,6 +145,16 @@ impl Inode {
         Ok(value)
     }
 
+    /// Of a directory: a question that the metadata server alone can answer. Attributes of all that
+    /// is below are never told out of memory.
+    pub fn ask_servers(&self) -> Result<(), Errno> {
+        match self.xattr(c"ceph.dir.rctime", 256) {
+            // A new session is refused to who was excluded.
+            Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
+            answer => answer.map(drop),
+        }
+    }
+
     pub fn xattr_names(&self, bytes_max: usize) -> Result<Vec<u8>, Errno> {
         let (mut names, mut length) = (vec![0u8; bytes_max], 0);
         let Mount { call, raw, permissions, .. } = self.mount;

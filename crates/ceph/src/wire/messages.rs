@@ -158,6 +158,7 @@ pub enum HelperRequest {
     AcknowledgeRecall {
         file: FileId,
     },
+    StillKnown,
 }
 wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
@@ -174,6 +175,7 @@ wire_enum!(HelperRequest {
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
+    51 => StillKnown,
 });
 
 /// A success.

@@ -106,6 +106,8 @@ struct Model {
     peers: Option<u8>,
     /// The state promised before that.
     before_peer: usize,
+    /// It was promised again behind what a peer wrote last.
+    is_promised_behind_peer: bool,
     /// A door's kernel kept its attributes when a peer came.
     was_kept: bool,
 }
@@ -181,7 +183,12 @@ impl Model {
     }
     fn change_by_peer(&mut self, byte: u8) {
         (self.peers, self.before_peer) = (Some(byte), self.promised);
+        self.is_promised_behind_peer = false;
         self.change(|state| put(state, 0, &[byte]));
+    }
+    fn promise(&mut self) {
+        self.promised = self.states.len() - 1;
+        self.is_promised_behind_peer = self.peers.is_some();
     }
     fn change(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.states.last().cloned().unwrap_or_default();
@@ -213,13 +220,12 @@ async fn play(
                 host.write(files[file], at as u64, &bytes, durable).await?;
                 let model = &mut models.borrow_mut()[file];
                 if durable == Now {
-                    model.promised = model.states.len() - 1;
+                    model.promise();
                 }
             }
             Sync(file) => {
                 host.sync_file(files[file]).await?;
-                let model = &mut models.borrow_mut()[file];
-                model.promised = model.states.len() - 1;
+                models.borrow_mut()[file].promise();
             }
             Cut(file, size) => {
                 models.borrow_mut()[file].change(|state| state.resize(size as usize, 0));
@@ -464,7 +470,11 @@ impl Run {
             let is_by_peer = peer_between && *file == files[0];
             if is_by_peer || !aside.is_empty() && is_cut_off && model.peers.is_some() {
                 // Over a change of a peer nothing goes; what was promised and not there yet is set
-                // aside.
+                // aside. What was promised behind it is there.
+                assert!(
+                    is_by_peer || !model.is_promised_behind_peer,
+                    "{what}: {file:?} was synced behind a peer's write, and set aside: {aside:?}"
+                );
                 assert!(
                     model.is_set_aside(&content, &aside),
                     "{what}: {file:?} is {content:?}, and set aside {aside:?}: {outcome:?}"

@@ -240,6 +240,13 @@ impl Store for LocalStore {
     fn hold_ms(&self) -> u64 {
         u64::MAX
     }
+    /// Tokens are locks that the kernel drops with their process alone.
+    fn lease_ms(&self) -> u64 {
+        u64::MAX
+    }
+    fn still_known(&self) -> Answer<()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped
     /// its locks.
