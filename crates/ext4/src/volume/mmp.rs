@@ -171,6 +171,7 @@ impl Protection {
 
     async fn beat(self: Rc<Self>) {
         let world = self.block.world.clone();
+        world.name_task("multiple mount protection");
         while !self.over.get() && self.lost.borrow().is_none() {
             let due = world.now().plus(self.interval);
             race(self.changed.until(|| self.over.get().then_some(())), world.sleep_until(due))
