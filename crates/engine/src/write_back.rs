@@ -249,7 +249,10 @@ impl Engine {
 
     /// The blocks of which the log alone holds the newest content, those that are to stay there
     /// left out or not.
-    pub(crate) async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<WentHome, EngineError> {
+    pub(crate) async fn write_copied_home(
+        &self,
+        with_those_that_stay: bool,
+    ) -> Result<WentHome, EngineError> {
         let blocks = self
             .log
             .as_ref()

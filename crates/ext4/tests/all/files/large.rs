@@ -8,6 +8,7 @@ use engine::DataMode;
 use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags, errno};
 use format::ext4::extent::ExtentNode;
 use runtime::VirtualWorld;
+use std::cell::Cell;
 use std::rc::Rc;
 use units::FileBlock;
 
