@@ -32,8 +32,8 @@ pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, Remo
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
 pub use volume::{
-    Access, FLUSH_ZONE_NAME, FoundFlushZone, LOGS_NAME, LiveOptions, OnError, OpenParts,
-    OpenReport, Statfs, Volume, VolumeOptions, believed, check_unused, find_flush_zones,
+    Access, BlockOwner, FLUSH_ZONE_NAME, FoundFlushZone, LOGS_NAME, LiveOptions, OnError,
+    OpenParts, OpenReport, Statfs, Volume, VolumeOptions, believed, check_unused, find_flush_zones,
     make_journal_flush_zone, read_superblock, recover, was_closed,
 };
 pub use xattr::{Existence, SetXattr};

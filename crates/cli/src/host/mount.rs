@@ -157,7 +157,7 @@ async fn run_daemon(
     let serving = session.clone();
     let mut served = spawn_with_result(&world, async move { serving.serve().await });
     let begun = race(&mut served, session.until_begun()).await;
-    let answers = answers(host, session.clone(), &plan);
+    let answers = answers(world.clone(), host, session.clone(), &plan);
     let control =
         match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {
             Ok(control) => control,
@@ -188,6 +188,7 @@ async fn run_daemon(
 }
 
 fn answers(
+    world: RealWorld,
     host: Rc<Host>,
     session: Rc<Session<HostDoor>>,
     plan: &Plan,
@@ -208,7 +209,12 @@ fn answers(
                     .requests_by_operation()
                     .map(|(name, count)| (name.to_owned(), count.into()))
                     .collect();
-                serde_json::json!({ "about": about, "host": host.statistics(), "door": { "by_operation": requests } })
+                serde_json::json!({
+                    "about": about,
+                    "host": host.statistics(),
+                    "long_steps": crate::stats::long_steps(&world),
+                    "door": { "by_operation": requests },
+                })
             }
             Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Change(_) => {

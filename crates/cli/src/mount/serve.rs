@@ -293,6 +293,7 @@ impl Mounted {
             (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
         let checkpointer = Checkpointer::new(world, &self.volume);
+        let steps = world.clone();
         let stats = move |about: About| {
             let (door, ring) = (session.statistics(), ring.statistics());
             serde_json::json!({
@@ -305,6 +306,7 @@ impl Mounted {
                     _ => "classic",
                 },
                 "engine": volume.engine().statistics(),
+                "long_steps": crate::stats::long_steps(&steps),
                 "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
                 "door": {
                     "requests": door.requests,

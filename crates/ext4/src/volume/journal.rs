@@ -1,6 +1,7 @@
 //! Where the journal lies, its recovery, and the engine over it.
 
 use super::mmp::Protection;
+use super::protected_disk::ProtectedDisk;
 use super::readable::{home_of, readable, runs_of};
 use super::{Access, OpenParts, Volume, journal_copy, logs, superblock};
 use crate::{Error, Inode, Result};
@@ -45,7 +46,9 @@ pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport>
         true => None,
         false => Protection::begin(&parts.world, &parts.home, &first, &parts.options.node).await?,
     };
-    let report = recover_protected(parts, &first, dry_run).await;
+    let mut parts = parts.clone();
+    ProtectedDisk::put_under(&mut parts, &first, protection.as_ref());
+    let report = recover_protected(&parts, &first, dry_run).await;
     if let Some(protection) = protection {
         protection.end(true).await?;
     }
@@ -67,12 +70,13 @@ async fn recover_protected(
         report.restart = engine::foretell_restart(&found.parts).await.map_err(failed)?;
     }
     let mut fresh = superblock::read(&*parts.home).await?;
-    if !dry_run && report.gave_up && !units::fault!("given-up-unmarked") {
-        // Home may be newer than what was replayed over it.
+    let lacks_some = report.gave_up || !report.skipped_blocks.is_empty();
+    if !dry_run && lacks_some && !units::fault!("given-up-unmarked") {
+        // Home may be newer than what was replayed over it, or lacks what was left out.
         fresh.state |= state::ERROR;
         fresh.error_count = fresh.error_count.saturating_add(1);
     }
-    if !dry_run && (report.gave_up || fresh.features.has(feature::RECOVER)) {
+    if !dry_run && (lacks_some || fresh.features.has(feature::RECOVER)) {
         fresh.features.clear(feature::RECOVER);
         superblock::write(&*parts.home, &fresh).await?;
     }

@@ -8,6 +8,7 @@ use engine::DataMode;
 use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags, errno};
 use format::ext4::extent::ExtentNode;
 use runtime::VirtualWorld;
+use std::cell::Cell;
 use std::rc::Rc;
 use units::FileBlock;
 
@@ -271,4 +272,28 @@ fn a_file_with_a_record_of_each_block_is_freed_in_steps() {
         });
         image.check();
     }
+}
+
+/// Others run between the pieces of a removal, and of an allocation.
+#[test]
+fn a_file_of_many_extents_is_freed_in_many_steps() {
+    const EXTENTS: u64 = 1500;
+    let image = TestImage::of_files(EXT4_1K, "64M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        for place in scattered(EXTENTS) {
+            write(&volume, &inodes[0], place * 2048, &mark(place)).await;
+        }
+        volume.sync().await.unwrap();
+        let steps = Rc::new(Cell::new(0));
+        let (counted, world) = (steps.clone(), volume.engine().world().clone());
+        // As many steps as the other task lets it take, and no more than time allows.
+        world.spawn(Box::pin(async move {
+            for step in 0..EXTENTS {
+                runtime::yield_now().await;
+                counted.set(step);
+            }
+        }));
+        volume.truncate(&inodes[0], 0).await.unwrap();
+        assert!(steps.get() > EXTENTS / 4, "{} steps of another task", steps.get());
+    });
 }
