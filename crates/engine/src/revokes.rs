@@ -47,13 +47,14 @@ impl Engine {
         if units::fault!("freed-in-one-step") {
             return count;
         }
-        let count = self.visited_at_once(start, count);
-        let Some(log) = &self.log else { return count };
+        let some = self.visited_at_once(start, count);
+        let Some(log) = &self.log else { return some };
         let log = log.borrow();
         let most = log.revokes_at_once();
         let live = log.live();
-        let few = |count: &u64| live.in_run(start, *count).count() as u64 <= most;
-        if live.len() as u64 <= most || few(&count) { count } else { count.min(most) }
+        // Of the whole range: whoever frees takes its part from either end.
+        let is_more = || live.in_run(start, count).nth(most as usize).is_some();
+        if live.len() as u64 > most && is_more() { some.min(most) } else { some }
     }
 
     /// As many of `count` as [`crate::Handle::forget`] and the commit may visit at once.

@@ -91,6 +91,39 @@ fn blocks_in_memory_are_freed_in_short_steps() {
     });
 }
 
+/// Records of the log that lie at the far end of a range alone.
+#[test]
+fn no_part_of_a_range_takes_more_revokes_than_are_reserved() {
+    const FIRST: u64 = 20_000;
+    const END: u64 = 26_000;
+    const AT_ONCE: u64 = 40;
+    let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+    setup.home_blocks = END + 1;
+    setup.log_blocks = 1 << 14;
+    setup.options.cache_bytes = 1 << 30;
+    setup.options.expire = Duration::from_secs(3600);
+    let rig = Rig::new(&setup, 1, setup.images());
+    rig.play(async move |engine| {
+        for from in (FIRST..END).step_by(AT_ONCE as usize) {
+            let mut handle = engine.start_writing(Credits(0), AT_ONCE as u32).await.unwrap();
+            for at in from..from + AT_ONCE {
+                handle.file_data(update(at, &[3; 8], 8)).await.unwrap();
+            }
+            engine.commit(handle.stop()).await.unwrap();
+        }
+        for from_end in [true, false] {
+            let mut handle = engine.start(engine.credits_revokes()).await.unwrap();
+            let count = engine.freed_at_once(HomeBlock(0), END);
+            assert!(count > 0 && count < END - FIRST, "{count} blocks at once");
+            let start = if from_end { END - count } else { 0 };
+            // Debug builds count its revokes.
+            handle.forget(HomeBlock(start), count, Contents::Data);
+            engine.commit(handle.stop()).await.unwrap();
+        }
+        engine.shutdown().await.unwrap();
+    });
+}
+
 #[test]
 fn a_handle_that_a_commit_waits_for_is_not_extended() {
     let setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);

@@ -297,3 +297,27 @@ fn a_file_of_many_extents_is_freed_in_many_steps() {
         assert!(steps.get() > EXTENTS / 4, "{} steps of another task", steps.get());
     });
 }
+
+/// Space for a large file, its removal, and a hole in it: no step of a task takes the processor
+/// for long. Each took seconds, in one step, when each block was visited.
+#[test]
+fn two_hundred_gibibytes_come_and_go_in_short_steps() {
+    const SIZE: u64 = 200 << 30;
+    const ARGUMENTS: &[&str] =
+        &["-t", "ext4", "-b", "4096", "-J", "size=16", "-N", "65536", "-E", "lazy_itable_init=1"];
+    let image = TestImage::of_files(Kind { arguments: ARGUMENTS, ..EXT4 }, "420G", 2);
+    with_volume(&image, 1, |volume, inodes| async move {
+        for inode in &inodes {
+            let mode = RangeMode::Allocate;
+            volume.fallocate(inode, &Caller::ROOT, mode, false, 0, SIZE).await.unwrap();
+        }
+        volume.sync().await.unwrap();
+        let mode = RangeMode::PunchHole;
+        volume.fallocate(&inodes[0], &Caller::ROOT, mode, true, 4096, SIZE / 2).await.unwrap();
+        volume.truncate(&inodes[1], 0).await.unwrap();
+        volume.sync().await.unwrap();
+        let long = volume.engine().world().long_steps();
+        let longest = long.first().map_or(std::time::Duration::ZERO, |steps| steps.longest);
+        assert!(longest < std::time::Duration::from_millis(200), "{long:?}");
+    });
+}
