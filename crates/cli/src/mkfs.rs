@@ -83,12 +83,8 @@ const EXTERNAL_JOURNAL_SIZE: u64 = 128 << 20;
 pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     let MkfsArguments { journal_size, journal_device, target, size, extra, .. } = &arguments;
     let (target, journal) = (target.as_path(), journal_device.as_deref());
-    if arguments.scattered_logs.is_some() && journal.is_some() {
-        return Err(CliError::new("scattered logs need the journal inside the volume")
-            .with_remedy("Leave out --journal-device or --scattered-logs."));
-    }
-    if arguments.scattered_logs.is_some() && has_no_extents(extra) {
-        return Err(no_extents(target));
+    if arguments.scattered_logs.is_some() {
+        refuse_scattered_logs(target, journal, extra)?;
     }
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
@@ -197,6 +193,19 @@ impl LogSizes {
                 .with_remedy("Give other sizes: --scattered-logs=log-size=SIZE,group-size=SIZE.")
         })
     }
+}
+
+/// Refuses what cannot have scattered logs, before anything is made.
+fn refuse_scattered_logs(
+    target: &Path,
+    journal: Option<&Path>,
+    extra: &[OsString],
+) -> Result<(), CliError> {
+    if journal.is_some() {
+        return Err(CliError::new("scattered logs need the journal inside the volume")
+            .with_remedy("Leave out --journal-device or --scattered-logs."));
+    }
+    if has_no_extents(extra) { Err(no_extents(target)) } else { Ok(()) }
 }
 
 /// Returns whether the arguments for mke2fs name a kind of volume whose files have no extents.

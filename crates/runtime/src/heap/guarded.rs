@@ -126,7 +126,6 @@ fn no_call_touches_bytes_beyond_its_layout() {
     BARE.pages().is_asked_for = true;
     for (heap, has_region) in [(&BARE, false), (&HEAP, true)] {
         for seed in 1..=4 {
-            println!("seed {seed}, region {has_region}");
             play(heap, seed);
         }
         assert_eq!(heap.pages().slabs > 0, has_region);
