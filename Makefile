@@ -172,7 +172,8 @@ install-files:
 	$(OKEANOS) completions bash >$(SHARE)/bash-completion/completions/okeanos
 	$(OKEANOS) completions zsh >$(DESTDIR)$(ZSH)/_okeanos
 	$(OKEANOS) completions fish >$(SHARE)/fish/vendor_completions.d/okeanos.fish
-	sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/okeanos@.service >$(DESTDIR)$(UNITS)/okeanos@.service
+	for unit in okeanos@ okeanos-host@; do \
+	    sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/$$unit.service >$(DESTDIR)$(UNITS)/$$unit.service; done
 	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
 
@@ -180,7 +181,8 @@ uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
 	rm -f $(SHARE)/man/man1/okeanos.1 $(SHARE)/man/man[18]/okeanos-* $(SHARE)/man/man8/mount.fuse.okeanos.8
 	rm -f $(SHARE)/bash-completion/completions/okeanos $(DESTDIR)$(ZSH)/_okeanos
-	rm -f $(SHARE)/fish/vendor_completions.d/okeanos.fish $(DESTDIR)$(UNITS)/okeanos@.service
+	rm -f $(SHARE)/fish/vendor_completions.d/okeanos.fish $(DESTDIR)$(UNITS)/okeanos@.service \
+	    $(DESTDIR)$(UNITS)/okeanos-host@.service
 
 deb: build ## a Debian package, in target/deb
 	scripts/make-deb.sh $(OKEANOS) target/deb

@@ -129,6 +129,12 @@ impl Superblock {
         Ok(superblock)
     }
 
+    /// Returns whether the first bytes of a disk call themselves the superblock of scattered logs,
+    /// damaged or of a newer version or not.
+    pub fn is_begun(start: &[u8]) -> bool {
+        start.starts_with(&MAGIC)
+    }
+
     pub fn parse(bytes: &[u8]) -> Result<Superblock, FormatError> {
         let bytes = sealed(bytes, MAGIC, None).ok_or(FormatError::NoSuperblock)?;
         let version = u32_at(bytes, 24);

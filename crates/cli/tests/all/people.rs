@@ -116,14 +116,19 @@ fn the_unit_mounts_again_after_the_daemon_died() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/okeanos@.service");
     std::fs::copy(unit, rig.path("unit")).unwrap();
     rig.run(
-        r#"order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
+        r#"order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\$\$|$|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
            start() { eval "$(order ExecStartPre)"; eval "exec $(order ExecStart)" & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
            grep -q '^Restart=on-failure' unit; $O mkfs image 64M -- -q; OPTIONS=data=wasteless; start
            echo kept >$M/file; sync $M/file; kill_daemon; $O list | grep -q 'daemon died'
            # Without options, too.
            eval "$(order ExecStopPost)"; OPTIONS=; start; grep -q kept $M/file
            # To an end that was asked for there is nothing to add.
-           kill -TERM $DAEMON; wait $DAEMON; refuses eval "$(order ExecStopPost)" 2>told; settle image; clean image"#,
+           kill -TERM $DAEMON; wait $DAEMON; eval "$(order ExecStopPost)"; settle image
+           # A second start fails, and leaves what somebody else has mounted.
+           $O mount image $M; touch $M/alive; refuses eval "$(order ExecStart)" 2>told; eval "$(order ExecStopPost)"
+           [ -e $M/alive ]; $O umount $M; settle image; clean image
+           # Before it a device is waited for; an image is not.
+           eval "$(order ExecStartPre)""#,
     );
 }
 
