@@ -112,6 +112,20 @@ impl Host {
         self.lease.proven.set(Some(asked));
         Ok(())
     }
+    /// Servers that are silent end the connection within a lease; it is asked for all the time, as
+    /// nobody else may ask. Ends with the connection alone.
+    pub(crate) async fn watch_lease(&self) -> Result<(), HostError> {
+        let lease_ms = self.store.lease_ms();
+        if lease_ms == u64::MAX {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            let pause = self.world.now().plus(Duration::from_millis(lease_ms / 4));
+            self.world.sleep_until(pause).await;
+            self.ask_for_lease(Asked::at(&*self.world)).await?;
+        }
+    }
+
     /// The first proof of a connection.
     pub(crate) async fn begin_lease(&self) -> Result<(), HostError> {
         self.lease.end();

@@ -18,6 +18,7 @@ mod destage;
 mod destage_choice;
 mod dirty_ranges;
 mod error;
+mod failed_destage;
 mod files;
 mod gathering;
 mod host;

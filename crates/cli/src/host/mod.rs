@@ -55,6 +55,10 @@ struct HostMountArguments {
     /// Make a journal on the device, whatever it held; without it only where it begins with zeros
     #[arg(long)]
     format: bool,
+    /// Take a dir: store on a file system that is known to keep no locks and change times that
+    /// hosts agree on
+    #[arg(long)]
+    force: bool,
     /// Stay in the foreground, and tell of errors there
     #[arg(long, short)]
     foreground: bool,
