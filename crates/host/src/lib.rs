@@ -24,6 +24,7 @@ mod gathering;
 mod host;
 mod kept;
 mod lease;
+mod lease_proof;
 mod ledger;
 mod log;
 mod log_anew;

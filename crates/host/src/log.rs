@@ -362,8 +362,8 @@ impl HostLog {
         slot
     }
 
-    /// A file changed, and the store has told these attributes. The transaction that has it. False room is a defect: the caller holds a
-    /// [`Room`].
+    /// Logs a change of a file, of which the store has told these attributes, and returns the
+    /// transaction that has it. False room is a defect: the caller holds a [`Room`].
     pub(crate) fn append(
         &self,
         _room: &Room,

@@ -54,8 +54,8 @@ pub trait Store {
     /// See rule 3. Of a file that had `size` bytes when it was made durable last, or the token was
     /// taken.
     fn held_below(&self, size: u64) -> u64;
-    /// Whether what [`Store::make_durable`] failed to bring to the servers stays buffered, so that a
-    /// later success of it counts for all of it. See rule 6.
+    /// Whether what [`Store::make_durable`] failed to bring to the servers stays buffered, so that
+    /// a later success of it counts for all of it. See rule 6.
     fn keeps_failed_writes(&self) -> bool;
     /// Whether an unchanged number proves that nobody has changed the file since the durable state
     /// that had it, as far as anybody was told. Sizes and times of change prove nothing then.

@@ -15,7 +15,7 @@
 
 use crate::common::*;
 use device::World;
-use disks::{CrashPolicy, MemoryDisk};
+use disks::{CrashPolicy, Image, MemoryDisk};
 use host::{Destage, Durable, FileFate, Host, HostError, HostOptions};
 use runtime::race;
 use std::cell::{Cell, RefCell};
@@ -477,13 +477,7 @@ impl Run {
         }
         stage.cluster.cancel_cut();
         if stage.cluster.has_no_room() {
-            let disk = stage.disk(image);
-            let begun = stage.begin(&disk, options());
-            let refused = stage.world.run(async move { begun.await.err() });
-            let is_refused = matches!(refused, Some(HostError::NotReplayed { .. }));
-            assert!(refused.is_none() || is_refused, "{what}: {refused:?}");
-            image = stage.crash(&disk, policy);
-            stage.cluster.make_room();
+            image = recover_without_room(&stage, image, policy, what);
         }
         let disk = stage.disk(image);
         let begun = stage.begin(&disk, options());
@@ -527,6 +521,18 @@ impl Run {
         live_and_die_again(&stage, &disk, host, files, policy, what);
         set_aside
     }
+}
+
+/// A life that may find no space, and dies; then there is some.
+fn recover_without_room(stage: &Stage, image: Image, policy: CrashPolicy, what: &str) -> Image {
+    let disk = stage.disk(image);
+    let begun = stage.begin(&disk, options());
+    let refused = stage.world.run(async move { begun.await.err() });
+    let is_refused = matches!(refused, Some(HostError::NotReplayed { .. }));
+    assert!(refused.is_none() || is_refused, "{what}: {refused:?}");
+    let image = stage.crash(&disk, policy);
+    stage.cluster.make_room();
+    image
 }
 
 /// The recovered host goes on, and dies with something synced; its next life has that.

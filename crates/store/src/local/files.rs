@@ -73,7 +73,7 @@ impl Flush {
             .set_accessed(system_time(accessed));
         self.file.set_times(times)?;
         self.file.sync_all()?;
-        // Not every file system keeps what it was given: some have whole seconds, or an end of time.
+        // Not every file system keeps what it was given: some have whole seconds, some an end.
         let kept = self.file.metadata()?;
         let modified = match units::fault!("store-time-as-asked") {
             true => (modified.seconds, i64::from(modified.nanoseconds)),
