@@ -22,6 +22,12 @@ pub enum HostError {
     DamagedSlot { journal: String, slot: u32, transaction: u32 },
     #[error("{journal} belongs to {found}, and not to {wanted}")]
     Foreign { journal: String, found: String, wanted: String },
+    /// File numbers and versions mean something else there.
+    #[error(
+        "{journal} has records for another store: {store} is {found} now, and was {wanted}. Is the right file system \
+         mounted there? If the former one is lost for good, okeanos host mount --format makes a new journal"
+    )]
+    OtherStore { journal: String, store: String, found: String, wanted: String },
     #[error("{journal} is too small: {found} bytes; at least {needed}")]
     TooSmall { journal: String, found: u64, needed: u64 },
     /// What was promised may not hold any more; the journal is kept for recovery.
@@ -46,6 +52,12 @@ pub enum HostError {
          stays in the journal"
     )]
     KeptOpen { file: u64 },
+    /// The store refuses what the journal has for it.
+    #[error(
+        "file {file} could not be brought to the store: {error}; what was synced stays in the journal. Make room there \
+         (find -inum {file} in it tells the name) or remove the cause, and mount again"
+    )]
+    NotReplayed { file: u64, error: StoreError },
     #[error("the host is about to unmount")]
     Closing,
     #[error("the connection to the store is lost: {0}; the journal has what was answered")]
@@ -63,9 +75,15 @@ impl HostError {
     }
     pub fn errno(&self) -> i32 {
         match self {
-            HostError::Store(error) | HostError::NotHome(error) => error.errno(),
+            HostError::NotHome(error) | HostError::NotReplayed { error, .. } => match error.errno()
+            {
+                code @ (28 | 122) => code,
+                _ => 5,
+            },
+            HostError::Store(error) => error.errno(),
             HostError::Lost(_) => 107,
             HostError::Foreign { .. }
+            | HostError::OtherStore { .. }
             | HostError::NotAJournal { .. }
             | HostError::TooSmall { .. } => 22,
             _ => 5,

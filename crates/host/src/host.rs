@@ -6,7 +6,7 @@ use crate::departures::Departures;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File, Files};
 use crate::lease::StoreLease;
-use crate::log::HostLog;
+use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::HostRecoveryReport;
@@ -15,6 +15,7 @@ use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
+use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use store::{FileAttributes, FileId, Found, OpenMode, Refusal, Store, StoreError, Token};
@@ -56,6 +57,8 @@ pub struct Host {
     pub(crate) ended: Event,
     /// More files may be dirty than should be.
     pub(crate) crowd: Event,
+    /// Less is held in memory, or nobody gets more.
+    pub(crate) drained: Event,
     /// Operations and tasks under way with this connection.
     pub(crate) busy: Cell<usize>,
     pub(crate) idle: Event,
@@ -63,6 +66,8 @@ pub struct Host {
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
     pub(crate) told: RefCell<Option<Listener>>,
+    /// Who writes down what goes wrong while nobody waits for it.
+    pub(crate) trouble: RefCell<Option<Box<dyn Fn(&str)>>>,
     pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
@@ -93,11 +98,13 @@ impl Host {
             closed: Cell::default(),
             ended: Event::default(),
             crowd: Event::default(),
+            drained: Event::default(),
             busy: Cell::default(),
             idle: Event::default(),
             restoring: Rc::default(),
             restored: Event::default(),
             told: RefCell::default(),
+            trouble: RefCell::default(),
             forget: RefCell::default(),
             counters: Cell::default(),
         });
@@ -117,8 +124,13 @@ impl Host {
         &self.store
     }
     pub fn statistics(&self) -> HostStatistics {
-        let log = self.log();
-        self.counters.get().with_log(log.usage(), log.commits())
+        let (log, failed) = (self.log(), self.files.failed());
+        HostStatistics {
+            failed_files: failed.len() as u64,
+            failed_bytes: failed.iter().map(|file| file.ranges.borrow().bytes()).sum(),
+            held_bytes: self.files.held_bytes(),
+            ..self.counters.get().with_log(log.usage(), log.commits())
+        }
     }
     pub(crate) fn count(&self, change: impl FnOnce(&mut HostStatistics)) {
         let mut counters = self.counters.get();
@@ -269,6 +281,7 @@ impl Host {
             self.check()?;
             self.check_file(&file)?;
             // Before the file: others may have to go to the store first, perhaps this one.
+            self.memory(bytes.len()).await?;
             let room = self.log().room(bytes.len()).await?;
             let guard = file.lock.write().await;
             let token = match file.recalled.get() {
@@ -335,8 +348,9 @@ impl Host {
             last: self.log().running_id(),
         };
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);
-        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, (at, bytes));
-        file.ranges.borrow_mut().insert(at..at + bytes.len() as u64);
+        let change = FileChange { is_removed: file.is_gone(), at, bytes };
+        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, change);
+        self.files.hold(file, at..at + bytes.len() as u64);
         self.files.set_dirty(file, Some(dirty));
         file.told.set(attributes.version);
         dirty.last
@@ -366,11 +380,12 @@ impl Host {
     }
     async fn try_sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return self.check() };
-        self.check_file(&file)?;
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
+            self.check_file(&file)?;
             return self.prove_lease().await;
         }
+        self.check_file(&file)?;
         if file.token.get() == Some(Token::SharedWrite)
             && let Some(open) = file.open.get()
         {
@@ -395,7 +410,9 @@ impl Host {
             return Ok(());
         }
         let _turn = self.restoring.write().await;
-        let mut result = self.bring_all_home().await;
+        let mut result = match race(self.bring_all_home(), self.watch_lease()).await {
+            Either::Left(result) | Either::Right(result) => result,
+        };
         self.closed.set(true);
         self.ended.notify();
         self.idle.notify();

@@ -6,11 +6,8 @@
 //!    still while the machine sleeps, the other can be set.
 //! 2. While a recall is outstanding no answer extends the lease. Nobody knows when the recall was
 //!    made: a process that was stopped reads of it late. What had been proven before counts.
-//! 3. A sync is answered only if this holds after its journal write is complete. Else the servers
-//!    are asked, and an answer to a question that was asked since is as good.
+//! What a sync makes of it: [`crate::lease_proof`].
 
-use crate::error::HostError;
-use crate::host::Host;
 use device::World;
 use runtime::sync::RwLock;
 use std::cell::{Cell, RefCell};
@@ -22,25 +19,25 @@ use units::{Instant, Timestamp};
 
 /// A moment, by both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    now: Instant,
+pub(crate) struct AskedAt {
+    pub now: Instant,
     wall: Timestamp,
 }
 
 #[derive(Default)]
 pub(crate) struct StoreLease {
     /// When the latest question was asked that has an answer.
-    proven: Cell<Option<Asked>>,
+    pub proven: Cell<Option<AskedAt>>,
     /// What was proven when a recall was read that is outstanding.
-    recalls: RefCell<BTreeMap<FileId, Option<Asked>>>,
-    asking: Rc<RwLock>,
+    recalls: RefCell<BTreeMap<FileId, Option<AskedAt>>>,
+    pub asking: Rc<RwLock>,
 }
 
-impl Asked {
-    fn at(world: &dyn World) -> Asked {
-        Asked { now: world.now(), wall: world.wall_clock() }
+impl AskedAt {
+    pub fn at(world: &dyn World) -> AskedAt {
+        AskedAt { now: world.now(), wall: world.wall_clock() }
     }
-    fn elapsed_since(&self, earlier: Asked) -> Duration {
+    fn elapsed_since(&self, earlier: AskedAt) -> Duration {
         let nanoseconds = |wall: Timestamp| {
             i128::from(wall.seconds) * 1_000_000_000 + i128::from(wall.nanoseconds)
         };
@@ -62,8 +59,11 @@ impl StoreLease {
         self.proven.set(None);
         self.recalls.borrow_mut().clear();
     }
+    pub fn has_recalls(&self) -> bool {
+        !self.recalls.borrow().is_empty()
+    }
     /// How much of the lease has gone at `at`; `None`: nothing is proven.
-    fn elapsed(&self, at: Asked) -> Option<Duration> {
+    pub fn elapsed(&self, at: AskedAt) -> Option<Duration> {
         let before_recalls = self.recalls.borrow().values().copied().collect::<Vec<_>>();
         let all = before_recalls.into_iter().chain([self.proven.get()]);
         let elapsed = all.map(|proven| proven.map(|proven| at.elapsed_since(proven)));
@@ -71,67 +71,13 @@ impl StoreLease {
     }
 }
 
-impl Host {
-    /// What was journaled is complete there. Returns when it is certain that no other client could
-    /// have changed the files of this one before.
-    pub(crate) async fn prove_lease(self: &Rc<Self>) -> Result<(), HostError> {
-        self.check()?;
-        let lease = Duration::from_millis(self.store.lease_ms());
-        if self.store.lease_ms() == u64::MAX || units::fault!("host-sync-without-lease") {
-            return Ok(());
-        }
-        let now = Asked::at(&*self.world);
-        match self.lease.elapsed(now) {
-            Some(elapsed) if elapsed < lease => {
-                // So that nobody has to wait for the next answer.
-                let is_early = elapsed < lease / 2 || self.lease.asking.is_written();
-                if !is_early && self.lease.recalls.borrow().is_empty() {
-                    let host = self.clone();
-                    self.world.spawn(Box::pin(async move {
-                        let _busy = host.busy();
-                        // A lost connection is noted.
-                        let _ = host.ask_for_lease(now).await;
-                    }));
-                }
-                Ok(())
-            }
-            _ => self.ask_for_lease(now).await,
-        }
-    }
-
-    /// Those who wait for an answer share the next question.
-    pub(crate) async fn ask_for_lease(&self, since: Asked) -> Result<(), HostError> {
-        let _turn = self.lease.asking.write().await;
-        self.check()?;
-        if self.lease.proven.get().is_some_and(|proven| proven.now >= since.now) {
-            return Ok(());
-        }
-        let asked = Asked::at(&*self.world);
-        self.noted(self.store.still_known().await)?;
-        self.check()?;
-        self.lease.proven.set(Some(asked));
-        Ok(())
-    }
-    /// The first proof of a connection.
-    pub(crate) async fn begin_lease(&self) -> Result<(), HostError> {
-        self.lease.end();
-        if self.store.lease_ms() == u64::MAX {
-            return Ok(());
-        }
-        let asked = Asked::at(&*self.world);
-        self.store.still_known().await?;
-        self.lease.proven.set(Some(asked));
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn asked(now_s: u64, wall_s: i64) -> Asked {
+    fn asked(now_s: u64, wall_s: i64) -> AskedAt {
         let wall = Timestamp { seconds: wall_s, nanoseconds: 0 };
-        Asked { now: Instant(0).plus(Duration::from_secs(now_s)), wall }
+        AskedAt { now: Instant(0).plus(Duration::from_secs(now_s)), wall }
     }
 
     #[test]

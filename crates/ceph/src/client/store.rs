@@ -235,11 +235,22 @@ impl store::Store for CephStore {
     fn identity(&self) -> Identity {
         self.0.options.identity.clone()
     }
+    fn store_identity(&self) -> String {
+        let Welcome { cluster_high, cluster_low, file_system, .. } = self.0.welcome.get();
+        match (cluster_high, cluster_low) {
+            (0, 0) => String::new(),
+            (high, low) => format!("ceph {high:016x}{low:016x} {file_system}"),
+        }
+    }
     fn hold_ms(&self) -> u64 {
         self.0.welcome.get().hold_ms
     }
     fn held_below(&self, size: u64) -> u64 {
         half_of_room(size, OBJECT_BYTES)
+    }
+    /// The library may drop what the data servers had no space for.
+    fn keeps_failed_writes(&self) -> bool {
+        false
     }
     /// The metadata server never lowers the number, and each set of attributes that it takes from a
     /// client raises it.
@@ -299,9 +310,21 @@ impl store::Store for CephStore {
     fn disconnect(&self) -> Answer<()> {
         let shared = self.0.clone();
         Box::pin(async move {
-            let reply = shared
-                .ask("making everything durable", Meaning::Durability, HelperRequest::Disconnect)
-                .await?;
+            let asked = shared.ask(
+                "making everything durable",
+                Meaning::Durability,
+                HelperRequest::Disconnect,
+            );
+            let patience = shared.world.sleep_until(shared.world.now().plus(shared.lease()));
+            let reply = match race(asked, patience).await {
+                Either::Left(reply) => reply?,
+                Either::Right(()) => {
+                    let why = "the servers did not answer to the end of the connection".into();
+                    let lost = Lost { fenced: false, why };
+                    shared.link.borrow().end(lost.clone());
+                    return Err(error_of_lost(&shared.name, lost));
+                }
+            };
             shared.link.borrow().end(Lost { fenced: false, why: "it was asked to end".into() });
             shared.events.queue.borrow_mut().clear();
             if reply == Reply::Done {

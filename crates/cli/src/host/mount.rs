@@ -36,6 +36,9 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     };
     let settings = HostSettings::parse(&arguments.options)?;
     let store = StoreName::parse(&arguments.place.store)?;
+    if !arguments.force {
+        store.refuse_incoherent()?;
+    }
     arguments.place.journal = absolute(&arguments.place.journal)?;
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = absolute(&arguments.directory)?;
@@ -96,6 +99,7 @@ async fn bring_up(
     let make = MakeJournal::new(arguments.format, arguments.force);
     let (journal, _disk) =
         open_journal(world, &arguments.place, store, make, DiskAccess::ReadWrite).await?;
+    store.check(&journal).await?;
     let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
     if !report.clean {
@@ -104,6 +108,9 @@ async fn bring_up(
     let host =
         Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await;
     let (host, reporter) = (host.map_err(failed)?, reporter.clone());
+    host.count_set_aside(&report);
+    let trouble = reporter.clone();
+    host.on_trouble(Box::new(move |what| trouble.tell(what)));
     host.on_reconnection(Box::new(move |report| {
         let recovered = super::recover::tell(report);
         reporter.tell(&format!(

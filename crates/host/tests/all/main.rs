@@ -7,6 +7,7 @@ mod common;
 mod creation;
 mod departures;
 mod explorer;
+mod full;
 mod kept;
 mod lease;
 mod log_anew;

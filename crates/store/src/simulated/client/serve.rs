@@ -18,6 +18,9 @@ impl Store for SimulatedStore {
     fn identity(&self) -> Identity {
         self.0.identity.clone()
     }
+    fn store_identity(&self) -> String {
+        format!("simulated {:016x}", self.0.state.number)
+    }
     /// Nothing goes by itself.
     fn hold_ms(&self) -> u64 {
         u64::MAX
@@ -31,6 +34,9 @@ impl Store for SimulatedStore {
     }
     fn held_below(&self, size: u64) -> u64 {
         self.0.held_below(size)
+    }
+    fn keeps_failed_writes(&self) -> bool {
+        true
     }
     fn counts_every_change(&self) -> bool {
         true
