@@ -11,3 +11,4 @@ mod lifetime;
 mod orphans;
 mod periodic;
 mod remount;
+mod tree_check;
