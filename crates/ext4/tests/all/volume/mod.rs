@@ -12,3 +12,4 @@ mod orphans;
 mod periodic;
 mod remount;
 mod unreadable;
+mod tree_check;
