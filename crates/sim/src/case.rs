@@ -187,8 +187,8 @@ impl Case {
         if (self.seed / 7).is_multiple_of(2) { Some(0) } else { never_long }
     }
 
-    /// In one case of four writes come through the kernel's page cache: one that begins within a page
-    /// and ends behind it comes in two requests (`fuse_fill_write_pages`).
+    /// In one case of four writes come through the kernel's page cache: one that begins within a
+    /// page and ends behind it comes in two requests (`fuse_fill_write_pages`).
     pub(crate) fn splits_at_page(&self) -> Option<usize> {
         (self.seed / 11 % 4 == 3 && self.fault.is_none() && !self.hostile).then_some(PAGE)
     }

@@ -7,8 +7,8 @@ use units::FileBlock;
 
 impl Volume {
     /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO`
-    /// when there is none. Unwritten blocks count as holes, but for those that may have been changed
-    /// in the kernel's memory.
+    /// when there is none. Unwritten blocks count as holes, but for those that may have been
+    /// changed in the kernel's memory.
     pub async fn seek(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
