@@ -124,8 +124,8 @@ fn requests_beside_a_write_that_waits_are_answered() {
     });
 }
 
-/// A host's syncs hang on it: who is known learns so, and whose servers are silent for a lease gives
-/// the connection up.
+/// A host's syncs hang on it: who is known learns so, and whose servers are silent for a lease
+/// gives the connection up.
 #[test]
 fn questions_are_answered_by_the_servers_or_end_the_connection() {
     let cluster = Cluster::small();

@@ -34,11 +34,11 @@ const VOLUME: &str = "/proc/self/fd/0";
 pub enum Judgement {
     Clean,
     /// What it prints of each, and how many lines more.
-    Errors(Printed),
+    Errors(PrintedLines),
     /// It could not do its work, or did not end.
     NoVerdict {
         why: String,
-        printed: Printed,
+        printed: PrintedLines,
         /// It found errors, too.
         errors: bool,
     },
@@ -46,7 +46,7 @@ pub enum Judgement {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct PrintedLines {
     pub lines: Vec<String>,
     pub more: usize,
 }
@@ -110,7 +110,7 @@ fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitSta
     }
 }
 
-fn verdict(ended: Option<ExitStatus>, printed: Printed, patience: Duration) -> Judgement {
+fn verdict(ended: Option<ExitStatus>, printed: PrintedLines, patience: Duration) -> Judgement {
     let no_verdict = |why: String, printed, errors| Judgement::NoVerdict { why, printed, errors };
     let Some(status) = ended else {
         let why = format!("e2fsck did not end within {} seconds", patience.as_secs());
@@ -131,8 +131,8 @@ fn verdict(ended: Option<ExitStatus>, printed: Printed, patience: Duration) -> J
     }
 }
 
-fn read_lines(reader: PipeReader, name: &str) -> Printed {
-    let (mut reader, mut printed) = (BufReader::new(reader), Printed::default());
+fn read_lines(reader: PipeReader, name: &str) -> PrintedLines {
+    let (mut reader, mut printed) = (BufReader::new(reader), PrintedLines::default());
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -192,9 +192,10 @@ mod tests {
 
     #[test]
     fn every_exit_code_but_zero_is_a_fault() {
-        let of = |raw| verdict(Some(ExitStatus::from_raw(raw)), Printed::default(), PATIENCE_LEAST);
+        let of =
+            |raw| verdict(Some(ExitStatus::from_raw(raw)), PrintedLines::default(), PATIENCE_LEAST);
         assert_eq!(of(0), Judgement::Clean);
-        assert_eq!(of(4 << 8), Judgement::Errors(Printed::default()));
+        assert_eq!(of(4 << 8), Judgement::Errors(PrintedLines::default()));
         let errors = |judgement| match judgement {
             Judgement::NoVerdict { errors, .. } => errors,
             other => panic!("{other:?}"),
@@ -203,7 +204,7 @@ mod tests {
         for raw in [1 << 8, 8 << 8, 16 << 8, 32 << 8, libc::SIGKILL] {
             assert!(!errors(of(raw)), "{raw}");
         }
-        assert!(!errors(verdict(None, Printed::default(), PATIENCE_LEAST)));
+        assert!(!errors(verdict(None, PrintedLines::default(), PATIENCE_LEAST)));
     }
 
     #[test]

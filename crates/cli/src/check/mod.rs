@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::text::progress::Progress;
 use e2fsck::Judgement;
 use std::path::{Path, PathBuf};
-use verdict::{FoundBy, Verdict};
+use verdict::{CheckVerdict, FoundBy};
 
 const NOTES: &str = "\
 An unmounted volume is opened as a mount opens it, but read-only: superblock, journal, root
@@ -105,7 +105,7 @@ impl Findings {
 
 pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
     let target = arguments.target.as_path();
-    let mut verdict = Verdict::new(target);
+    let mut verdict = CheckVerdict::new(target);
     let ended = match target.is_dir() {
         true => check_mounted(target, &mut verdict),
         false => check_unmounted(&arguments, &mut verdict),
@@ -113,7 +113,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
     verdict.end(ended, arguments.json)
 }
 
-fn check_mounted(target: &Path, verdict: &mut Verdict) -> Result<(), CliError> {
+fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliError> {
     verdict.mounted = true;
     let mut findings = Findings::default();
     let mount = find_mount(target)?;
@@ -123,7 +123,7 @@ fn check_mounted(target: &Path, verdict: &mut Verdict) -> Result<(), CliError> {
     Ok(())
 }
 
-fn check_unmounted(arguments: &CheckArguments, verdict: &mut Verdict) -> Result<(), CliError> {
+fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Result<(), CliError> {
     let (target, journal_device) =
         (arguments.target.as_path(), arguments.journal_device.as_deref());
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 
 #[derive(serde::Serialize)]
-pub struct Verdict {
+pub struct CheckVerdict {
     target: String,
     pub mounted: bool,
     /// What our own code looked at; `None` where it could not.
@@ -52,9 +52,9 @@ pub enum OfE2fsck {
     },
 }
 
-impl Verdict {
-    pub fn new(target: &Path) -> Verdict {
-        Verdict {
+impl CheckVerdict {
+    pub fn new(target: &Path) -> CheckVerdict {
+        CheckVerdict {
             target: target.display().to_string(),
             mounted: false,
             looked_at: None,
@@ -130,7 +130,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CheckVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Problem { found_by, text } in &self.problems {
             let by = if *found_by == FoundBy::E2fsck { "e2fsck: " } else { "" };
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn ended(of_e2fsck: OfE2fsck, own: &[&str], ended: Result<(), CliError>) -> u8 {
-        let mut verdict = Verdict::new(Path::new("x"));
+        let mut verdict = CheckVerdict::new(Path::new("x"));
         let own = own.iter().map(|text| (*text).to_owned()).collect();
         verdict.add(FoundBy::Okeanos, own, 0);
         verdict.e2fsck = of_e2fsck;
