@@ -9,7 +9,7 @@ use disks::{Image, MemoryDisk};
 use engine::{DataMode, EngineOptions};
 use ext4::{
     Access, Caller, Error, FileType, Inode, OpenParts, RangeMode, RenameMode, SeekWhat,
-    SetAttributes, Volume, VolumeOptions, WriteFlags,
+    SetAttributes, TreeFindings, Volume, VolumeOptions, WriteFlags,
 };
 use ext4::{Existence, SetXattr, SyncWhat};
 use runtime::{Either, VirtualWorld, race};
@@ -150,6 +150,9 @@ async fn open_and_walk(parts: OpenParts) -> Result<(), Error> {
     let _ = ext4::recover(&parts, true).await;
     let volume = Volume::open(parts).await?;
     let _ = volume.statfs().await;
+    let mut counted = CountedFindings(0);
+    let report = volume.check_tree(&mut counted).await;
+    black_box((report, counted.0));
     let found = walk(&volume).await;
     for inode in &found {
         let _ = read_whole(&volume, inode).await;
@@ -163,6 +166,15 @@ async fn open_and_walk(parts: OpenParts) -> Result<(), Error> {
     }
     let _ = volume.sync().await;
     volume.close().await
+}
+
+/// A tree check's findings, each made and thrown away.
+struct CountedFindings(usize);
+
+impl TreeFindings for CountedFindings {
+    fn problem(&mut self, what: String) {
+        self.0 += what.len();
+    }
 }
 
 /// Every inode that names lead to, each once, and a look at all it has.

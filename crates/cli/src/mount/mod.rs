@@ -14,7 +14,7 @@ mod users;
 mod words;
 
 use crate::daemon::mount_table::{self, Mount};
-use crate::daemon::mounted::{is_mounted, refuse_dead};
+use crate::daemon::mounted::{is_mounted, kept_open, refuse_dead};
 use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
@@ -227,7 +227,7 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
 
 /// The superblock as it is now, before anything is claimed; whoever opens the volume reads it
 /// again. `None`: that tells what is wrong.
-fn look_at(source: &Path) -> Option<VolumeSuperblock> {
+pub fn look_at(source: &Path) -> Option<VolumeSuperblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
     VolumeSuperblock::parse(&bytes).ok()
@@ -320,11 +320,11 @@ fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
             refuse_mounted(mounts, mount.device, image)?;
         }
         if attempt == PATIENCE {
-            let device = device.display();
-            return Err(CliError::new(format!("{} is in use by {device}", image.display()))
-                .with_remedy(format!(
-                    "Mount {device} instead, or detach it: losetup -d {device}."
-                )));
+            let name = device.display();
+            let error = CliError::new(format!("{} is in use by {name}", image.display()));
+            let error = error
+                .with_remedy(format!("Mount {name} instead, or detach it: losetup -d {name}."));
+            return Err(kept_open(error, &device, image));
         }
         std::thread::sleep(Duration::from_millis(50));
     }

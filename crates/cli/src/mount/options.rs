@@ -238,6 +238,7 @@ impl MountSettings {
             keep_others_out: false,
             until_damage: false,
             find_log: false,
+            skip_unreadable: false,
         }
     }
 

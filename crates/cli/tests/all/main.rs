@@ -10,6 +10,7 @@ mod common;
 mod copying;
 mod daemon;
 mod daemon_life;
+mod daemon_rights;
 mod details;
 mod disk;
 mod door_memory;

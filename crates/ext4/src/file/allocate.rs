@@ -219,8 +219,11 @@ impl Volume {
     ) -> Result<()> {
         let mut first = true;
         while *at < to {
-            if !first && !handle.extend(self.credits_map(inode)) {
-                break;
+            if !first {
+                runtime::yield_now().await;
+                if !handle.extend(self.credits_map(inode)) {
+                    break;
+                }
             }
             let (block, count) = (FileBlock(*at as u32), (to - *at).min(u32::MAX.into()) as u32);
             let how = Allocate::Unwritten;

@@ -353,6 +353,7 @@ impl<F: FileSystem> Session<F> {
 
     async fn answer(&self, request: Request) -> Answer {
         self.counts.count(request.header.opcode);
+        self.world.name_task(opcode::name(request.header.opcode));
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }
