@@ -85,15 +85,14 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
 }
 
 fn look_at(mount: &Mount) -> ListedMount {
-    let statistics =
-        Client::connect_to_look(mount).map(|mut client| client.ask::<Value>(Ask::Stats).ok());
-    let health = match &statistics {
-        Ok(Some(statistics)) => health_of(statistics),
-        _ if mount.is_dead() => "daemon died".into(),
-        Ok(None) => "no answer".into(),
-        Err(_) => "not ours to ask".into(),
+    let connected = Client::connect_to_look(mount).is_ok();
+    let asked = connected.then(|| Client::look::<Value>(mount, Ask::Stats).ok()).flatten();
+    let health = match &asked {
+        Some(statistics) => health_of(statistics),
+        None if mount.is_dead() => "daemon died".into(),
+        None if connected => "no answer".into(),
+        None => "not ours to ask".into(),
     };
-    let asked = statistics.ok().flatten();
     // Somebody else's volume tells nothing.
     let space = asked.as_ref().and_then(|_| mount.space()).filter(|space| space.blocks > 0);
     let bytes = |blocks: u64, unit: u64| blocks.saturating_mul(unit);
@@ -117,25 +116,20 @@ fn health_of(statistics: &Value) -> String {
 }
 
 fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> ListedMount {
-    let word = |value: &Value| value.as_str().map(plain);
+    let word = |value: &Value| value.as_str().map(ToOwned::to_owned);
     let about = asked.map(|statistics| &statistics["about"]);
     let options = about.and_then(|about| about["options"].as_array()).into_iter().flatten();
     ListedMount {
-        directory: plain(&mount.directory.to_string_lossy()),
-        source: plain(&mount.image().to_string_lossy()),
+        directory: mount.directory.to_string_lossy().into_owned(),
+        source: mount.image().to_string_lossy().into_owned(),
         data: about.and_then(|about| word(&about["data"])),
         options: options.filter_map(word).collect(),
         bytes: None,
         bytes_free: None,
         transport: asked.and_then(|statistics| word(&statistics["transport"])),
-        process: about.and_then(|about| about["process"].as_u64()),
-        health: plain(&health),
+        process: about.and_then(|about| about["process"].as_u64().filter(|number| *number > 0)),
+        health,
     }
-}
-
-/// What another user's daemon says may hold what a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn table(listed: &[ListedMount]) -> Table {

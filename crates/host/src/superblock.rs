@@ -108,7 +108,13 @@ impl HostJournal {
         if disk.geometry().size < BLOCK.bytes() as u64 {
             return Ok(false);
         }
-        Ok(disk.read(0, BLOCK.bytes()).await?[4..12] == *MAGIC)
+        Ok(HostJournal::is_head(&disk.read(0, BLOCK.bytes()).await?))
+    }
+
+    /// Returns whether the first bytes of a disk, at least 12, call themselves the head of a host
+    /// journal, damaged or not.
+    pub fn is_head(start: &[u8]) -> bool {
+        start.get(4..4 + MAGIC.len()) == Some(&MAGIC[..])
     }
 
     /// Makes an empty journal. What the device held is lost; a crash in between leaves none.

@@ -1,7 +1,7 @@
 //! `okeanos host recover`.
 
 use super::HostRecoverArguments;
-use super::store::{StoreName, failed, open_journal};
+use super::store::{MakeJournal, StoreName, failed, open_journal};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
@@ -19,7 +19,8 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
         let store = StoreName::parse(&arguments.place.store)?;
         let access = if arguments.dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
         let (journal, _disk) =
-            open_journal(&for_run, &arguments.place, &store, false, access).await?;
+            open_journal(&for_run, &arguments.place, &store, MakeJournal::OnBlankDisk, access)
+                .await?;
         store.check(&journal).await?;
         let mut identity = journal.head.identity.clone();
         if arguments.dry_run && matches!(store, StoreName::Ceph { .. }) {

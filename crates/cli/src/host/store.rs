@@ -1,5 +1,6 @@
 //! The store that a command line names, and the journal of this host for it.
 
+use crate::disk::content::{is_blank, refuse_to_overwrite};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
@@ -149,22 +150,46 @@ pub fn failed(error: HostError) -> CliError {
     CliError::new(error.to_string())
 }
 
+/// Where a journal may be made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum MakeJournal {
+    /// Unasked: on a disk that begins with zeros.
+    OnBlankDisk,
+    /// `--format`: over what is not known.
+    OverUnknown,
+    /// `--format --force`.
+    OverAnything,
+}
+
+impl MakeJournal {
+    pub fn new(format: bool, force: bool) -> MakeJournal {
+        match (format, force) {
+            (false, _) => MakeJournal::OnBlankDisk,
+            (true, false) => MakeJournal::OverUnknown,
+            (true, true) => MakeJournal::OverAnything,
+        }
+    }
+}
+
 /// The journal device, claimed; a journal is made on it if it has none and may get one.
 pub async fn open_journal(
     world: &RealWorld,
     place: &Where,
     store: &StoreName,
-    format: bool,
+    make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
-    let is_empty =
-        shared.read(0, 4096).await.is_ok_and(|start| start.iter().all(|byte| *byte == 0));
-    if format || !is_one && is_empty && access == DiskAccess::ReadWrite {
+    let asked = make != MakeJournal::OnBlankDisk;
+    if asked || !is_one && access == DiskAccess::ReadWrite && is_blank(&place.journal)? {
         if is_one {
             refuse_live(&shared).await?;
+        } else {
+            let force = make == MakeJournal::OverAnything;
+            let command = "okeanos host mount --format --force … --journal";
+            refuse_to_overwrite(&place.journal, force, command)?;
         }
         write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;
         let identity = Identity(format!("okeanos-{:016x}", world.random()));
