@@ -32,6 +32,9 @@ pub enum Durable {
 /// Who is told of recoveries that come of themselves.
 type Listener = Box<dyn Fn(&HostRecoveryReport)>;
 
+/// Writes down what goes wrong while nobody waits for it.
+pub(crate) type Trouble = Box<dyn Fn(&str)>;
+
 /// Has a door's kernel forget the attributes of a file; it has when this returns.
 pub(crate) type Forget = Box<dyn Fn(FileId)>;
 
@@ -67,7 +70,7 @@ pub struct Host {
     pub(crate) restored: Event,
     pub(crate) told: RefCell<Option<Listener>>,
     /// Who writes down what goes wrong while nobody waits for it.
-    pub(crate) trouble: RefCell<Option<Box<dyn Fn(&str)>>>,
+    pub(crate) trouble: RefCell<Option<Trouble>>,
     pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
 }

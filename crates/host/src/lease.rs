@@ -6,6 +6,7 @@
 //!    still while the machine sleeps, the other can be set.
 //! 2. While a recall is outstanding no answer extends the lease. Nobody knows when the recall was
 //!    made: a process that was stopped reads of it late. What had been proven before counts.
+//!
 //! What a sync makes of it: [`crate::lease_proof`].
 
 use device::World;
