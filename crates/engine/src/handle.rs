@@ -235,7 +235,10 @@ impl Handle {
             self.use_home_credits(1);
         }
         if engine.policy.keeps_sequences() {
-            engine.sequences.set(update.home, sequence.after(decision, self.transaction));
+            let state = sequence.after(decision, self.transaction);
+            if engine.sequences.set(update.home, state) {
+                engine.cache.borrow_mut().shrink();
+            }
         }
         if let Some(auto) = engine.policy.learns().filter(|_| !update.sequential) {
             auto.updated(

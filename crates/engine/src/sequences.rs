@@ -45,11 +45,14 @@ impl Sequences {
     pub fn of(&self, at: HomeBlock, clean: bool, tail: TransactionId) -> UpdateSequence {
         self.states.borrow().get(at.get()).unwrap_or_default().current(clean, tail)
     }
-    pub fn set(&self, at: HomeBlock, state: UpdateSequence) {
+    /// Whether the table takes more memory now.
+    pub fn set(&self, at: HomeBlock, state: UpdateSequence) -> bool {
         let mut states = self.states.borrow_mut();
-        if states.insert(at.get(), state).is_none() {
-            self.memory.set(states.memory());
+        if states.insert(at.get(), state).is_some() {
+            return false;
         }
+        let before = self.memory.replace(states.memory());
+        self.memory.get() > before
     }
     /// The blocks are free.
     pub fn forget(&self, at: HomeBlock, count: u64) {
@@ -140,7 +143,9 @@ mod tests {
         let sequences = Sequences::default();
         let count = 3 * SWEPT_AT_ONCE as u64 + 5;
         let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
-        (0..count).for_each(|block| sequences.set(HomeBlock(block * 7), logged));
+        (0..count).for_each(|block| {
+            sequences.set(HomeBlock(block * 7), logged);
+        });
         let (mut from, mut pieces) = (Some(0), 0);
         while let Some(begin) = from {
             from = sequences.sweep_some(begin, TransactionId(4), |_| true);
@@ -153,7 +158,9 @@ mod tests {
     fn freed_blocks_are_forgotten_by_range() {
         let sequences = Sequences::default();
         let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
-        [3, 9, 10, 11].iter().for_each(|block| sequences.set(HomeBlock(*block), logged));
+        [3, 9, 10, 11].iter().for_each(|block| {
+            sequences.set(HomeBlock(*block), logged);
+        });
         assert_eq!(sequences.count_within(HomeBlock(4), 7), 2);
         sequences.forget(HomeBlock(4), 7);
         let known: Vec<u64> = sequences.states.borrow().iter().map(|(block, _)| block).collect();

@@ -146,6 +146,35 @@ impl Engine {
         Ok(())
     }
 
+    /// Where the table takes more than its part, has sequences end: what is committed is written
+    /// back, files of which durability is enough included, and the tail moves. The caller holds
+    /// the turn.
+    async fn relieve_sequences(&self) -> Result<(), EngineError> {
+        if self.sequences.want_sweep() {
+            self.sweep_sequences().await;
+        }
+        let Some(log) = self.log.as_ref().filter(|_| self.sequences.are_too_many()) else {
+            return Ok(());
+        };
+        let began = self.world.now();
+        let blocks =
+            self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
+        for blocks in blocks.chunks(HOME_BATCH_MAX) {
+            if !self.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
+                break;
+            }
+        }
+        self.write_copied_home(true).await?;
+        log.borrow_mut().is_waited_for();
+        self.advance_tail(Occasion::Space).await?;
+        self.sweep_sequences().await;
+        if self.sequences.are_too_many() {
+            // The rest are of transactions that are not committed yet.
+            self.pipeline.request(self.running());
+        }
+        Ok(())
+    }
+
     async fn write_expired(&self) -> Result<(), EngineError> {
         let now = self.world.now();
         loop {
@@ -249,10 +278,7 @@ impl Engine {
 
     /// The blocks of which the log alone holds the newest content, those that are to stay there
     /// left out or not.
-    pub(crate) async fn write_copied_home(
-        &self,
-        with_those_that_stay: bool,
-    ) -> Result<WentHome, EngineError> {
+    async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<WentHome, EngineError> {
         let blocks = self
             .log
             .as_ref()
