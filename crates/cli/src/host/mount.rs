@@ -128,8 +128,8 @@ async fn run_daemon(
         let host = bring_up(&world, &plan, &reporter).await?;
         daemon::settle_in();
         let kind = Kind::Plain { name: plan.store.full_name() };
-        let options =
-            MountOptions { kind, mode: None, flags: 0, allow_other: plan.settings.allow_other };
+        let HostSettings { flags, allow_other, .. } = plan.settings;
+        let options = MountOptions { kind, mode: None, flags, allow_other };
         match porter.mount(&options, READ_AHEAD) {
             Ok(standing) => Ok((signals, control, host, standing)),
             Err(error) => {
