@@ -69,8 +69,8 @@ pub(crate) async fn set_aside(
     log: (u32, u32),
     why: &str,
 ) -> Result<String, HostError> {
-    let root = Creator { uid: 0, gid: 0 };
-    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid };
+    let root = Creator { uid: 0, gid: 0, umask: 0 };
+    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid, umask: 0 };
     // Who is not root makes everything as himself, below a root that is his.
     let ours = store.attributes(store.root()).await?.uid;
     let directory = (NewNode::Directory { mode: 0o755 }, root);

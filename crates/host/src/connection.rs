@@ -141,6 +141,7 @@ impl Host {
             file.open.set(None);
             self.files.set_dirty(&file, None);
             *file.failure.borrow_mut() = aside.get(&file.id).map(|why| (*why).into());
+            self.lose_locks(&file);
             self.files.forget(&file);
         }
         Ok(report)

@@ -8,6 +8,7 @@
 
 use crate::dirty_ranges::DirtyRanges;
 use crate::error::HostError;
+use crate::program_locks::ProgramLocks;
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -21,11 +22,16 @@ pub(crate) struct File {
     pub lock: Rc<RwLock>,
     /// Descriptors of applications.
     pub opens: Cell<u64>,
-    /// At the store.
+    /// At the store, for reading alone if that is all it allows.
     pub open: Cell<Option<OpenFile>>,
+    pub is_read_only: Cell<bool>,
+    /// Of programs of this host.
+    pub locks: ProgramLocks,
     pub token: Cell<Option<Token>>,
     /// How many tokens it has had: the number of this one.
     pub grant: Cell<u64>,
+    /// For which of them it is known that the file has no capabilities.
+    pub without_capabilities: Cell<u64>,
     /// A door's kernel may keep its attributes.
     pub kept: Cell<bool>,
     /// As the store told last.
@@ -81,8 +87,11 @@ impl Files {
                 lock: Rc::default(),
                 opens: Cell::new(0),
                 open: Cell::new(None),
+                is_read_only: Cell::new(false),
+                locks: ProgramLocks::default(),
                 token: Cell::new(None),
                 grant: Cell::new(0),
+                without_capabilities: Cell::new(0),
                 kept: Cell::new(false),
                 told: Cell::default(),
                 dirty: Cell::new(None),

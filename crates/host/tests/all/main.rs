@@ -12,3 +12,4 @@ mod log_anew;
 mod names;
 mod reconnect;
 mod recovery;
+mod sharing;
