@@ -14,8 +14,8 @@ pub trait FileSystem: 'static {
     /// there is.
     fn serve(self: Rc<Self>, request: Request) -> impl Future<Output = Answer>;
 
-    /// The kernel and the session have agreed. With `over_ring`, a request that waits for long keeps
-    /// one of few places.
+    /// The kernel and the session have agreed. With `over_ring`, a request that waits for long
+    /// keeps one of few places.
     fn begun(&self, _over_ring: bool) {}
     /// The caller of a request got a signal. The request is answered all the same, with EINTR if it
     /// waits for something that may never come.

@@ -8,7 +8,7 @@
 
 use crate::dirty_ranges::DirtyRanges;
 use crate::error::HostError;
-use crate::program_locks::ProgramLocks;
+use crate::lock_owners::ProgramLocks;
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};

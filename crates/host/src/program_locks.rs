@@ -9,10 +9,8 @@
 use crate::error::HostError;
 use crate::files::File;
 use crate::host::Host;
+use crate::lock_owners::Interrupt;
 use runtime::race;
-use runtime::sync::Event;
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, FileLock, LockOwner, Refusal, StoreError, Token};
@@ -21,56 +19,6 @@ const EAGAIN: i32 = 11;
 const EINTR: i32 = 4;
 /// Between two questions for a lock that another has: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
-
-/// Ends a wait for a lock.
-#[derive(Default)]
-pub struct Interrupt {
-    is_set: Cell<bool>,
-    changed: Event,
-}
-
-impl Interrupt {
-    pub fn set(&self) {
-        self.is_set.set(true);
-        self.changed.notify();
-    }
-    pub fn is_set(&self) -> bool {
-        self.is_set.get()
-    }
-    async fn until_set(&self) {
-        self.changed.until(|| self.is_set.get().then_some(())).await
-    }
-}
-
-/// Owners of locks of one file, and the descriptors by which they asked.
-#[derive(Default)]
-pub(crate) struct ProgramLocks(RefCell<BTreeMap<LockOwner, BTreeSet<u64>>>);
-
-impl ProgramLocks {
-    pub fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
-    }
-    pub fn clear(&self) {
-        self.0.borrow_mut().clear();
-    }
-    fn note(&self, lock: &FileLock, descriptor: u64) {
-        let mut owners = self.0.borrow_mut();
-        match lock.mode {
-            Some(_) => {
-                owners.entry(lock.owner).or_default().insert(descriptor);
-            }
-            None if lock.is_whole() => {
-                owners.remove(&lock.owner);
-            }
-            None => {}
-        }
-    }
-    fn owners_by(&self, descriptor: u64) -> Vec<LockOwner> {
-        let owners = self.0.borrow();
-        let asked = owners.iter().filter(|(_, descriptors)| descriptors.contains(&descriptor));
-        asked.map(|(owner, _)| *owner).collect()
-    }
-}
 
 impl Host {
     /// Sets or removes a lock, asked for by a descriptor. Without `wait`: EAGAIN where another's
@@ -134,8 +82,8 @@ impl Host {
     /// A program closes one of its descriptors: it has no lock of that kind any more.
     pub async fn unlock_owner(&self, id: FileId, owner: LockOwner) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
-        if !file.locks.0.borrow().contains_key(&owner) || units::fault!("host-locks-outlive-close")
-        {
+        let outlives = units::fault!("host-locks-outlive-close");
+        if !file.locks.has(owner) || outlives {
             return Ok(());
         }
         self.unlock(&file, owner).await
@@ -152,8 +100,8 @@ impl Host {
         self.lock_once(file.id, &FileLock::none_of(owner), 0).await
     }
 
-    /// Which token a file is to be held with: a store whose locks hang on what is open gives one for
-    /// reading only to another way of opening it.
+    /// The token that a file is to be held with. Where locks hang on what is open, one for reading
+    /// would take another way of opening the file.
     pub(crate) fn token_beside_locks(&self, file: &File, wanted: Token) -> Token {
         match wanted {
             Token::SharedRead if self.store.wants_files_closed() && !file.locks.is_empty() => {

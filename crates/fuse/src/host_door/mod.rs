@@ -147,8 +147,10 @@ impl HostDoor {
             Operation::Create { arguments, name } => self.create(header, arguments, name).await,
             Operation::Release(arguments) => {
                 let file = self.file(header.nodeid)?;
-                self.host.unlock_descriptor(file, arguments.fh).await?;
+                // Closed in any case: what is left of its locks goes with the connection.
+                let unlocked = self.host.unlock_descriptor(file, arguments.fh).await;
                 self.host.close_file(file).await?;
+                unlocked?;
                 Ok(Answer::empty())
             }
             Operation::Flush(arguments) => self.flush(header, arguments).await,

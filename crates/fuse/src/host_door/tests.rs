@@ -1,4 +1,5 @@
-//! For how long the kernel may keep what a host answers, and where its appends go, over a simulated cluster in virtual time.
+//! For how long the kernel may keep what a host answers, and where its appends go, over a
+//! simulated cluster in virtual time.
 
 use super::HostDoor;
 use crate::abi::{

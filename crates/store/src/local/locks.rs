@@ -3,17 +3,13 @@
 //! of its own, to which its locks belong.
 
 use super::store::Local;
-use crate::attributes::FileId;
 use crate::error::{Refusal, StoreError};
 use crate::lock::{FileLock, LockKind, LockMode, LockOwner};
 use crate::open_file::OpenFile;
 use rustix::fs::{FlockOperation, flock};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-
-pub(super) type LocalLocks = BTreeMap<(FileId, LockOwner), File>;
 
 impl Local {
     pub fn lock(&self, open: OpenFile, lock: &FileLock) -> Result<(), StoreError> {

@@ -257,9 +257,8 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<Option<
     }
     // This process's umask is not the caller's; and a change of owner takes set-id bits away.
     let set_group = if inherits && found.is_dir() { libc::S_ISGID } else { 0 };
-    match mode.filter(|_| !has_lists) {
-        Some(mode) => set_mode(path, mode | set_group)?,
-        None => {}
+    if let Some(mode) = mode.filter(|_| !has_lists) {
+        set_mode(path, mode | set_group)?;
     }
     Ok(made)
 }

@@ -1,5 +1,4 @@
 use super::buffered::LocalBuffered;
-use super::locks::LocalLocks;
 use super::notes::Notes;
 use super::own_directory::OwnDirectory;
 use super::places::Places;
@@ -8,7 +7,7 @@ use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
-use crate::lock::FileLock;
+use crate::lock::{FileLock, LockOwner};
 use crate::names::{
     Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode,
 };
@@ -51,7 +50,8 @@ pub(super) struct Local {
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
     pub opens: RefCell<Opens<Open>>,
     pub listings: RefCell<BTreeMap<FileId, Rc<Vec<Entry>>>>,
-    pub locks: RefCell<LocalLocks>,
+    /// What programs have locked: each owner by an open file description of its own.
+    pub locks: RefCell<BTreeMap<(FileId, LockOwner), File>>,
     /// Directories that were removed while somebody knew them.
     pub removed: RefCell<BTreeMap<FileId, File>>,
     /// Of the order of listings.

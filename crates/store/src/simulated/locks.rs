@@ -7,9 +7,9 @@ use crate::lock::{FileLock, LockMode, LockOwner};
 use std::ops::Range;
 
 #[derive(Default)]
-pub(super) struct SimulatedLocks(Vec<Held>);
+pub(super) struct SimulatedLocks(Vec<HeldLock>);
 
-struct Held {
+struct HeldLock {
     file: FileId,
     session: u64,
     owner: LockOwner,
@@ -34,12 +34,12 @@ impl SimulatedLocks {
     /// Replaces what the owner had of the range. Nothing stands against it.
     pub fn set(&mut self, file: FileId, session: u64, lock: &FileLock) {
         let (start, end) = (lock.range.start, lock.range.end);
-        let (own, mut kept): (Vec<Held>, Vec<Held>) = std::mem::take(&mut self.0)
+        let (own, mut kept): (Vec<HeldLock>, Vec<HeldLock>) = std::mem::take(&mut self.0)
             .into_iter()
             .partition(|held| (held.file, held.session, held.owner) == (file, session, lock.owner));
-        let mut keep = |held: &Held, range: Range<u64>| {
+        let mut keep = |held: &HeldLock, range: Range<u64>| {
             if range.start < range.end {
-                kept.push(Held { range, ..*held });
+                kept.push(HeldLock { range, ..*held });
             }
         };
         for held in own {
@@ -47,7 +47,7 @@ impl SimulatedLocks {
             keep(&held, held.range.start.max(end)..held.range.end);
         }
         if let Some(mode) = lock.mode.filter(|_| start < end) {
-            kept.push(Held { file, session, owner: lock.owner, mode, range: start..end });
+            kept.push(HeldLock { file, session, owner: lock.owner, mode, range: start..end });
         }
         self.0 = kept;
     }
