@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
+.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -104,6 +104,9 @@ $(TOOLS)/%:
 test-posix: deps deps-ceph posix-tools build ## the POSIX suites of others, on mounted volumes and on a host in front of a shared store
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
 	scripts/test-posix-host.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
+
+test-e2fsprogs: deps build ## the damaged volumes of e2fsprogs' own tests: check, recover, inspect; fetched from Debian's source
+	scripts/test-e2fsprogs.sh $(OKEANOS)
 
 soak: soak-posix
 soak-posix: deps posix-tools build ## the same and our own, with a million operations a volume

@@ -14,6 +14,8 @@ const NOTES: &str = "\
 Health is one of
   ok                   it serves
   read-only            it serves, and nothing is written
+  N files cannot go to the store
+                       of a host: no space there, or an error; it is tried again, and stays in the journal
   stopped: WHY         an error has stopped it; unmount it, look at the disk, mount it again
   daemon died          unmount it (okeanos umount DIR), mount it again: that recovers the volume
   no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
@@ -102,11 +104,13 @@ fn look_at(mount: &Mount) -> ListedMount {
 }
 
 fn health_of(statistics: &Value) -> String {
+    let failed = statistics["host"]["failed_files"].as_u64().unwrap_or(0);
     let is = |name: &str| statistics[name].as_bool() == Some(true);
     match statistics["failed"].as_str() {
         Some(why) => format!("stopped: {why}"),
         None if is("needs_check") => "errors were found: unmount it and run e2fsck -f".into(),
         None if is("read_only") => "read-only".into(),
+        None if failed > 0 => format!("{failed} files cannot go to the store: see the system log"),
         None => "ok".into(),
     }
 }

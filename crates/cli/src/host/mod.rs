@@ -56,8 +56,10 @@ struct HostMountArguments {
     /// named and kept, unless --force is given
     #[arg(long)]
     format: bool,
-    /// With --format: overwrite the file system or partition table that is there already
-    #[arg(short = 'F', long, requires = "format")]
+    /// With --format: overwrite the file system or partition table that is there already. Also:
+    /// take a dir: store on a file system that is known to keep no locks and change times that
+    /// hosts agree on
+    #[arg(short = 'F', long)]
     force: bool,
     /// Stay in the foreground, and tell of errors there
     #[arg(long, short)]

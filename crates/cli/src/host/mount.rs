@@ -36,6 +36,9 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     };
     let settings = HostSettings::parse(&arguments.options)?;
     let store = StoreName::parse(&arguments.place.store)?;
+    if !arguments.force {
+        store.refuse_incoherent()?;
+    }
     arguments.place.journal = absolute(&arguments.place.journal)?;
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = absolute(&arguments.directory)?;
@@ -96,6 +99,7 @@ async fn bring_up(
     let make = MakeJournal::new(arguments.format, arguments.force);
     let (journal, _disk) =
         open_journal(world, &arguments.place, store, make, DiskAccess::ReadWrite).await?;
+    store.check(&journal).await?;
     let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
     if !report.clean {
@@ -104,6 +108,9 @@ async fn bring_up(
     let host =
         Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await;
     let (host, reporter) = (host.map_err(failed)?, reporter.clone());
+    host.count_set_aside(&report);
+    let trouble = reporter.clone();
+    host.on_trouble(Box::new(move |what| trouble.tell(what)));
     host.on_reconnection(Box::new(move |report| {
         let recovered = super::recover::tell(report);
         reporter.tell(&format!(
@@ -158,7 +165,7 @@ async fn run_daemon(
     let serving = session.clone();
     let mut served = spawn_with_result(&world, async move { serving.serve().await });
     let begun = race(&mut served, session.until_begun()).await;
-    let answers = answers(host, session.clone(), &plan);
+    let answers = answers(world.clone(), host, session.clone(), &plan);
     let control =
         match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {
             Ok(control) => control,
@@ -189,6 +196,7 @@ async fn run_daemon(
 }
 
 fn answers(
+    world: RealWorld,
     host: Rc<Host>,
     session: Rc<Session<HostDoor>>,
     plan: &Plan,
@@ -209,7 +217,12 @@ fn answers(
                     .requests_by_operation()
                     .map(|(name, count)| (name.to_owned(), count.into()))
                     .collect();
-                serde_json::json!({ "about": about, "host": host.statistics(), "door": { "by_operation": requests } })
+                serde_json::json!({
+                    "about": about,
+                    "host": host.statistics(),
+                    "long_steps": crate::stats::long_steps(&world),
+                    "door": { "by_operation": requests },
+                })
             }
             Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Change(_) => {

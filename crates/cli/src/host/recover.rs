@@ -21,6 +21,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
         let (journal, _disk) =
             open_journal(&for_run, &arguments.place, &store, MakeJournal::OnBlankDisk, access)
                 .await?;
+        store.check(&journal).await?;
         let mut identity = journal.head.identity.clone();
         if arguments.dry_run && matches!(store, StoreName::Ceph { .. }) {
             // Under the host's own name this would end a host that lives.
@@ -51,6 +52,9 @@ pub fn tell(report: &HostRecoveryReport) -> String {
         let bytes = file.bytes;
         text += &match &file.outcome {
             FileFate::Replayed => format!("file {}: {bytes} bytes {would}replayed\n", file.file),
+            FileFate::Removed => {
+                format!("file {}: removed on this host; {bytes} bytes {was} dropped\n", file.file)
+            }
             FileFate::DoneBefore => {
                 format!("file {}: replayed by an earlier recovery\n", file.file)
             }

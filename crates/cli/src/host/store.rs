@@ -14,6 +14,19 @@ use store::{Identity, LocalStore, Store, StoreError};
 
 const WRITTEN_AT_ONCE: u64 = 4 << 20;
 
+/// Types of file systems by their magic numbers (statfs(2)).
+const INCOHERENT: [(u64, &str); 9] = [
+    (0x6573_5546, "FUSE"),
+    (0x6969, "NFS"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x517b, "SMB"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "CephFS"),
+    (0x5346_414f, "AFS"),
+    (0x7375_7245, "Coda"),
+];
+
 /// What stands behind `--store`.
 pub enum StoreName {
     Directory(PathBuf),
@@ -54,6 +67,20 @@ impl StoreName {
             StoreName::Ceph { conf, directory } => format!("ceph:{}:{directory}", conf.display()),
         }
     }
+    /// Tokens are the kernel's locks, and states are told apart by change times. Some file systems
+    /// keep both for each machine alone.
+    pub fn refuse_incoherent(&self) -> Result<(), CliError> {
+        let StoreName::Directory(directory) = self else { return Ok(()) };
+        let found = LocalStore::file_system_type(directory)
+            .map_err(|error| CliError::new(format!("{}: {error}", self.full_name())))?;
+        let kind = INCOHERENT.iter().find(|(magic, _)| *magic == found);
+        let Some((_, kind)) = kind else { return Ok(()) };
+        Err(CliError::new(format!(
+            "{}: it lies on {kind}, whose locks and change times need not be the same for all hosts",
+            self.full_name()
+        ))
+        .with_remedy("Use a local file system, or ceph: for CephFS. --force mounts it all the same."))
+    }
     /// What is used by its path as long as the host runs.
     pub fn path(&self) -> &Path {
         match self {
@@ -63,6 +90,29 @@ impl StoreName {
     /// Whether a mount on `directory` would cover the store.
     pub fn lies_below(&self, directory: &Path) -> bool {
         self.path().starts_with(directory)
+    }
+    /// Before anything is made in it: a directory that is not mounted must not become a store.
+    pub async fn check(&self, journal: &HostJournal) -> Result<(), CliError> {
+        let StoreName::Directory(directory) = self else { return Ok(()) };
+        let found = LocalStore::identity_of(directory)
+            .map_err(|error| CliError::new(format!("{}: {error}", self.full_name())))?;
+        let is_used =
+            !journal.head.store_identity.is_empty() || !journal.is_clean().await.map_err(failed)?;
+        match found {
+            Some(found) => journal.check_store_identity(&found).map_err(failed),
+            None if is_used && !LocalStore::was_used(directory) => Err(CliError::new(format!(
+                "{}: no host ever used this directory, and {} was made for one that was",
+                self.full_name(),
+                journal.disk.name()
+            ))
+            .with_remedy(
+                "Mount the store's file system there first. If it is lost for good: --format.",
+            )),
+            None if !journal.head.store_identity.is_empty() => {
+                journal.check_store_identity("a directory without an identity").map_err(failed)
+            }
+            None => Ok(()),
+        }
     }
     pub async fn connect(
         &self,

@@ -143,6 +143,13 @@ Mount options:
                        what happens when damage is found; remount-ro writes nothing any more
                        (default: as the superblock says, tune2fs -e)
   [no]grpid            new files get their directory's group
+  noopen               files are opened without asking the daemon: one request less for each file
+                       that is read; O_SYNC and O_DSYNC of files that were there are two requests then,
+                       a write and a sync
+  nouser_xattr, noacl  as in ext4: no attributes user.*; modes alone decide, and access control
+                       lists on the disk count for nothing
+  noxattr              no extended attributes at all, file capabilities included; the kernel no longer
+                       asks for them
   noload, norecovery   with ro: the volume as it is at home, without replaying its journal
   remount              change ro, rw, commit, barrier, errors, noatime, nosuid and the like of what
                        is mounted
@@ -153,7 +160,7 @@ Mount options:
   ro, noatime, relatime, strictatime, nosuid, nodev, noexec, sync, dirsync
                        as for every file system
 
-Those of ext4 that tune it or are always so (acl, user_xattr, delalloc and others) are taken and
+Those of ext4 that tune it or are always so (delalloc, iversion and others) are taken and
 change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
 count where nothing else is said. K, M, G and T are binary; kB, MB, GB and TB decimal.
 

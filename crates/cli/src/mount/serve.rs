@@ -172,6 +172,8 @@ impl Mounted {
         let door_options = DoorOptions {
             synchronous_directories: plan.settings.synchronous_directories,
             kernel_checks_flags: fuse::checks_flags(),
+            without_open: plan.settings.without_open,
+            attributes: plan.settings.attributes,
             report: Box::new(move |text| told.tell(text)),
         };
         let door = VolumeDoor::new(volume.clone(), door_options);
@@ -184,6 +186,9 @@ impl Mounted {
                 }
                 let transport = plan.settings.transport;
                 let session = Session::new(world.clone(), connection, door.clone(), transport);
+                if plan.settings.ignores_access_lists() {
+                    session.leave_out_access_lists();
+                }
                 Ok(Mounted {
                     volume,
                     door,
@@ -311,6 +316,7 @@ impl Mounted {
             (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
         let checkpointer = Checkpointer::new(world, &self.volume);
+        let steps = world.clone();
         let stats = move |about: About| {
             let (door, ring) = (session.statistics(), ring.statistics());
             serde_json::json!({
@@ -323,6 +329,7 @@ impl Mounted {
                     _ => "classic",
                 },
                 "engine": volume.engine().statistics(),
+                "long_steps": crate::stats::long_steps(&steps),
                 "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
                 "door": {
                     "requests": door.requests,
@@ -462,6 +469,7 @@ async fn open_volume(
             mount_point: plan.directory.display().to_string(),
             on_error: plan.settings.on_error,
             group_of_directory: plan.settings.group_of_directory,
+            ignores_access_lists: plan.settings.ignores_access_lists(),
             durable_only: plan.settings.durable_only.clone(),
             without_journal: plan.settings.without_journal,
             node: crate::disk::open_disk::node_name(),

@@ -32,6 +32,7 @@ mod rights;
 mod robustness;
 mod scattered;
 mod security;
+mod set_id;
 mod stress;
 mod volumes;
 mod whole_volume;
