@@ -166,7 +166,14 @@ fn tell(recovered: &Recovered) -> String {
     };
     if report.clean {
         let rest = if orphans.is_empty() { "nothing to recover" } else { "nothing to replay" };
-        return format!("The journal is empty: {rest}.\n{orphans}");
+        let aborted = match report.recorded_error {
+            0 => String::new(),
+            errno => {
+                let error = std::io::Error::from_raw_os_error(errno.saturating_neg());
+                format!("It was aborted ({error}): run e2fsck -f before the volume is used.\n")
+            }
+        };
+        return format!("The journal is empty: {rest}.\n{orphans}{aborted}");
     }
     let mut table = Table::new([
         "pass",

@@ -4,7 +4,8 @@
 //! too, that is no proof: the thread may have had no processor. So where the wall clock calls a
 //! step long, the thread's own processor time decides. Asking for it is a system call; it is asked
 //! for now and then, and again at the end of such a step. What it says of the time between the last
-//! sample and the step is at most [`SAMPLE_EVERY`], and is taken off: no step is blamed for another.
+//! sample and the step is at most [`SAMPLE_EVERY`], and is taken off: no step is blamed for
+//! another.
 
 use device::{LongSteps, STEP_LONG};
 use std::cell::{Cell, RefCell};

@@ -28,8 +28,13 @@ pub struct Welcome {
     pub recall_ms: u64,
     /// How long it holds buffered writes.
     pub hold_ms: u64,
+    /// The UUID of the cluster, its halves; zeros if it cannot be told.
+    pub cluster_high: u64,
+    pub cluster_low: u64,
+    /// The number of its file system.
+    pub file_system: u64,
 }
-wire_struct!(Welcome { root, recall_ms, hold_ms });
+wire_struct!(Welcome { root, recall_ms, hold_ms, cluster_high, cluster_low, file_system });
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HelperRequest {
@@ -158,6 +163,7 @@ pub enum HelperRequest {
     AcknowledgeRecall {
         file: FileId,
     },
+    StillKnown,
 }
 wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
@@ -174,6 +180,7 @@ wire_enum!(HelperRequest {
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
+    51 => StillKnown,
 });
 
 /// A success.

@@ -4,9 +4,9 @@ mod beneath;
 mod prometheus;
 mod rates;
 
-use crate::daemon::control::{Ask, Client, find_mount, no_answer};
+use crate::daemon::control::{Ask, Client, find_mount};
 use crate::error::CliError;
-use crate::text::output::print;
+use crate::text::output::{harmless, print};
 use crate::text::quantity::{format_duration, format_size};
 use crate::text::table::Table;
 use beneath::Beneath;
@@ -70,11 +70,9 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
         Some(Ok(pause)) => Some(pause.max(Duration::from_millis(100))),
         None => None,
     };
-    let mut client = Client::connect_to_look(&mount)?;
     let mut beneath: Option<Beneath> = None;
     let mut ask = || {
-        let mut statistics =
-            client.ask::<Value>(Ask::Stats).map_err(|_| no_answer(&mount, None))?;
+        let mut statistics = Client::look::<Value>(&mount, Ask::Stats)?;
         beneath.get_or_insert_with(|| Beneath::of(&statistics)).add_to(&mut statistics);
         Ok::<_, CliError>(statistics)
     };
@@ -98,6 +96,7 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
             _ => rates.line(Instant::now(), &statistics),
         };
         let mut out = std::io::stdout().lock();
+        let text = text.as_deref().map(harmless);
         match write!(out, "{}", text.as_deref().unwrap_or_default()).and_then(|()| out.flush()) {
             // Whoever reads has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),

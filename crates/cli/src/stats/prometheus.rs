@@ -89,7 +89,7 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
 ];
 
 /// Numbers of a host's journal in front of a shared store.
-const OF_HOST: [(&str, &str, &str, &str); 12] = [
+const OF_HOST: [(&str, &str, &str, &str); 15] = [
     ("commits_total", COUNTER, "Transactions committed.", "commits"),
     ("host_dirty_memory_bytes", GAUGE, "File data that only memory has.", "dirty_in_memory"),
     (
@@ -116,6 +116,14 @@ const OF_HOST: [(&str, &str, &str, &str); 12] = [
         COUNTER,
         "Written past the journal, to shared files.",
         "shared_bytes",
+    ),
+    ("host_failed_files", GAUGE, "Files that the store refuses to take.", "failed_files"),
+    ("host_held_bytes", GAUGE, "File data that the store buffers in memory.", "held_bytes"),
+    (
+        "host_set_aside_files_total",
+        COUNTER,
+        "Files of which something was set aside in okeanos-conflicts.",
+        "set_aside_files",
     ),
     ("host_recalls_total", COUNTER, "Tokens that the store took back.", "recalls"),
     (

@@ -12,7 +12,7 @@ use engine::{
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
-use format::jbd2::JournalSuperblock;
+use format::jbd2::{JournalFormatError, JournalSuperblock};
 use format::uuid_text;
 use std::rc::Rc;
 use units::{HomeBlock, InodeNumber, LogBlock};
@@ -30,9 +30,7 @@ pub(super) struct FoundJournal {
 impl FoundJournal {
     pub async fn open(self, kept: Option<KeptLog>) -> Result<Rc<Engine>> {
         Engine::open_with(self.parts, kept).await.map_err(|error| match error {
-            EngineError::NeedsRecovery => Error::Journal(
-                "the journal holds transactions, but the superblock says that it is empty; run e2fsck".into(),
-            ),
+            EngineError::NeedsRecovery => needs_recovery(),
             error => error.into(),
         })
     }
@@ -62,7 +60,13 @@ async fn recover_protected(
 ) -> Result<RecoveryReport> {
     let found = find(parts, first).await?;
     if !has_records(parts, first) {
-        return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
+        let recorded_error = check_empty(&found.parts).await?;
+        return Ok(RecoveryReport {
+            clean: true,
+            dry_run,
+            recorded_error,
+            ..RecoveryReport::default()
+        });
     }
     let failed = |error| refused(parts, error);
     let mut report = engine::recover(&found.parts, dry_run).await.map_err(failed)?;
@@ -159,12 +163,48 @@ pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Re
 /// Whether the journal remembers that it was aborted: then the volume needs e2fsck (kernel:
 /// `ext4_clear_journal_err`).
 pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
-    let Some(area) = &parts.log else { return Ok(false) };
+    let superblock = journal_superblock(parts).await?;
+    Ok(superblock.is_some_and(|parsed| parsed.is_ok_and(|superblock| superblock.errno != 0)))
+}
+
+/// Verifies that the journal is as empty as the volume's superblock says. Returns the error that it
+/// recorded, a negative errno, or 0.
+///
+/// # Errors
+/// [`EngineError::BadJournal`] where its superblock is damaged, [`EngineError::LogForgotten`] where
+/// another program has marked it as empty, [`Error::Journal`] where it holds transactions.
+async fn check_empty(parts: &EngineParts) -> Result<i32> {
+    if units::fault!("empty-journal-unread") {
+        return Ok(0);
+    }
+    let Some(parsed) = journal_superblock(parts).await? else { return Ok(0) };
+    let superblock =
+        parsed.map_err(|error| EngineError::BadJournal { why: format!("{error}; run e2fsck") })?;
+    if superblock.is_forgotten() {
+        return Err(EngineError::LogForgotten.into());
+    }
+    if !superblock.is_clean() {
+        return Err(needs_recovery());
+    }
+    Ok(superblock.errno)
+}
+
+fn needs_recovery() -> Error {
+    Error::Journal(
+        "the journal holds transactions, but the superblock says that it is empty; run e2fsck"
+            .into(),
+    )
+}
+
+/// The journal's superblock, or why it is none; `None` of a volume without a journal.
+async fn journal_superblock(
+    parts: &EngineParts,
+) -> Result<Option<std::result::Result<JournalSuperblock, JournalFormatError>>> {
+    let Some(area) = &parts.log else { return Ok(None) };
     let (at, _) = area.locate(area.superblock)?;
-    let size = parts.block_size;
     let bytes = parts.read_log(area, at, 1).await?;
     let blocks = area.extents.iter().map(|extent| u64::from(extent.count)).sum();
-    Ok(JournalSuperblock::parse(&bytes, size, blocks).is_ok_and(|superblock| superblock.errno != 0))
+    Ok(Some(JournalSuperblock::parse(&bytes, parts.block_size, blocks)))
 }
 
 fn journal_is_missing(superblock: &VolumeSuperblock) -> Error {

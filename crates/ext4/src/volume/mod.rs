@@ -76,6 +76,8 @@ pub struct Volume {
     protection: RefCell<Option<Rc<mmp::Protection>>>,
     /// With mmp: the home disk, whose writes ask the protection.
     protected: RefCell<Option<Rc<ProtectedDisk>>>,
+    /// The page size of the kernel that caches files, in bytes.
+    pub(crate) kernel_page: Cell<u64>,
     closed: Cell<bool>,
 }
 
@@ -103,6 +105,11 @@ impl Volume {
     }
     pub fn options(&self) -> &VolumeOptions {
         &self.options
+    }
+    /// Sets the page size of the kernel that caches files, in bytes. The largest of any machine if
+    /// this is never called.
+    pub fn set_kernel_page(&self, bytes: u64) {
+        self.kernel_page.set(bytes);
     }
     pub async fn set_live_options(&self, options: LiveOptions) -> Result<()> {
         self.live.set(options);

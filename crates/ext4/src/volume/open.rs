@@ -231,6 +231,7 @@ impl Volume {
                 barrier: parts.options.engine.barrier,
             }),
             opened: RefCell::default(),
+            kernel_page: Cell::new(crate::file::PAGE_MAX),
             closed: Cell::new(false),
         }))
     }
