@@ -28,8 +28,13 @@ pub struct Welcome {
     pub recall_ms: u64,
     /// How long it holds buffered writes.
     pub hold_ms: u64,
+    /// The UUID of the cluster, its halves; zeros if it cannot be told.
+    pub cluster_high: u64,
+    pub cluster_low: u64,
+    /// The number of its file system.
+    pub file_system: u64,
 }
-wire_struct!(Welcome { root, recall_ms, hold_ms });
+wire_struct!(Welcome { root, recall_ms, hold_ms, cluster_high, cluster_low, file_system });
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HelperRequest {
@@ -158,19 +163,24 @@ pub enum HelperRequest {
     AcknowledgeRecall {
         file: FileId,
     },
+    StillKnown,
 }
 wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
     10 => Lookup { parent, name }, 11 => Find { file }, 12 => Forget { file },
-    13 => Make { parent, name, node, caller }, 14 => Link { file, parent, name }, 15 => Unlink { parent, name },
+    13 => Make { parent, name, node, caller }, 14 => Link { file, parent, name },
+    15 => Unlink { parent, name },
     16 => RemoveDirectory { parent, name }, 17 => Rename { parent, name, new_parent, new_name },
-    22 => Create { parent, name, mode, caller }, 18 => ReadLink { file }, 19 => List { directory, cursor }, 20 => SyncDirectory { directory }, 21 => Space,
+    22 => Create { parent, name, mode, caller }, 18 => ReadLink { file }, 19 => List { directory,
+    cursor }, 20 => SyncDirectory { directory }, 21 => Space,
     30 => Attributes { file }, 31 => SetAttributes { file, change }, 32 => Xattr { file, name },
-    33 => XattrNames { file }, 34 => SetXattr { file, name, value, mode }, 35 => RemoveXattr { file, name },
+    33 => XattrNames { file }, 34 => SetXattr { file, name, value, mode },
+    35 => RemoveXattr { file, name },
     40 => Open { file, write }, 41 => Close { file }, 42 => Read { file, at, length },
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
+    51 => StillKnown,
 });
 
 /// A success.

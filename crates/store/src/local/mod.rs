@@ -18,6 +18,7 @@
 mod buffered;
 mod extended_attributes;
 mod files;
+mod identity;
 mod names;
 mod notes;
 mod places;

@@ -1,4 +1,5 @@
 use super::buffered::LocalBuffered;
+use super::identity::{identity, identity_or_new};
 use super::notes::Notes;
 use super::places::Places;
 use super::tokens::{LocalTokens, lock_life};
@@ -27,7 +28,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// How often wishes are looked for: while tokens are held, and how often a lock is tried again.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Without a token there is nothing to give back.
+/// For so long after a wish the next one is looked for as often.
+const BUSY: Duration = Duration::from_secs(1);
+/// Without a token there is nothing to give back, and what nobody wished for long can wait.
 const IDLE: Duration = Duration::from_millis(50);
 /// How long others are given to return a token; and how long one waits for it.
 const LEASE: Duration = Duration::from_secs(30);
@@ -40,6 +43,7 @@ pub(super) struct Local {
     pub world: Rc<dyn World>,
     name: String,
     identity: Identity,
+    store_identity: String,
     pub places: Places,
     pub notes: Notes,
     pub tokens: LocalTokens,
@@ -79,12 +83,15 @@ impl LocalStore {
         for part in [&notes, &tokens, &wishes, &lives] {
             fs::create_dir_all(part).map_err(|error| cannot(&error))?;
         }
+        let uuid = u128::from(world.random()) << 64 | u128::from(world.random());
+        let store_identity = identity_or_new(&own, uuid).map_err(|error| cannot(&error))?;
         let life = lock_life(&lives.join(&identity.0))?;
         let places = Places::new(root).map_err(|error| cannot(&error))?;
         let tokens = LocalTokens::new(tokens, wishes, identity.clone());
         Ok(LocalStore(Rc::new(Local {
             world,
             identity,
+            store_identity,
             places,
             notes: Notes(notes),
             tokens,
@@ -96,6 +103,25 @@ impl LocalStore {
             _life: life,
             name,
         })))
+    }
+
+    /// What [`Store::store_identity`] of a directory will be, if a host had it before. Makes
+    /// nothing there.
+    pub fn identity_of(directory: &Path) -> Result<Option<String>, StoreError> {
+        let name = format!("dir:{}", directory.display());
+        identity(&directory.join(OWN_DIRECTORY)).map_err(|error| failed(&name, "opening", &error))
+    }
+    /// The magic number of the file system that the directory lies on, as statfs(2) has it.
+    pub fn file_system_type(directory: &Path) -> Result<u64, StoreError> {
+        let name = format!("dir:{}", directory.display());
+        let asked = rustix::fs::statfs(directory);
+        // Some have 32 bits of it, with a sign.
+        let magic = asked.map(|found| found.f_type as u64 & u64::from(u32::MAX));
+        magic.map_err(|error| failed(&name, "opening", &error.into()))
+    }
+    /// Whether a host had the directory before, of an older release as well.
+    pub fn was_used(directory: &Path) -> bool {
+        directory.join(OWN_DIRECTORY).is_dir()
     }
 
     fn start<T: 'static, F: Future<Output = Result<T, StoreError>> + 'static>(
@@ -211,6 +237,8 @@ impl Local {
     }
 
     async fn next_event(&self) -> StoreEvent {
+        // Who is wanted once is wanted again soon.
+        let busy_until = self.world.now().plus(BUSY);
         loop {
             let now = self.world.wall_clock();
             let clock = UNIX_EPOCH + Duration::new(now.seconds.max(0) as u64, now.nanoseconds);
@@ -218,6 +246,7 @@ impl Local {
             if !is_idle && let Some((file, token)) = self.tokens.next_recall(clock) {
                 return StoreEvent::Recall { file, token, deadline: self.world.now().plus(LEASE) };
             }
+            let is_idle = is_idle || self.world.now() > busy_until;
             let wait = if is_idle { IDLE } else { LOOK_EVERY };
             self.world.sleep_until(self.world.now().plus(wait)).await;
         }
@@ -231,14 +260,27 @@ impl Store for LocalStore {
     fn identity(&self) -> Identity {
         self.0.identity.clone()
     }
+    fn store_identity(&self) -> String {
+        self.0.store_identity.clone()
+    }
     fn held_below(&self, _size: u64) -> u64 {
         u64::MAX
+    }
+    fn keeps_failed_writes(&self) -> bool {
+        true
     }
     fn counts_every_change(&self) -> bool {
         false
     }
     fn hold_ms(&self) -> u64 {
         u64::MAX
+    }
+    /// Tokens are locks that the kernel drops with their process alone.
+    fn lease_ms(&self) -> u64 {
+        u64::MAX
+    }
+    fn still_known(&self) -> Answer<()> {
+        Box::pin(async { Ok(()) })
     }
 
     /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped
@@ -282,6 +324,9 @@ impl Store for LocalStore {
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         self.at_once(move |local| Ok(Found { file, attributes: local.attributes(file)? }))
+    }
+    fn path_of(&self, file: FileId) -> Answer<Option<Vec<u8>>> {
+        self.at_once(move |local| Ok(local.places.path(file)))
     }
     fn forget(&self, file: FileId) {
         let held = self.0.files.borrow().contains_key(&file);
