@@ -31,7 +31,7 @@ use units::{HomeBlock, Instant, LogBlock, TransactionId};
 /// While run headers are looked for, which may be far apart.
 const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
-const IMAGES_MAX: usize = 8192;
+pub(crate) const IMAGES_MAX: usize = 8192;
 
 /// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A
 /// clean log is left as it is.
@@ -57,7 +57,7 @@ pub(crate) struct Recovery<'a> {
     pub area: &'a LogArea,
     pub superblock: JournalSuperblock,
     pub report: RecoveryReport,
-    reader: LogReader<'a>,
+    pub(crate) reader: LogReader<'a>,
     pub runner: Runner,
     begun: Instant,
 }
@@ -156,7 +156,7 @@ impl<'a> Recovery<'a> {
             Some(found) => found,
             None => self.find_behind(&told, logs).await.map_err(|error| error.to_string())?,
         };
-        told.check_found(found.count()).map_err(|refused| refused.to_string())?;
+        told.check_found(found.runs()).map_err(|refused| refused.to_string())?;
         Ok((told, found))
     }
 
@@ -228,26 +228,20 @@ impl<'a> Recovery<'a> {
         read: &ReadLog,
         take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
     ) -> Result<PassReport, EngineError> {
-        self.replay_over(Vec::new(), read, take).await
+        self.replay_while(read, take, || true).await
     }
 
-    /// The same over the content of blocks that is in `bases`.
-    pub async fn replay_over(
+    /// The same, as long as `goes_on`.
+    pub async fn replay_while(
         &mut self,
-        bases: Vec<ReplayAction>,
         read: &ReadLog,
         mut take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
+        goes_on: impl Fn() -> bool,
     ) -> Result<PassReport, EngineError> {
         let mut replay = ReplayPass::new(&read.scanned, read.revokes.clone(), self.bounds());
         let begun = self.parts.world.now();
         let mut images = ReplayImages::new(self.parts.block_size);
-        for base in bases {
-            images.apply(base);
-            if images.len() >= IMAGES_MAX {
-                self.write_images(images.take()).await?;
-            }
-        }
-        while let Some(at) = replay.wants() {
+        while let Some(at) = replay.wants().filter(|_| goes_on()) {
             replay.give(self.reader.read(at).await?)?;
             replay
                 .take_records()

@@ -11,6 +11,7 @@ mod gaps;
 mod home;
 mod in_place;
 mod lazy_data;
+mod lives;
 mod log_unit;
 mod mapping;
 mod memory;

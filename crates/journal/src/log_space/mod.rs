@@ -257,8 +257,10 @@ pub trait LogSpace {
     ) -> Vec<(LogBlock, Rc<Buffer>)> {
         Vec::new()
     }
-    /// Copies and headers are durable. Which runs lie elsewhere now: those whose transactions were
-    /// not released meanwhile.
+    /// From now on the superblock says that the copies count.
+    fn count_copies(&mut self) {}
+    /// Copies and headers are durable, and they count. Returns which runs lie elsewhere now: those
+    /// whose transactions were not released in the meantime.
     fn end_swap(&mut self, _swap: &LogSwap) -> Vec<SwappedRun> {
         Vec::new()
     }
