@@ -280,6 +280,9 @@ pub struct EngineOptions {
     /// Recovery of a live log that another program has marked as empty: replay it instead of
     /// refusing.
     pub find_log: bool,
+    /// Recovery where home cannot be read: leave out blocks of which the log holds a part only,
+    /// instead of refusing.
+    pub skip_unreadable: bool,
 }
 
 impl Default for EngineOptions {
@@ -312,6 +315,7 @@ impl Default for EngineOptions {
             keep_others_out: false,
             until_damage: false,
             find_log: false,
+            skip_unreadable: false,
         }
     }
 }

@@ -365,35 +365,53 @@ impl<'a> Recovery<'a> {
             Box::pin(async move { this.write_run(run).await })
         });
         let written = join_window(writes, HOME_REQUESTS_MAX).await?;
-        self.report.home_blocks_written += written.iter().map(|(written, _)| written).sum::<u64>();
-        self.report.home_blocks_read += written.iter().map(|(_, read)| read).sum::<u64>();
+        for run in written {
+            self.report.home_blocks_written += run.written;
+            self.report.home_blocks_read += run.read;
+            self.report.skipped_blocks.extend(run.skipped.iter().map(|block| block.get()));
+        }
+        self.report.skipped_blocks.sort_unstable();
+        self.report.skipped_blocks.dedup();
         Ok(())
     }
 
-    /// How many blocks it wrote, and how many of them it had to read first.
-    async fn write_run(&self, mut run: Vec<ReplayImage>) -> Result<(u64, u64), EngineError> {
+    async fn write_run(&self, mut run: Vec<ReplayImage>) -> Result<WrittenRun, EngineError> {
         let size = self.parts.block_size.bytes();
-        let begun = run[0].home;
-        let count = run.len() as u64;
-        let mut read = 0;
+        let mut done = WrittenRun::default();
         if run.iter().any(|image| !image.missing.is_empty()) {
-            let bases = self.read_bases(&run).await?;
+            let bases = self.read_bases(&run, &mut done.skipped).await?;
             for (image, base) in run.iter_mut().zip(bases.chunks_exact(size)) {
-                read += u64::from(!image.missing.is_empty());
+                done.read += u64::from(!image.missing.is_empty());
                 image.fill_from(base);
             }
+            run.retain(|image| !done.skipped.contains(&image.home));
         }
-        if !self.report.dry_run {
-            let kinds = vec![BlockKind::HomeData; run.len()];
-            let contents = run.into_iter().map(|image| Rc::new(image.content)).collect();
+        done.written = run.len() as u64;
+        if self.report.dry_run {
+            return Ok(done);
+        }
+        // Where one was left out the others are no neighbours.
+        let mut run = run.into_iter().peekable();
+        while let Some(first) = run.next() {
+            let (begun, mut contents) = (first.home, vec![Rc::new(first.content)]);
+            while let Some(next) =
+                run.next_if(|image| image.home == begun.plus(contents.len() as u64))
+            {
+                contents.push(Rc::new(next.content));
+            }
+            let kinds = vec![BlockKind::HomeData; contents.len()];
             self.runner.write_home(begun, &kinds, contents).await?;
         }
-        Ok((count, read))
+        Ok(done)
     }
 
     /// What home holds of a run of neighbours. Of those that need nothing of it perhaps zeros: home
-    /// may be unreadable there.
-    async fn read_bases(&self, run: &[ReplayImage]) -> Result<Buffer, EngineError> {
+    /// may be unreadable there. Those that need what cannot be read are an error, or `skipped`.
+    async fn read_bases(
+        &self,
+        run: &[ReplayImage],
+        skipped: &mut Vec<HomeBlock>,
+    ) -> Result<Buffer, EngineError> {
         let (home, size) = (&self.parts.home, self.parts.block_size.bytes());
         let together = home.read(run[0].home, run.len()).await;
         if together.is_ok() || units::fault!("replay-reads-neighbours") {
@@ -401,8 +419,15 @@ impl<'a> Recovery<'a> {
         }
         let mut bases = Buffer::zeroed(run.len() * size);
         for (image, base) in run.iter().zip(bases.chunks_exact_mut(size)) {
-            if !image.missing.is_empty() {
-                base.copy_from_slice(&home.read(image.home, 1).await?);
+            if image.missing.is_empty() {
+                continue;
+            }
+            match home.read(image.home, 1).await {
+                Ok(read) => base.copy_from_slice(&read),
+                Err(_) if self.parts.options.skip_unreadable => skipped.push(image.home),
+                Err(error) => {
+                    return Err(EngineError::BaseUnreadable { at: image.home, why: error });
+                }
             }
         }
         Ok(bases)
@@ -439,6 +464,16 @@ async fn read_table(
         table.give(&bytes).map_err(|refused| refused.to_string())?;
     }
     table.finish().map_err(|refused| refused.to_string())
+}
+
+/// What became of a run of neighbours.
+#[derive(Default)]
+struct WrittenRun {
+    /// Blocks written, and blocks read before that.
+    written: u64,
+    read: u64,
+    /// Blocks of which home could not be read.
+    skipped: Vec<HomeBlock>,
 }
 
 /// Cuts images into runs of neighbours, of `most` at most.

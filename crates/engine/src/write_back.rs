@@ -26,13 +26,14 @@ impl Engine {
 
     /// Sends blocks home when there is a reason to.
     pub(crate) async fn home_task(self: Rc<Self>) {
+        self.world.name_task("write-back");
         let mut seen = 0;
         let pause = self.options.checkpoint.pause(self.options.writeback);
         let mut round_at = self.world.now().plus(pause);
         loop {
             let kicked = self.queue.until_kicked(seen, || self.pipeline.is_over());
             let is_idle = self.blocks_until_home() == 0;
-            let next = match self.flush_of_loose_at() {
+            let next = match self.durability.flush_of_loose_at() {
                 Some(flush_at) if is_idle => Some(flush_at),
                 Some(flush_at) => Some(flush_at.min(round_at)),
                 None => (!is_idle).then_some(round_at),
@@ -55,22 +56,17 @@ impl Engine {
         }
     }
 
-    /// Data that no commit waits for went home, perhaps into a disk's cache only: when that is to
-    /// be flushed.
-    fn flush_of_loose_at(&self) -> Option<Instant> {
-        self.durability.wants_flush_of_loose(None).then(|| self.loose.flush_at())
-    }
-
     async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         if self.pipeline.is_over() {
             return Ok(());
         }
-        if self.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
+        if self.durability.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
             self.make_loose_durable(None).await?;
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;
+        self.relieve_sequences().await?;
         self.tell_if_due().await?;
         let now = self.world.now();
         if *round_at <= now {
@@ -85,6 +81,7 @@ impl Engine {
                 false => {}
             }
             self.advance_tail(Occasion::Round).await?;
+            self.sweep_sequences().await;
             self.swap_in_idle_time().await?;
         }
         Ok(())
@@ -252,7 +249,10 @@ impl Engine {
 
     /// The blocks of which the log alone holds the newest content, those that are to stay there
     /// left out or not.
-    async fn write_copied_home(&self, with_those_that_stay: bool) -> Result<WentHome, EngineError> {
+    pub(crate) async fn write_copied_home(
+        &self,
+        with_those_that_stay: bool,
+    ) -> Result<WentHome, EngineError> {
         let blocks = self
             .log
             .as_ref()

@@ -4,8 +4,9 @@
 use crate::creations::Creations;
 use crate::departures::Departures;
 use crate::error::HostError;
-use crate::files::{Dirty, File, Files};
-use crate::log::HostLog;
+use crate::files::{Dirty, Failure, File, Files};
+use crate::lease::StoreLease;
+use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::HostRecoveryReport;
@@ -14,6 +15,7 @@ use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
+use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
@@ -52,6 +54,7 @@ pub struct Host {
     pub(crate) departures: Departures,
     pub(crate) attributes_asked: SharedLooks<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLooks<(FileId, Vec<u8>), Result<Found, StoreError>>,
+    pub(crate) lease: StoreLease,
     /// The connection is gone: why.
     pub(crate) lost: RefCell<Option<String>>,
     /// Nobody changes a file any more: all goes to the store.
@@ -61,6 +64,8 @@ pub struct Host {
     pub(crate) ended: Event,
     /// More files may be dirty than should be.
     pub(crate) crowd: Event,
+    /// Less is held in memory, or nobody gets more.
+    pub(crate) drained: Event,
     /// Operations and tasks under way with this connection.
     pub(crate) busy: Cell<usize>,
     pub(crate) idle: Event,
@@ -68,6 +73,8 @@ pub struct Host {
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
     pub(crate) told: RefCell<Option<Listener>>,
+    /// Who writes down what goes wrong while nobody waits for it.
+    pub(crate) trouble: RefCell<Option<Box<dyn Fn(&str)>>>,
     pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
@@ -92,19 +99,23 @@ impl Host {
             departures: Departures::default(),
             attributes_asked: SharedLooks::default(),
             names_asked: SharedLooks::default(),
+            lease: StoreLease::default(),
             lost: RefCell::default(),
             closing: Cell::default(),
             closed: Cell::default(),
             ended: Event::default(),
             crowd: Event::default(),
+            drained: Event::default(),
             busy: Cell::default(),
             idle: Event::default(),
             restoring: Rc::default(),
             restored: Event::default(),
             told: RefCell::default(),
+            trouble: RefCell::default(),
             forget: RefCell::default(),
             counters: Cell::default(),
         });
+        host.begin_lease().await?;
         host.start_tasks();
         if host.options.reconnect.is_some() {
             host.world.spawn(Box::pin(host.clone().keep_connected()));
@@ -120,8 +131,13 @@ impl Host {
         &self.store
     }
     pub fn statistics(&self) -> HostStatistics {
-        let log = self.log();
-        self.counters.get().with_log(log.usage(), log.commits())
+        let (log, failed) = (self.log(), self.files.failed());
+        HostStatistics {
+            failed_files: failed.len() as u64,
+            failed_bytes: failed.iter().map(|file| file.ranges.borrow().bytes()).sum(),
+            held_bytes: self.files.held_bytes(),
+            ..self.counters.get().with_log(log.usage(), log.commits())
+        }
     }
     pub(crate) fn count(&self, change: impl FnOnce(&mut HostStatistics)) {
         let mut counters = self.counters.get();
@@ -145,6 +161,9 @@ impl Host {
     pub async fn close_file(&self, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
         file.opens.set(file.opens.get().saturating_sub(1));
+        if file.opens.get() == 0 {
+            file.forgive();
+        }
         if self.check().is_err() {
             return Ok(());
         }
@@ -325,6 +344,7 @@ impl Host {
             self.check()?;
             self.check_file(&file)?;
             // Before the file: others may have to go to the store first, perhaps this one.
+            self.memory(bytes.len()).await?;
             let room = self.log().room(bytes.len()).await?;
             let guard = file.lock.write().await;
             let token = match file.recalled.get() {
@@ -376,6 +396,7 @@ impl Host {
             drop((guard, room));
             if durable == Durable::Now && !units::fault!("host-answered-before-commit") {
                 self.log().commit(last).await?;
+                self.prove_lease().await?;
             }
             return Ok(attributes);
         }
@@ -397,8 +418,9 @@ impl Host {
             last: self.log().running_id(),
         };
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);
-        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, (at, bytes));
-        file.ranges.borrow_mut().insert(at..at + bytes.len() as u64);
+        let change = FileChange { is_removed: file.is_gone(), at, bytes };
+        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, change);
+        self.files.hold(file, at..at + bytes.len() as u64);
         self.files.set_dirty(file, Some(dirty));
         file.told.set(attributes.version);
         dirty.last
@@ -408,12 +430,16 @@ impl Host {
         if self.closing.get() { Err(HostError::Closing) } else { Ok(()) }
     }
     pub(crate) fn check_file(&self, file: &File) -> Result<(), HostError> {
-        file.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::NotHome(why)))
+        match file.failure.borrow().clone() {
+            None => Ok(()),
+            Some(Failure::SetAside(why)) => Err(HostError::SetAside(why)),
+            Some(Failure::NotHome(error)) => Err(HostError::NotHome(error)),
+        }
     }
 
     /// Everything of the file that was answered before survives a crash of this host when this
     /// returns.
-    pub async fn sync_file(&self, id: FileId) -> Result<(), HostError> {
+    pub async fn sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         loop {
             let _busy = self.enter().await?;
             match self.try_sync_file(id).await {
@@ -422,12 +448,14 @@ impl Host {
             }
         }
     }
-    async fn try_sync_file(&self, id: FileId) -> Result<(), HostError> {
+    async fn try_sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return self.check() };
-        self.check_file(&file)?;
         if let Some(dirty) = file.dirty.get() {
-            return self.log().commit(dirty.last).await;
+            self.log().commit(dirty.last).await?;
+            self.check_file(&file)?;
+            return self.prove_lease().await;
         }
+        self.check_file(&file)?;
         if file.token.get() == Some(Token::SharedWrite)
             && let Some(open) = file.open.get()
         {
@@ -437,12 +465,13 @@ impl Host {
     }
 
     /// The same for all files.
-    pub async fn sync(&self) -> Result<(), HostError> {
+    pub async fn sync(self: &Rc<Self>) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         for file in self.files.all() {
             self.try_sync_file(file.id).await?;
         }
-        self.log().commit_all().await
+        self.log().commit_all().await?;
+        self.prove_lease().await
     }
 
     /// Brings everything to the store, returns all tokens, and marks the journal empty.
@@ -451,7 +480,9 @@ impl Host {
             return Ok(());
         }
         let _turn = self.restoring.write().await;
-        let mut result = self.bring_all_home().await;
+        let mut result = match race(self.bring_all_home(), self.watch_lease()).await {
+            Either::Left(result) | Either::Right(result) => result,
+        };
         self.closed.set(true);
         self.ended.notify();
         self.idle.notify();

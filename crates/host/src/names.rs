@@ -93,7 +93,41 @@ impl Host {
             // told so when he does.
             let _ = self.opened(file).await;
         }
+        self.note_removal(file, true).await?;
         Ok(Some(guard))
+    }
+    /// A recovery that does not find the file must know that it was removed here. The file's lock
+    /// is held; the commit is waited for beside the removal.
+    async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<(), HostError> {
+        file.is_removed.set(is_removed);
+        let is_clean = file.dirty.get().is_none();
+        if is_clean || file.recalled.get() || units::fault!("host-removal-not-noted") {
+            return Ok(());
+        }
+        let attributes = self.noted(self.store.attributes(file.id).await);
+        let known = attributes.ok().filter(|known| known.version == file.told.get());
+        // Without room, or in a state that was not told, a crash sets the file aside.
+        if let Some(attributes) = known
+            && let Some(room) = self.log().room_now(0).await?
+            && file.dirty.get().is_some()
+        {
+            self.note_change(file, &room, &attributes, (0, &[]));
+            self.log().begin_commit();
+        }
+        Ok(())
+    }
+    /// The removal is to be in the journal before it is answered.
+    async fn removal_noted(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
+        match file.and_then(|file| file.dirty.get().filter(|_| file.is_removed.get())) {
+            Some(dirty) => self.log().commit(dirty.last).await,
+            None => Ok(()),
+        }
+    }
+    /// The store has refused to remove the name.
+    async fn not_removed(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
+        let Some(file) = file.filter(|file| file.is_removed.get()) else { return Ok(()) };
+        self.note_removal(file, false).await?;
+        if file.dirty.get().is_some() { self.log().commit_all().await } else { Ok(()) }
     }
     /// After a name went. Who asked for that need not wait for what becomes of a file that nobody
     /// has open.
@@ -123,6 +157,9 @@ impl Host {
             };
             let links = if units::fault!("host-names-not-counted") { 0 } else { links };
             file.nameless.set(links == 0);
+            if links > 0 {
+                file.is_removed.set(false);
+            }
             match links {
                 0 if file.opens.get() == 0 => self.drop_dirty(&file, dirty).await?,
                 0 => {}
@@ -130,6 +167,8 @@ impl Host {
             }
         }
         if file.dirty.get().is_none() {
+            // What is written later is of a file without a name if the next token says so.
+            file.is_removed.set(false);
             self.give_up_token(&file).await?;
         }
         drop(settled);
@@ -142,6 +181,7 @@ impl Host {
         self.log().commit(dirty.last).await?;
         self.log().free(dirty.slot);
         self.files.set_dirty(file, None);
+        self.drained.notify();
         // First, so that the store need not keep what is buffered.
         match file.open.take() {
             Some(open) => self.noted(self.store.close(open).await),
@@ -168,7 +208,13 @@ impl Host {
         let found = self.noted(self.store.lookup(parent, name).await)?;
         let file = self.files.get(found.file);
         let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
-        self.noted(self.store.unlink(parent, name).await)?;
+        if let Err(error) = self.noted(self.store.unlink(parent, name).await) {
+            if !error.is_lost() {
+                self.not_removed(file.as_ref()).await?;
+            }
+            return Err(error);
+        }
+        self.removal_noted(file.as_ref()).await?;
         self.name_went(file, settled).await
     }
 
@@ -204,8 +250,15 @@ impl Host {
                 (self.settled_unless_last(victim.as_ref(), links).await?, of_file)
             }
         };
-        self.noted(self.store.rename(parent, name, new_parent, new_name, mode).await)?;
+        let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
+        if let Err(error) = self.noted(renamed) {
+            if !error.is_lost() {
+                self.not_removed(victim.as_ref()).await?;
+            }
+            return Err(error);
+        }
         drop(of_file);
+        self.removal_noted(victim.as_ref()).await?;
         self.name_went(victim, of_victim).await
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {

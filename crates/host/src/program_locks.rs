@@ -7,7 +7,7 @@
 //!    file answers with an error until every descriptor of it is closed.
 
 use crate::error::HostError;
-use crate::files::File;
+use crate::files::{Failure, File};
 use crate::host::Host;
 use crate::lock_owners::Interrupt;
 use runtime::race;
@@ -116,7 +116,7 @@ impl Host {
         if !file.locks.is_empty() {
             file.locks.clear();
             let why = "its locks were lost with the connection to the store";
-            file.failure.borrow_mut().get_or_insert_with(|| why.into());
+            file.failure.borrow_mut().get_or_insert_with(|| Failure::SetAside(why.into()));
         }
     }
 }

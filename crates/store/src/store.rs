@@ -31,7 +31,8 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 ///    when the event is told complete. A store may tell its servers the file's attributes with the
 ///    recall, before the content is there. It does so after [`Store::acknowledge_recall`]; unasked
 ///    after a second, as another waits.
-/// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
+/// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file, unless the
+///    store [keeps them](Store::keeps_failed_writes).
 /// 7. After [`StoreEvent::Disconnected`], or an error that [`StoreError::is_lost`], only
 ///    [`Store::reconnect`] is called. An implementation answers everything else with that error and
 ///    touches the lost connection no more.
@@ -45,11 +46,18 @@ pub trait Store {
     fn name(&self) -> &str;
     /// The identity of this connection, given when it was made.
     fn identity(&self) -> Identity;
+    /// Which store this is, whatever it is called: of its cluster and file system, or of the
+    /// directory. At most 128 printable ASCII characters; empty if it cannot be told. File numbers
+    /// and versions mean something in this one alone.
+    fn store_identity(&self) -> String;
     /// See rule 3. Milliseconds.
     fn hold_ms(&self) -> u64;
     /// See rule 3. Of a file that had `size` bytes when it was made durable last, or the token was
     /// taken.
     fn held_below(&self, size: u64) -> u64;
+    /// Whether what [`Store::make_durable`] failed to bring to the servers stays buffered, so that
+    /// a later success of it counts for all of it. See rule 6.
+    fn keeps_failed_writes(&self) -> bool;
     /// Whether an unchanged number proves that nobody has changed the file since the durable state
     /// that had it, as far as anybody was told. Sizes and times of change prove nothing then.
     /// False: others may change files past the store.
@@ -64,7 +72,19 @@ pub trait Store {
         false
     }
 
+    /// For how long a question that the servers have answered proves, from when it was asked, that
+    /// nobody has what this connection's tokens exclude. Milliseconds. `u64::MAX`: for as long as
+    /// this process lives.
+    ///
+    /// A recall that this connection does not answer may end that earlier. It does not, for this
+    /// long after the last question that was asked before the recall.
+    fn lease_ms(&self) -> u64;
+
     // Life of the connection
+
+    /// Asks the servers whether they still know this connection. An answer, or the end of the
+    /// connection, comes within [`Store::lease_ms`] or a little more.
+    fn still_known(&self) -> Answer<()>;
 
     /// Ends whatever connection `former` had, or has: from when this answers, nothing of it reaches
     /// the servers, and what it buffered is gone. Its tokens are free. `former` may be this
@@ -87,6 +107,10 @@ pub trait Store {
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found>;
     /// A file by its number alone, as after a crash. [`crate::Refusal::Stale`]: there is none.
     fn find(&self, file: FileId) -> Answer<Found>;
+    /// One of the file's names, from the root on, for people to read; `None`: it cannot be told.
+    fn path_of(&self, _file: FileId) -> Answer<Option<Vec<u8>>> {
+        Box::pin(async { Ok(None) })
+    }
     /// This client no longer refers to the file, by whatever number of lookups: a hint that memory
     /// may be freed.
     fn forget(&self, file: FileId);

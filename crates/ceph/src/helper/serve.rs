@@ -242,6 +242,7 @@ impl Server {
                 return Ok(Reply::Listing { listing: files.get(directory)?.inode.list(cursor)? });
             }
             HelperRequest::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
+            HelperRequest::StillKnown => files.mount.root()?.ask_servers()?,
             HelperRequest::SendAttributes => files.mount.send_attributes()?,
             HelperRequest::Space => {
                 return Ok(Reply::Space { space: files.mount.root()?.space()? });

@@ -105,6 +105,7 @@ functions! {
     ceph_mount(*mut MountInfo, *const c_char) -> c_int;
     ceph_unmount(*mut MountInfo) -> c_int;
     ceph_release(*mut MountInfo) -> c_int;
+    ceph_get_fs_cid(*mut MountInfo) -> i64;
     ceph_mount_perms(*mut MountInfo) -> *mut UserPerm;
     ceph_userperm_new(libc::uid_t, libc::gid_t, c_int, *mut libc::gid_t) -> *mut UserPerm;
     ceph_userperm_destroy(*mut UserPerm);

@@ -145,6 +145,24 @@ impl Inode {
         Ok(value)
     }
 
+    /// The UUID of the cluster; zero if the library does not tell.
+    pub fn cluster(&self) -> u128 {
+        let told = self.xattr(c"ceph.cluster_fsid", 64).unwrap_or_default();
+        let digits: String =
+            told.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_hexdigit).collect();
+        u128::from_str_radix(&digits, 16).unwrap_or(0)
+    }
+
+    /// Of a directory: a question that the metadata server alone can answer. Attributes of all that
+    /// is below are never told out of memory.
+    pub fn ask_servers(&self) -> Result<(), Errno> {
+        match self.xattr(c"ceph.dir.rctime", 256) {
+            // A new session is refused to who was excluded.
+            Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
+            answer => answer.map(drop),
+        }
+    }
+
     pub fn xattr_names(&self, bytes_max: usize) -> Result<Vec<u8>, Errno> {
         let (mut names, mut length) = (vec![0u8; bytes_max], 0);
         let Mount { call, raw, permissions, .. } = self.mount;

@@ -28,8 +28,13 @@ pub struct Welcome {
     pub recall_ms: u64,
     /// How long it holds buffered writes.
     pub hold_ms: u64,
+    /// The UUID of the cluster, its halves; zeros if it cannot be told.
+    pub cluster_high: u64,
+    pub cluster_low: u64,
+    /// The number of its file system.
+    pub file_system: u64,
 }
-wire_struct!(Welcome { root, recall_ms, hold_ms });
+wire_struct!(Welcome { root, recall_ms, hold_ms, cluster_high, cluster_low, file_system });
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HelperRequest {
@@ -174,6 +179,7 @@ pub enum HelperRequest {
         start: u64,
         end: u64,
     },
+    StillKnown,
 }
 wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
@@ -190,7 +196,8 @@ wire_enum!(HelperRequest {
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
-    51 => Lock { file, owner, mode, start, end }, 52 => TestLock { file, owner, mode, start, end },
+    51 => StillKnown,
+    52 => Lock { file, owner, mode, start, end }, 53 => TestLock { file, owner, mode, start, end },
 });
 
 /// A success.

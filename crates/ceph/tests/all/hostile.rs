@@ -293,7 +293,14 @@ fn says(bytes: &[u8]) -> String {
 
 #[test]
 fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
-    let welcome = Welcome { root: attributes(), recall_ms: 1000, hold_ms: 1000 };
+    let welcome = Welcome {
+        root: attributes(),
+        recall_ms: 1000,
+        hold_ms: 1000,
+        cluster_high: 1,
+        cluster_low: 2,
+        file_system: 3,
+    };
     let welcome = frame(&Report::Success { request: 1, reply: Reply::Welcome { welcome } });
     let with = |behind: Vec<u8>| says(&[welcome.clone(), behind].concat()) + "sleep 60";
     let unasked = frame(&Report::Success { request: 4711, reply: Reply::Done });

@@ -52,9 +52,15 @@ struct Where {
 struct HostMountArguments {
     #[command(flatten)]
     place: Where,
-    /// Make a journal on the device, whatever it held; without it only where it begins with zeros
+    /// Make a journal on the device though it does not begin with zeros. What is there already is
+    /// named and kept, unless --force is given
     #[arg(long)]
     format: bool,
+    /// With --format: overwrite the file system or partition table that is there already. Also:
+    /// take a dir: store on a file system that is known to keep no locks and change times that
+    /// hosts agree on
+    #[arg(short = 'F', long)]
+    force: bool,
     /// Stay in the foreground, and tell of errors there
     #[arg(long, short)]
     foreground: bool,

@@ -3,6 +3,7 @@
 //! One process at a time ([`Claim`]). A durable write is one ring write with RWF_DSYNC, a flush is
 //! fdatasync.
 
+mod abandoned;
 mod claim;
 mod claims;
 mod loops;

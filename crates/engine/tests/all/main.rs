@@ -21,6 +21,7 @@ mod restart;
 mod run_table;
 mod snapshot;
 mod space;
+mod stalls;
 mod swap;
 mod time;
 mod torn;

@@ -22,7 +22,7 @@ mod uring;
 
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
-use crate::abi::{InitIn, opcode};
+use crate::abi::{self, InitIn, opcode};
 use crate::answer::Stale;
 use crate::{Answer, Connection, FileSystem, MalformedRequest, Operation, Request};
 use classic::{Classic, Received};
@@ -84,6 +84,7 @@ pub struct Session<F> {
     statistics: Cell<SessionStatistics>,
     counts: Counts,
     trace: RefCell<Option<Trace>>,
+    without_access_lists: Cell<bool>,
 }
 
 /// Why the classic channel was left alone.
@@ -121,6 +122,7 @@ impl<F: FileSystem> Session<F> {
             statistics: Cell::default(),
             counts: Counts::default(),
             trace: RefCell::default(),
+            without_access_lists: Cell::default(),
         })
     }
 
@@ -142,6 +144,12 @@ impl<F: FileSystem> Session<F> {
     /// What was agreed with the kernel; `None` before INIT.
     pub fn negotiated(&self) -> Option<Negotiated> {
         self.negotiated.get()
+    }
+
+    /// Leaves access control lists out of what is agreed with the kernel, so that modes alone
+    /// decide. Counts if called before [`Session::serve`].
+    pub fn leave_out_access_lists(&self) {
+        self.without_access_lists.set(true);
     }
 
     /// Why requests come by the classic channel although the kernel offered the ring.
@@ -271,6 +279,11 @@ impl<F: FileSystem> Session<F> {
 
     /// With the ring only if there is memory for it.
     fn agree(&self, offer: &InitIn) -> Result<(Negotiated, Option<Entries>), InitError> {
+        let mut offer = *offer;
+        if self.without_access_lists.get() {
+            offer.flags &= !(abi::init::POSIX_ACL as u32);
+        }
+        let offer = &offer;
         let negotiated = init::negotiate(offer, self.transport, F::SHARES_LOCKS)?;
         if !negotiated.uring {
             return Ok((negotiated, None));
@@ -345,6 +358,7 @@ impl<F: FileSystem> Session<F> {
 
     async fn answer(&self, request: Request) -> Answer {
         self.counts.count(request.header.opcode);
+        self.world.name_task(opcode::name(request.header.opcode));
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }

@@ -16,7 +16,7 @@ use super::places::Logs;
 use super::rooms::{Rooms, Used};
 use super::run_table::{RunTable, TablePage};
 use super::swap::{LogSwap, SwappedRun};
-use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
+use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk, transaction_blocks_max};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
 use format::scattered::{ActiveLogs, RunHeader};
@@ -144,7 +144,8 @@ impl LogSpace for ScatteredLog {
     }
     /// The next one, and a revoke for each live record, fit beside it.
     fn transaction_max(&self) -> u32 {
-        ((self.logs.length() - HEADER) / 2).min(self.capacity() / 4)
+        let most = ((self.logs.length() - HEADER) / 2).min(self.capacity() / 4);
+        most.min(transaction_blocks_max(self.unit))
     }
     fn taken(&self, count: u32) -> u32 {
         count + HEADER

@@ -73,7 +73,12 @@ impl Flush {
             .set_accessed(system_time(accessed));
         self.file.set_times(times)?;
         self.file.sync_all()?;
-        let modified = (modified.seconds, i64::from(modified.nanoseconds));
+        // Not every file system keeps what it was given: some have whole seconds, some an end.
+        let kept = self.file.metadata()?;
+        let modified = match units::fault!("store-time-as-asked") {
+            true => (modified.seconds, i64::from(modified.nanoseconds)),
+            false => (kept.mtime(), kept.mtime_nsec()),
+        };
         self.notes.write(id, Note { version, modified, on_its_way_until: None })
     }
 }
@@ -234,11 +239,16 @@ impl Local {
                 buffered.handle.try_clone().map_err(|error| self.failed("flushing", &error))?;
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
-        self.away("making durable", move || flush.run()).await?;
-        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
-            buffered.flushing = None;
+        let flushed = self.away("making durable", move || flush.run()).await;
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file)
+            && let Some(given) = buffered.flushing.take()
+            && flushed.is_err()
+        {
+            // All of it is written again with the next flush.
+            buffered.overlay.put_over(given);
+            buffered.clean = false;
         }
-        Ok(())
+        flushed
     }
 
     /// What waits for the disk runs on a thread of its own.

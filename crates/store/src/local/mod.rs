@@ -18,6 +18,7 @@
 mod buffered;
 mod extended_attributes;
 mod files;
+mod identity;
 mod locks;
 mod names;
 mod notes;

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const ROOT_USER: u32 = 0;
@@ -61,6 +62,10 @@ impl OwnDirectory {
         Ok(OwnDirectory { held: Arc::new(held), owners })
     }
 
+    /// A path that leads to what is held, whatever its name is now.
+    pub fn path(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.held.as_raw_fd().to_string())
+    }
     /// A file that was not there.
     pub fn make_new(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;

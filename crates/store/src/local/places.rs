@@ -121,6 +121,12 @@ impl Places {
         self.place_in(directory, b".")
     }
 
+    /// One of its names, as far as it is known or found, from the root on.
+    pub fn path(&self, file: FileId) -> Option<Vec<u8>> {
+        self.place(file).ok()?;
+        Some(self.names(file)?.join(&b'/'))
+    }
+
     fn found(
         &self,
         file: FileId,

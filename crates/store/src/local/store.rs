@@ -1,4 +1,5 @@
 use super::buffered::LocalBuffered;
+use super::identity::{identity, identity_or_new};
 use super::notes::Notes;
 use super::own_directory::OwnDirectory;
 use super::places::Places;
@@ -29,7 +30,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// How often wishes are looked for: while tokens are held, and how often a lock is tried again.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Without a token there is nothing to give back.
+/// For so long after a wish the next one is looked for as often.
+const BUSY: Duration = Duration::from_secs(1);
+/// Without a token there is nothing to give back, and what nobody wished for long can wait.
 const IDLE: Duration = Duration::from_millis(50);
 /// How long others are given to return a token; and how long one waits for it.
 const LEASE: Duration = Duration::from_secs(30);
@@ -44,6 +47,7 @@ pub(super) struct Local {
     pub world: Rc<dyn World>,
     name: String,
     identity: Identity,
+    store_identity: String,
     pub places: Places,
     pub notes: Notes,
     pub tokens: LocalTokens,
@@ -87,6 +91,8 @@ impl LocalStore {
         let own_path = format!("{name}/{OWN_DIRECTORY}");
         let own = OwnDirectory::in_root(places.root_directory(), OWN_DIRECTORY);
         let own = own.map_err(|error| failed(&own_path, "opening as its owner", &error))?;
+        let uuid = u128::from(world.random()) << 64 | u128::from(world.random());
+        let store_identity = identity_or_new(&own.path(), uuid).map_err(|error| cannot(&error))?;
         let inner = |part: &str| own.inner(part).map_err(|error| failed(&own_path, part, &error));
         let (notes, lives) = (inner("notes")?, inner("lives")?);
         let tokens = LocalTokens::new(inner("tokens")?, inner("wishes")?, identity.clone());
@@ -95,6 +101,7 @@ impl LocalStore {
         Ok(LocalStore(Rc::new(Local {
             world,
             identity,
+            store_identity,
             places,
             notes: Notes(notes),
             tokens,
@@ -109,6 +116,25 @@ impl LocalStore {
             _life: life,
             name,
         })))
+    }
+
+    /// What [`Store::store_identity`] of a directory will be, if a host had it before. Makes
+    /// nothing there.
+    pub fn identity_of(directory: &Path) -> Result<Option<String>, StoreError> {
+        let name = format!("dir:{}", directory.display());
+        identity(&directory.join(OWN_DIRECTORY)).map_err(|error| failed(&name, "opening", &error))
+    }
+    /// The magic number of the file system that the directory lies on, as statfs(2) has it.
+    pub fn file_system_type(directory: &Path) -> Result<u64, StoreError> {
+        let name = format!("dir:{}", directory.display());
+        let asked = rustix::fs::statfs(directory);
+        // Some have 32 bits of it, with a sign.
+        let magic = asked.map(|found| found.f_type as u64 & u64::from(u32::MAX));
+        magic.map_err(|error| failed(&name, "opening", &error.into()))
+    }
+    /// Whether a host had the directory before, of an older release as well.
+    pub fn was_used(directory: &Path) -> bool {
+        directory.join(OWN_DIRECTORY).is_dir()
     }
 
     fn start<T: 'static, F: Future<Output = Result<T, StoreError>> + 'static>(
@@ -291,6 +317,8 @@ impl Local {
     }
 
     async fn next_event(&self) -> StoreEvent {
+        // Who is wanted once is wanted again soon.
+        let busy_until = self.world.now().plus(BUSY);
         loop {
             let now = self.world.wall_clock();
             let clock = UNIX_EPOCH + Duration::new(now.seconds.max(0) as u64, now.nanoseconds);
@@ -298,6 +326,7 @@ impl Local {
             if !is_idle && let Some((file, token)) = self.tokens.next_recall(clock) {
                 return StoreEvent::Recall { file, token, deadline: self.world.now().plus(LEASE) };
             }
+            let is_idle = is_idle || self.world.now() > busy_until;
             let wait = if is_idle { IDLE } else { LOOK_EVERY };
             self.world.sleep_until(self.world.now().plus(wait)).await;
         }
@@ -311,8 +340,14 @@ impl Store for LocalStore {
     fn identity(&self) -> Identity {
         self.0.identity.clone()
     }
+    fn store_identity(&self) -> String {
+        self.0.store_identity.clone()
+    }
     fn held_below(&self, _size: u64) -> u64 {
         u64::MAX
+    }
+    fn keeps_failed_writes(&self) -> bool {
+        true
     }
     fn counts_every_change(&self) -> bool {
         false
@@ -322,6 +357,13 @@ impl Store for LocalStore {
     }
     fn reuses_numbers(&self) -> bool {
         true
+    }
+    /// Tokens are locks that the kernel drops with their process alone.
+    fn lease_ms(&self) -> u64 {
+        u64::MAX
+    }
+    fn still_known(&self) -> Answer<()> {
+        Box::pin(async { Ok(()) })
     }
 
     /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped
@@ -366,6 +408,9 @@ impl Store for LocalStore {
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         self.at_once(move |local| Ok(Found { file, attributes: local.attributes(file)? }))
+    }
+    fn path_of(&self, file: FileId) -> Answer<Option<Vec<u8>>> {
+        self.at_once(move |local| Ok(local.places.path(file)))
     }
     fn forget(&self, file: FileId) {
         let held = self.0.files.borrow().contains_key(&file);

@@ -90,6 +90,23 @@ fn each_change_tells_another_state_and_the_store_keeps_what_was_told() {
     });
 }
 
+/// Ext4 ends in 2446. What is compared after a crash is the time that the file system kept.
+#[test]
+fn a_time_that_the_store_cannot_keep_is_no_change_of_others() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"synced").await.unwrap();
+        let beyond = Timestamp { seconds: 20_000_000_000, nanoseconds: 987_654_321 };
+        let modified = Some(TimeChange::To(beyond));
+        let change = AttributeChange { modified, ..AttributeChange::default() };
+        let told = first.set_attributes(file, change).await.unwrap().version;
+        first.make_durable(open).await.unwrap();
+        assert_eq!(second.find(file).await.unwrap().attributes.version, told);
+    });
+}
+
 #[test]
 fn who_wants_a_token_gets_it_when_its_holder_gives_way() {
     on_each(|(first, second, world)| async move {

@@ -273,7 +273,16 @@ impl Client {
         };
         match sent.await {
             Err(error) if error.is_lost() => self.files.borrow_mut().clear(),
-            result => result?,
+            Err(error) => {
+                if let Some(buffered) = self.files.borrow_mut().get_mut(&file)
+                    && let Some(given) = buffered.flushing.take()
+                {
+                    buffered.overlay.put_over(given);
+                    buffered.clean = false;
+                }
+                return Err(error);
+            }
+            Ok(()) => {}
         }
         if !self.is_kernel {
             self.state.journal_names().await;
@@ -298,6 +307,10 @@ impl Client {
         from: &Overlay,
         written: Timestamp,
     ) -> Result<(), StoreError> {
+        if self.state.is_full(file) {
+            self.exchange(Asks::Content, 0, || ()).await?;
+            return Err(Refusal::NoSpace.into());
+        }
         let sends = self.parcels(from).into_iter().map(|Parcel { range, pieces }| -> Sent<'_> {
             Box::pin(async move {
                 let bytes = range.end - range.start;
@@ -390,11 +403,14 @@ impl Client {
             buffered.flushing = Some(spilled.clone());
             (spilled, buffered.attributes.changed)
         };
-        self.send_content(file, &spilled.0, spilled.1).await?;
-        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
-            buffered.flushing = None;
+        let sent = self.send_content(file, &spilled.0, spilled.1).await;
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file)
+            && let Some(given) = buffered.flushing.take()
+            && sent.is_err()
+        {
+            buffered.overlay.put_over(given);
         }
-        Ok(())
+        sent
     }
     fn is_full(&self, buffered: &SimulatedBuffered) -> bool {
         buffered.overlay.bytes() > self.state.network.buffer_bytes

@@ -19,12 +19,25 @@ impl Store for SimulatedStore {
     fn identity(&self) -> Identity {
         self.0.identity.clone()
     }
+    fn store_identity(&self) -> String {
+        format!("simulated {:016x}", self.0.state.number)
+    }
     /// Nothing goes by itself.
     fn hold_ms(&self) -> u64 {
         u64::MAX
     }
+    /// Who wants a file may have begun to wait a little before he is heard of.
+    fn lease_ms(&self) -> u64 {
+        (self.0.state.network.lease * 9 / 10).as_millis() as u64
+    }
+    fn still_known(&self) -> Answer<()> {
+        self.start(|client| async move { client.exchange(Asks::StillKnown, 0, || ()).await })
+    }
     fn held_below(&self, size: u64) -> u64 {
         self.0.held_below(size)
+    }
+    fn keeps_failed_writes(&self) -> bool {
+        true
     }
     fn counts_every_change(&self) -> bool {
         true
