@@ -5,8 +5,8 @@
 //!    this life of the log, or lies before the tail, is passed over.
 //! 2. Of copies that a swap has not finished (`moving` in the journal superblock) none is looked
 //!    at.
-//! 3. Of several copies of a run that with the latest durable floor counts. Where a snapshot records
-//!    the place, the floor is what was committed when it did.
+//! 3. Of several copies of a run that with the latest durable floor counts. Where a snapshot
+//!    records the place, the floor is what was committed when it did.
 //! 4. A run behind a gap shows by its durable floor whether what is missing was committed once:
 //!    then the log is damaged.
 
