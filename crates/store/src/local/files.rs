@@ -231,12 +231,15 @@ impl Local {
             let Some(buffered) = files.get_mut(&file).filter(|buffered| !buffered.clean) else {
                 return Ok(());
             };
+            // First, as it may fail: nothing of the buffer has moved then.
+            let file = buffered.handle.try_clone().map_err(|error| {
+                buffered.clean |= units::fault!("store-descriptor-last");
+                self.failed("flushing", &error)
+            })?;
             let fresh = Overlay::over(buffered.overlay.size());
             let overlay = std::mem::replace(&mut buffered.overlay, fresh);
             buffered.flushing = Some(overlay.clone());
             buffered.clean = true;
-            let file =
-                buffered.handle.try_clone().map_err(|error| self.failed("flushing", &error))?;
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
         let flushed = self.away("making durable", move || flush.run()).await;
@@ -258,10 +261,12 @@ impl Local {
         work: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Result<(), StoreError> {
         let (sender, receiver) = channel();
-        std::thread::spawn(move || {
+        let started = std::thread::Builder::new().name("store".into()).spawn(move || {
             // The receiver may be gone, with the world.
             let _ = sender.send(work());
         });
+        // There may be no room for a thread.
+        started.map_err(|error| self.failed(what, &error))?;
         let [mut wait, most] = LOOK_AFTER;
         loop {
             match receiver.try_recv() {

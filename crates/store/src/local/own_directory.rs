@@ -43,7 +43,9 @@ impl OwnDirectory {
 
     fn make(parent: impl AsFd, name: &str, owners: [u32; 3]) -> io::Result<OwnDirectory> {
         match mkdirat(&parent, name, Mode::from_raw_mode(PRIVATE)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            // What is kept in it counts after a crash only if it is there.
+            Ok(()) => fsync(&parent)?,
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         let follows = if units::fault!("store-own-directory-followed") {

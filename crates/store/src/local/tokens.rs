@@ -15,6 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A wish older than this is left over from someone who died.
 const WISH_AGE_MAX: Duration = Duration::from_secs(60);
 
+/// Between two times that a holder is told of the same wish.
+const AGAIN: Duration = Duration::from_secs(3);
+
 /// Of looks for a lock on a file that is still there.
 const TRIES_MAX: u32 = 100;
 
@@ -22,8 +25,8 @@ struct Held {
     token: Token,
     /// Locked as long as it is open.
     lock: File,
-    /// Others' wishes for it have been told.
-    recalled: bool,
+    /// When others' wishes for it were told.
+    recalled: Option<SystemTime>,
 }
 
 pub(super) struct LocalTokens {
@@ -70,7 +73,7 @@ impl LocalTokens {
             Token::SharedRead | Token::SharedWrite => DiskAccess::ReadOnly,
         };
         let Some(lock) = self.lock(file, access)? else { return Ok(false) };
-        self.held.borrow_mut().insert(file, Held { token, lock, recalled: false });
+        self.held.borrow_mut().insert(file, Held { token, lock, recalled: None });
         Ok(true)
     }
     /// As the exclusive token, for one call of a client that has none. `None`: another has one.
@@ -134,7 +137,7 @@ impl LocalTokens {
         wishes.iter().any(|name| name.starts_with(&prefix) && !name.ends_with(&own))
     }
 
-    /// A held file that another wants, told once.
+    /// A held file that another wants: told again after a while, as giving it back may have failed.
     pub fn next_recall(&self, now: SystemTime) -> Option<(FileId, Token)> {
         let own = format!(".{}", self.identity.0);
         for name in self.wishes.names().ok()?.iter().filter(|name| !name.ends_with(&own)) {
@@ -149,10 +152,11 @@ impl LocalTokens {
             let Some(file) = name.split('.').next().and_then(|number| number.parse().ok()) else {
                 continue;
             };
+            let is_fresh = |told: SystemTime| now.duration_since(told).is_ok_and(|age| age < AGAIN);
             if let Some(held) = self.held.borrow_mut().get_mut(&FileId(file))
-                && !held.recalled
+                && !held.recalled.is_some_and(is_fresh)
             {
-                held.recalled = true;
+                held.recalled = Some(now);
                 return Some((FileId(file), held.token));
             }
         }

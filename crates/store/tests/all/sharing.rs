@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use store::{
     AttributeChange, Creator, FileId, FileLock, LOCK_END, LockKind, LockMode, LockOwner, NewNode,
-    OpenFile, OpenMode, Refusal, RenameOver, Store, StoreError, Token, XattrMode,
+    OpenFile, OpenMode, Refusal, RenameOver, Store, StoreError, StoreEvent, Token, XattrMode,
 };
 
 async fn held(store: &Rc<dyn Store>, name: &str, content: &[u8]) -> (FileId, OpenFile) {
@@ -272,5 +272,54 @@ fn a_file_made_read_only_is_written_through_what_it_was_made_with() {
         store.write(open, 0, b"content").await.unwrap();
         assert_eq!(std::fs::read(root.join("object")).unwrap(), b"content");
         assert_eq!(created.found.attributes.mode, 0o444);
+    });
+}
+
+/// Giving it back may have failed the first time.
+#[test]
+fn a_wish_that_stands_is_told_again() {
+    on_two_of_a_directory(|(first, second, world), _| async move {
+        let (file, _) = held(&first, "file", b"one").await;
+        let waits = runtime::spawn_with_result(&*world, async move {
+            let open = second.open(file, OpenMode::ReadWrite).await.unwrap();
+            second.take_token(open, Token::ExclusiveWrite).await
+        });
+        for _ in 0..2 {
+            let told = first.next_event().await;
+            assert!(matches!(told, StoreEvent::Recall { file: wanted, .. } if wanted == file));
+        }
+        first.return_token(file).await.unwrap();
+        waits.await.unwrap().unwrap();
+    });
+}
+
+const FEW_DESCRIPTORS: &str = "OKEANOS_TEST_FEW_DESCRIPTORS";
+
+/// In a process of its own: the bound is of the whole process.
+#[test]
+fn a_flush_for_which_no_descriptor_is_left_loses_nothing() {
+    if std::env::var_os(FEW_DESCRIPTORS).is_none() {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "sharing::a_flush_for_which_no_descriptor_is_left_loses_nothing"]);
+        let ended = test.env(FEW_DESCRIPTORS, "1").output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && told.contains("1 passed"), "{ended:?}");
+        return;
+    }
+    on_a_directory(|store, root| async move {
+        let (_, open) = held(&store, "file", b"synced").await;
+        let resource = rustix::process::Resource::Nofile;
+        let limit = rustix::process::getrlimit(resource);
+        let few = rustix::process::Rlimit { current: Some(200), ..limit };
+        rustix::process::setrlimit(resource, few).unwrap();
+        let mut others = Vec::new();
+        while let Ok(other) = std::fs::File::open("/dev/null") {
+            others.push(other);
+        }
+        assert!(store.make_durable(open).await.is_err());
+        assert_eq!(store.read(open, 0, 99).await.unwrap(), b"synced");
+        drop(others);
+        store.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::read(root.join("file")).unwrap(), b"synced");
     });
 }
