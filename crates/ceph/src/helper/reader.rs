@@ -18,6 +18,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The daemon asks one question at a time; another may come while one that nobody waits for any
+/// more is under way.
+const ASKING_MAX: usize = 2;
 const RECEIVED_AT_ONCE: usize = 256 << 10;
 
 pub struct Requests {
@@ -57,6 +60,9 @@ pub struct SocketReader {
     lanes: Arc<Lanes>,
     /// For what others wait for.
     returning: Arc<Lanes>,
+    /// For the question whether the servers know this client, on which syncs depend: it waits for
+    /// no call but its own kind.
+    asking: Arc<Lanes>,
     under_way: AtomicUsize,
 }
 
@@ -82,6 +88,7 @@ impl SocketReader {
             server,
             lanes,
             returning,
+            asking: Lanes::new(ASKING_MAX),
             under_way: AtomicUsize::new(0),
         })
     }
@@ -150,7 +157,11 @@ impl SocketReader {
             }
             return has_post;
         }
-        let to = if turn.is_awaited { &self.returning } else { &self.lanes };
+        let to = match request {
+            HelperRequest::StillKnown => &self.asking,
+            _ if turn.is_awaited => &self.returning,
+            _ => &self.lanes,
+        };
         let reader = self.clone();
         to.add(
             turn,
