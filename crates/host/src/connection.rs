@@ -14,9 +14,8 @@ use crate::error::HostError;
 use crate::files::Failure;
 use crate::host::Host;
 use crate::log::HostLog;
-use crate::recover::{FileFate, FileOutcome, HostRecoveryReport, recover};
-use runtime::race;
-use std::collections::BTreeMap;
+use crate::recover::{FileFate, FileOutcome, HostRecoveryReport, recover_noting};
+use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
 use store::FileId;
@@ -136,18 +135,17 @@ impl Host {
     async fn restore(&self) -> Result<HostRecoveryReport, HostError> {
         self.log().end().await?;
         self.store.reconnect().await?;
-        let report = recover(&*self.world, &*self.store, &self.journal, false).await?;
-        let log = HostLog::open(self.world.clone(), &self.journal, self.options.records).await?;
+        let recovered = race(self.recover_again(), self.until_silent()).await;
+        let (Either::Left(recovered) | Either::Right(recovered)) = recovered;
+        let mut report = recovered?;
+        // The log is empty now. What follows may fail, and then the fates alone tell.
         self.begin_lease().await?;
+        let log = HostLog::open(self.world.clone(), &self.journal, self.options.records).await?;
         *self.log.borrow_mut() = log;
-        let aside: BTreeMap<FileId, &str> = report
-            .files
-            .iter()
-            .filter_map(|file| match &file.outcome {
-                FileFate::SetAside { why, .. } => Some((FileId(file.file), &**why)),
-                _ => None,
-            })
-            .collect();
+        let mut fates = self.fates.take();
+        report.files.retain(|file| !fates.contains_key(&FileId(file.file)));
+        report.files.extend(fates.values().cloned());
+        report.files.sort_by_key(|outcome| outcome.file);
         for file in self.files.all() {
             self.end_token(&file);
             file.open.set(None);
@@ -157,9 +155,10 @@ impl Host {
             self.drained.notify();
             let before = file.failure.take();
             let is_open = file.opens.get() > 0 && !units::fault!("host-failure-forgotten");
+            let lost = fates.remove(&file.id).and_then(|outcome| lost_with(outcome.outcome));
             // Who has it open must not take a later sync for a promise of what was set aside.
-            *file.failure.borrow_mut() = match (aside.get(&file.id), before) {
-                (Some(why), _) => Some(Failure::SetAside((*why).into())),
+            *file.failure.borrow_mut() = match (lost, before) {
+                (Some(why), _) => Some(Failure::SetAside(why)),
                 (None, Some(lasting)) if is_open && lasting.lasts() => Some(lasting),
                 (None, _) => None,
             };
@@ -167,5 +166,40 @@ impl Host {
             self.files.forget(&file);
         }
         Ok(report)
+    }
+
+    /// Ends with an error when the servers do not answer any more, so that who waits for a recovery
+    /// does not wait longer than for them.
+    async fn until_silent<T>(&self) -> Result<T, HostError> {
+        let lease_ms = self.store.lease_ms();
+        if lease_ms == u64::MAX {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            let pause = self.world.now().plus(Duration::from_millis(lease_ms / 4));
+            self.world.sleep_until(pause).await;
+            self.store.still_known().await?;
+        }
+    }
+
+    /// What became of a file stays known until a connection is restored: the next one may be lost
+    /// amid the recovery, and the ledger says only that the file is finished.
+    async fn recover_again(&self) -> Result<HostRecoveryReport, HostError> {
+        let note = |outcome: &FileOutcome| {
+            self.fates.borrow_mut().insert(FileId(outcome.file), outcome.clone());
+        };
+        recover_noting(&*self.world, &*self.store, &self.journal, false, &note).await
+    }
+}
+
+/// Why what was synced of a file is not in it any more.
+fn lost_with(fate: FileFate) -> Option<String> {
+    match fate {
+        FileFate::SetAside { why, .. } => Some(why),
+        // It had lost its last name, and the connection was all that kept it.
+        FileFate::Removed => {
+            Some("it had no name any more, and was gone with the connection".into())
+        }
+        FileFate::Replayed | FileFate::DoneBefore => None,
     }
 }

@@ -9,7 +9,7 @@ use crate::lease::StoreLease;
 use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
-use crate::recover::HostRecoveryReport;
+use crate::recover::{FileOutcome, HostRecoveryReport};
 use crate::shared_looks::SharedLooks;
 use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
@@ -17,8 +17,10 @@ use device::World;
 use runtime::sync::{Event, RwLock};
 use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
+use units::TransactionId;
 
 /// When a write is promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +77,8 @@ pub struct Host {
     /// Held by whoever restores the connection, or closes.
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
+    /// What recoveries have done with files since the connection was lost.
+    pub(crate) fates: RefCell<BTreeMap<FileId, FileOutcome>>,
     pub(crate) told: RefCell<Option<Listener>>,
     /// Who writes down what goes wrong while nobody waits for it.
     pub(crate) trouble: RefCell<Option<Trouble>>,
@@ -113,6 +117,7 @@ impl Host {
             idle: Event::default(),
             restoring: Rc::default(),
             restored: Event::default(),
+            fates: RefCell::default(),
             told: RefCell::default(),
             trouble: RefCell::default(),
             forget: RefCell::default(),
@@ -309,13 +314,32 @@ impl Host {
         if let Position::At(at) = position {
             end_of(at, bytes.len() as u64)?;
         }
+        // Known as long as this waits: a recovery in between notes with it what became of it.
+        let file = self.files.get_or_new(id);
+        let is_sent = Cell::new(false);
         loop {
-            let _busy = self.enter().await?;
-            match self.try_write(id, position, bytes, durable).await {
-                Err(error) if self.is_again(&error) => {}
-                result => return result,
+            let busy = self.enter().await?;
+            let (attributes, last) =
+                match self.try_write(&file, position, bytes, (durable, &is_sent)).await {
+                    Err(error) if self.is_again(&error) && !is_sent.get() => continue,
+                    result => result?,
+                };
+            let is_soon = durable == Durable::Soon || units::fault!("host-answered-before-commit");
+            let Some(last) = last.filter(|_| !is_soon) else { return Ok(attributes) };
+            match self.commit_proven(last).await {
+                Err(error) if self.is_again(&error) => drop(busy),
+                result => return result.map(|()| attributes),
             }
+            if units::fault!("host-append-repeated") {
+                continue;
+            }
+            // The journal has it, and a recovery brings it to the store: it is not written again.
+            return self.sync_file(id).await.map(|()| attributes);
         }
+    }
+    async fn commit_proven(self: &Rc<Self>, last: TransactionId) -> Result<(), HostError> {
+        self.log().commit(last).await?;
+        self.prove_lease().await
     }
     /// The file's lock is held for writing, with a token.
     async fn place_of(
@@ -335,34 +359,36 @@ impl Host {
         Ok((at, end_of(at, length as u64)?))
     }
 
+    /// With the transaction that has it in the journal; without one, the store has it. `is_sent` is
+    /// set before the servers may have what must not be repeated.
     async fn try_write(
         self: &Rc<Self>,
-        id: FileId,
+        file: &Rc<File>,
         position: Position,
         bytes: &[u8],
-        durable: Durable,
-    ) -> Result<FileAttributes, HostError> {
-        let file = self.files.get_or_new(id);
+        (durable, is_sent): (Durable, &Cell<bool>),
+    ) -> Result<(FileAttributes, Option<TransactionId>), HostError> {
+        let is_append = matches!(position, Position::End) && !units::fault!("host-append-repeated");
         loop {
             self.check()?;
-            self.check_file(&file)?;
+            self.check_file(file)?;
             // Before the file: others may have to go to the store first, perhaps this one.
             self.memory(bytes.len()).await?;
             let room = self.log().room(bytes.len()).await?;
             let guard = file.lock.write().await;
             let token = match file.recalled.get() {
                 true => None,
-                false => Some(self.hold(&file, Token::ExclusiveWrite).await?),
+                false => Some(self.hold(file, Token::ExclusiveWrite).await?),
             };
             if token.is_some() && !file.recalled.get() {
-                self.drop_capabilities(&file).await?;
+                self.drop_capabilities(file).await?;
             }
             let (at, end) = match token {
-                Some(_) => self.place_of(&file, position, bytes.len()).await?,
+                Some(_) => self.place_of(file, position, bytes.len()).await?,
                 None => (0, 0),
             };
             if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
-                self.make_room(&file, end).await?;
+                self.make_room(file, end).await?;
             }
             if token.is_none() || file.recalled.get() {
                 drop((guard, room));
@@ -371,6 +397,9 @@ impl Host {
             }
             let open = file.open.get().expect("a file with a token is open");
             self.check_closing()?;
+            if token != Some(Token::ExclusiveWrite) {
+                is_sent.set(is_append);
+            }
             let written = self.store.write(open, at, bytes).await;
             if token != Some(Token::ExclusiveWrite) {
                 self.count(|counters| counters.shared_bytes += bytes.len() as u64);
@@ -378,30 +407,26 @@ impl Host {
                 if durable == Durable::Now {
                     self.noted(self.store.make_durable(open).await)?;
                 }
-                return Ok(attributes);
+                return Ok((attributes, None));
             }
             let attributes = match self.noted(written) {
                 Ok(attributes) => attributes,
                 Err(error) => {
                     // Some of it may be in the store's buffer, in a state that was not told: only
                     // what is durable there is known.
-                    self.settle_untold(&file).await?;
+                    self.settle_untold(file).await?;
                     return Err(error);
                 }
             };
             if file.recalled.get() {
                 // Others may have had the file when the store took the bytes: no replay may follow
                 // from them.
-                self.settle_untold(&file).await?;
-                return Ok(attributes);
+                is_sent.set(is_append);
+                self.settle_untold(file).await?;
+                return Ok((attributes, None));
             }
-            let last = self.note_change(&file, &room, &attributes, (at, bytes));
-            drop((guard, room));
-            if durable == Durable::Now && !units::fault!("host-answered-before-commit") {
-                self.log().commit(last).await?;
-                self.prove_lease().await?;
-            }
-            return Ok(attributes);
+            let last = self.note_change(file, &room, &attributes, (at, bytes));
+            return Ok((attributes, Some(last)));
         }
     }
 
@@ -412,7 +437,7 @@ impl Host {
         room: &crate::log::Room,
         attributes: &FileAttributes,
         (at, bytes): (u64, &[u8]),
-    ) -> units::TransactionId {
+    ) -> TransactionId {
         let fresh = || Dirty {
             slot: self.log().new_slot(),
             base: file.told.get(),

@@ -2,7 +2,7 @@
 //! that is delayed here would need a token of its directory, which the store does not give.
 
 use crate::error::HostError;
-use crate::files::{Dirty, File};
+use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
 use runtime::sync::WriteGuard;
 use std::rc::Rc;
@@ -190,13 +190,15 @@ impl Host {
     }
     /// After the last descriptor of a file was closed.
     pub(crate) async fn drop_nameless(&self, file: &File) -> Result<(), HostError> {
-        if !file.nameless.get() || self.check_file(file).is_err() {
+        // One that the store does not take is of no use to anybody either.
+        if !file.nameless.get() || file.failure.borrow().as_ref().is_some_and(Failure::lasts) {
             return Ok(());
         }
         let _guard = file.lock.write().await;
         match file.dirty.get() {
             Some(dirty) if file.opens.get() == 0 => {
                 self.drop_dirty(file, dirty).await?;
+                file.forgive();
                 self.give_up_token(file).await
             }
             _ => Ok(()),

@@ -223,3 +223,25 @@ fn a_recovery_without_space_names_the_file_and_loses_nothing() {
         }
     }
 }
+
+/// Nobody can read it any more, nor will.
+#[test]
+fn a_refused_file_without_a_name_is_dropped_at_its_last_close() {
+    let stage = Rc::new(Stage::new(9));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, soon()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let world = inner.world();
+        let file = make(&host, "file").await;
+        inner.cluster.fill(Some(file));
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        sleep(&*world, Duration::from_secs(10)).await;
+        assert_eq!(host.statistics().failed_files, 1);
+        host.unlink(host.root(), b"file").await.unwrap();
+        host.close_file(file).await.unwrap();
+        let statistics = host.statistics();
+        assert_eq!((statistics.failed_files, statistics.held_bytes), (0, 0));
+        host.close().await.unwrap();
+    });
+}

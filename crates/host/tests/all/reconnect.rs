@@ -1,12 +1,13 @@
 //! A connection that is lost and comes back while the host runs.
 
 use crate::common::*;
-use disks::CrashPolicy;
+use disks::{CrashPolicy, Latency};
 use host::{CONFLICT_DIRECTORY, Destage, Durable, HostError, HostOptions, HostRecoveryReport};
 use runtime::spawn_with_result;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+use store::{Cut, CutKind, Moment};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -166,4 +167,91 @@ fn many_writers_go_on_through_many_lost_connections() {
             );
         }
     }
+}
+
+/// A peer has changed one of the files. While the host recovers, the connection is lost once more.
+#[test]
+fn what_was_set_aside_stays_known_through_a_second_cut_at_every_message() {
+    for after in 0..60 {
+        let stage = Rc::new(Stage::new(after));
+        let disk = stage.disk(stage.formatted());
+        let (begun, inner, journal) =
+            (stage.begin(&disk, under_pressure()), stage.clone(), disk.clone());
+        stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"mine", Durable::Now).await.unwrap();
+            for number in 0..4 {
+                let other = make(&host, &format!("other {number}")).await;
+                host.write(other, 0, b"other", Durable::Soon).await.unwrap();
+            }
+            // What is to be committed first keeps the host from the store until the peer is done.
+            journal
+                .set_latency(Latency { least: Duration::from_millis(20), spread: Duration::ZERO });
+            inner.connect().fence(&identity()).await.unwrap();
+            peer_writes(&*inner.peer(), file, 0, b"theirs").await;
+            journal.set_latency(Latency { least: Duration::ZERO, spread: Duration::ZERO });
+            let (kind, message) = (CutKind::Network, inner.cluster.messages() + 1 + after);
+            let moment = if after % 2 == 0 { Moment::Request } else { Moment::Answer };
+            inner.cluster.cut_at(Cut { kind, message, moment });
+            let synced = loop {
+                match host.sync_file(file).await {
+                    Err(error) if error.is_lost() => {}
+                    result => break result,
+                }
+            };
+            assert!(matches!(synced, Err(HostError::SetAside(_))), "cut at {after}: {synced:?}");
+            assert!(host.statistics().set_aside_files >= 1, "cut at {after}");
+            assert_eq!(inner.content(file), b"theirs", "cut at {after}");
+        });
+    }
+}
+
+#[test]
+fn what_is_appended_while_connections_are_lost_is_there_once() {
+    for seed in 0..10u64 {
+        let stage = Rc::new(Stage::new(seed));
+        let disk = stage.disk(stage.formatted());
+        disk.set_latency(Latency { least: Duration::from_millis(2), spread: Duration::ZERO });
+        let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+        let file = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let world = inner.world();
+            let file = make(&host, "log").await;
+            let (writer, cutter) = (host.clone(), inner.clone());
+            let written = spawn_with_result(&*world, async move {
+                for line in 0..100u8 {
+                    writer.append(file, &[line; 3], Durable::Now).await.unwrap();
+                }
+            });
+            for _ in 0..5 {
+                sleep(&*world, Duration::from_micros(37_000 + 700 * seed)).await;
+                cutter.connect().fence(&identity()).await.unwrap();
+            }
+            written.await.unwrap();
+            assert!(host.statistics().reconnections >= 2, "seed {seed}");
+            host.close().await.unwrap();
+            file
+        });
+        let lines: Vec<u8> = (0..100u8).flat_map(|line| [line; 3]).collect();
+        assert_eq!(stage.content(file), lines, "seed {seed}");
+    }
+}
+
+#[test]
+fn who_has_a_file_without_a_name_open_learns_that_it_went_with_the_connection() {
+    let stage = Rc::new(Stage::new(5));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        host.unlink(host.root(), b"file").await.unwrap();
+        host.sync_file(file).await.unwrap();
+        inner.connect().fence(&identity()).await.unwrap();
+        host.lookup(host.root(), b"none").await.unwrap_err();
+        let synced = host.sync_file(file).await;
+        assert!(matches!(synced, Err(HostError::SetAside(_))), "{synced:?}");
+    });
 }

@@ -346,3 +346,43 @@ fn nothing_of_a_journal_goes_to_another_store() {
     let report = recovered(&stage, &disk);
     assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
 }
+
+/// The record of a removal is written before the removal is carried out, which may never be.
+#[test]
+fn what_was_synced_of_a_file_whose_removal_did_not_arrive_is_not_dropped() {
+    for (after, links) in (0..8).flat_map(|after| [(after, false), (after, true)]) {
+        let stage = Stage::new(after);
+        let disk = stage.disk(stage.formatted());
+        let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+        let (peer, clock) = (stage.peer(), stage.world());
+        let (file, lives) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            let message = cluster.messages() + 1 + after;
+            let cut = Cut { kind: CutKind::Client, message, moment: Moment::Request };
+            cluster.cut_at(cut);
+            race(host.unlink(host.root(), b"file"), cluster.until_client_cut()).await;
+            // The journal goes on for a little.
+            sleep(&*clock, Duration::from_millis(50)).await;
+            cluster.cancel_cut();
+            cluster.kill(&identity());
+            let lives = peer.lookup(peer.root(), b"file").await.is_ok();
+            if lives && links {
+                // It waits for the dead host's lease.
+                assert_eq!(peer_reads(&*peer, file).await, b"");
+                peer.link(file, peer.root(), b"another name").await.unwrap();
+            } else if lives {
+                peer_writes(&*peer, file, 3, b"theirs").await;
+            }
+            (file, lives)
+        });
+        let report = recovered(&stage, &stage.disk(stage.crash(&disk, CrashPolicy::LoseAll)));
+        if lives {
+            let aside = stage.set_aside(file);
+            let is_there = stage.content(file) == b"synced" || aside == [b"synced"];
+            assert!(is_there, "cut at {after}, {links}: {aside:?} {report:?}");
+        }
+        assert!(lives || after > 0, "the first message is not lost");
+    }
+}

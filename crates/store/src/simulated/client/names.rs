@@ -35,6 +35,16 @@ fn directory(inodes: &mut Inodes, file: FileId) -> Result<&mut Inode, Refusal> {
 }
 
 impl Client {
+    /// A change of names is one of the file's state. Of a file that is held the holder tells it.
+    fn count_change(&self, file: FileId, inode: &mut Inode) {
+        let against = self.state.tokens.borrow().against_change(file, self.session_number());
+        if !against.is_empty() || self.files.borrow().contains_key(&file) {
+            return;
+        }
+        let before = inode.attributes.version;
+        inode.attributes.version = self.state.next_version(before, before.size);
+        inode.attributes.changed = self.now();
+    }
     async fn on_names<T>(
         &self,
         asks: Asks,
@@ -159,7 +169,10 @@ pub(super) async fn link(
             entries.insert(name.clone(), file);
         }
         let inode = inodes.get_mut(&file).ok_or(Refusal::Stale)?;
-        inode.attributes.links += u32::from(!std::mem::replace(&mut done, true));
+        if !std::mem::replace(&mut done, true) {
+            inode.attributes.links += 1;
+            client.count_change(file, inode);
+        }
         Ok(inode.attributes)
     });
     linked.await
@@ -180,7 +193,7 @@ pub(super) async fn unlink(
         let file = *directory(inodes, parent)?.entries.get(&name).ok_or(Refusal::NotFound)?;
         check_removable(inodes, file, of_directory)?;
         directory(inodes, parent)?.entries.remove(&name);
-        drop_link(inodes, file);
+        drop_link(client, inodes, file);
         client.lost_name(file);
         done = true;
         Ok(())
@@ -199,8 +212,9 @@ fn check_removable(inodes: &Inodes, file: FileId, of_directory: bool) -> Result<
 }
 
 /// A file without a name stays for whoever has it open; of others the number alone.
-fn drop_link(inodes: &mut Inodes, file: FileId) {
+fn drop_link(client: &Client, inodes: &mut Inodes, file: FileId) {
     if let Some(inode) = inodes.get_mut(&file) {
+        client.count_change(file, inode);
         let of_directory = inode.attributes.kind == FileKind::Directory;
         inode.attributes.links =
             if of_directory { 0 } else { inode.attributes.links.saturating_sub(1) };
@@ -245,7 +259,7 @@ pub(super) async fn rename(
                 return Ok(());
             }
             check_removable(inodes, replaced, of_directory)?;
-            drop_link(inodes, replaced);
+            drop_link(client, inodes, replaced);
             client.lost_name(replaced);
         } else if mode == RenameOver::Exchange {
             return Err(Refusal::NotFound);

@@ -104,7 +104,11 @@ impl Store for SimulatedStore {
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         self.start(move |client| async move {
-            let attributes = client.ask(file, Asks::Look, 0, |inode| Ok(inode.attributes)).await?;
+            let look = |inode: &mut Inode| match inode.attributes.links {
+                0 => Err(Refusal::Stale),
+                _ => Ok(inode.attributes),
+            };
+            let attributes = client.ask(file, Asks::Look, 0, look).await?;
             Ok(client.as_seen(Found { file, attributes }))
         })
     }
