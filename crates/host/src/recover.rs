@@ -230,7 +230,10 @@ impl Recovery<'_> {
             }
             Err(error) => return Err(error.into()),
             // Its number names something else by now.
-            Ok(found) if found.attributes.kind != FileKind::Regular => {
+            Ok(found)
+                if found.attributes.kind != FileKind::Regular
+                    && !units::fault!("host-kind-not-asked") =>
+            {
                 return Ok((self.gone(replay).await?, None));
             }
             Ok(found) if self.dry_run => {

@@ -6,6 +6,7 @@ mod commits;
 mod common;
 mod creation;
 mod departures;
+mod directory;
 mod explorer;
 mod full;
 mod kept;

@@ -2,8 +2,8 @@
 
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
-use disks::{CrashPolicy, Latency, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostJournal, HostOptions, Interrupt, recover};
+use disks::MemoryDisk;
+use host::{Destage, Durable, Host, HostJournal, HostOptions, Interrupt, recover};
 use runtime::{RealWorld, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
@@ -233,58 +233,4 @@ fn a_descriptor_of_a_removed_file_writes_to_no_other() {
             assert_eq!(content(&first, new).await, b"mine");
         }
     });
-}
-
-/// A directory knows no state of ours any more once the token is back.
-#[test]
-fn who_wants_a_file_of_a_directory_amid_its_replay_sets_nothing_aside() {
-    let directory = tempfile::tempdir().unwrap();
-    let world = RealWorld::new().unwrap();
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::new(shared.clone(), JOURNAL_BYTES);
-    let (inner, at) = (disk.clone(), directory.path().to_owned());
-    let file = world.run(async move {
-        let store: Rc<dyn Store> =
-            Rc::new(LocalStore::open(shared.clone(), &at, identity()).unwrap());
-        let disk: Rc<dyn Disk> = Rc::new(inner);
-        HostJournal::format(&*shared, disk.clone(), identity(), store.name()).await.unwrap();
-        let journal = HostJournal::open(disk).await.unwrap();
-        recover(&*shared, &*store, &journal, false).await.unwrap();
-        let options = HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() };
-        let host = Host::open(shared, store, &journal, options).await.unwrap();
-        let file = make(&host, b"file").await;
-        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
-        file
-    });
-    // It dies, with what it has buffered and its locks.
-    world.end();
-    drop(world);
-    let world = RealWorld::new().unwrap();
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::from_image(shared.clone(), disk.crash(CrashPolicy::LoseAll));
-    // Each note in the ledger leaves time for a wish.
-    disk.set_latency(Latency { least: Duration::from_millis(50), spread: Duration::ZERO });
-    let at = directory.path().to_owned();
-    world.run(async move {
-        let open = |name| LocalStore::open(shared.clone(), &at, name).unwrap();
-        let (store, peer) = (open(identity()), open(Identity("host-2".into())));
-        let (token, clock) = (at.join(format!(".okeanos/tokens/{}", file.0)), shared.clone());
-        // What the dead one left is locked by nobody.
-        std::fs::remove_file(&token).unwrap();
-        let peer_reads = runtime::spawn_with_result(&*shared, async move {
-            while !token.exists() {
-                clock.sleep_until(clock.now().plus(Duration::from_millis(1))).await;
-            }
-            let open = peer.open(file, store::OpenMode::Read).await.unwrap();
-            peer.take_token(open, store::Token::SharedRead).await.unwrap();
-            let seen = peer.read(open, 0, 99).await.unwrap();
-            peer.return_token(file).await.unwrap();
-            seen
-        });
-        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
-        let report = recover(&*shared, &store, &journal, false).await.unwrap();
-        assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
-        assert_eq!(peer_reads.await.unwrap(), b"synced");
-    });
-    world.end();
 }

@@ -1,0 +1,102 @@
+//! Recovery in front of a directory, which does not count changes and uses numbers of files again.
+
+use crate::common::{JOURNAL_BYTES, ROOT, identity};
+use device::{Disk, World};
+use disks::{CrashPolicy, Image, Latency, MemoryDisk};
+use host::{
+    CONFLICT_DIRECTORY, Destage, Durable, FileFate, Host, HostJournal, HostOptions, recover,
+};
+use runtime::{RealWorld, spawn_with_result};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{FileId, Identity, LocalStore, OpenMode, Store, Token};
+
+/// A host has synced a file and dies, with what it has buffered and with its locks.
+fn crashed(root: &Path) -> (FileId, Image) {
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::new(shared.clone(), JOURNAL_BYTES);
+    let (inner, at) = (disk.clone(), root.to_owned());
+    let file = world.run(async move {
+        let store = LocalStore::open(shared.clone(), &at, identity()).unwrap();
+        let (store, disk): (Rc<dyn Store>, Rc<dyn Disk>) = (Rc::new(store), Rc::new(inner));
+        HostJournal::format(&*shared, disk.clone(), identity(), store.name()).await.unwrap();
+        let journal = HostJournal::open(disk).await.unwrap();
+        recover(&*shared, &*store, &journal, false).await.unwrap();
+        let options = HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() };
+        let host = Host::open(shared, store, &journal, options).await.unwrap();
+        let file = host.create(host.root(), b"file", 0o644, ROOT).await.unwrap().file;
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        file
+    });
+    world.end();
+    (file, disk.crash(CrashPolicy::LoseAll))
+}
+
+/// A directory knows no state of ours any more once the token is back.
+#[test]
+fn who_wants_a_file_amid_its_replay_sets_nothing_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, image) = crashed(directory.path());
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::from_image(shared.clone(), image);
+    // Each note in the ledger leaves time for a wish.
+    disk.set_latency(Latency { least: Duration::from_millis(50), spread: Duration::ZERO });
+    let at = directory.path().to_owned();
+    world.run(async move {
+        let open = |name| LocalStore::open(shared.clone(), &at, name).unwrap();
+        let (store, peer) = (open(identity()), open(Identity("host-2".into())));
+        let (token, clock) = (at.join(format!(".okeanos/tokens/{}", file.0)), shared.clone());
+        // What the dead one left is locked by nobody.
+        fs::remove_file(&token).unwrap();
+        let peer_reads = spawn_with_result(&*shared, async move {
+            while !token.exists() {
+                clock.sleep_until(clock.now().plus(Duration::from_millis(1))).await;
+            }
+            let open = peer.open(file, OpenMode::Read).await.unwrap();
+            peer.take_token(open, Token::SharedRead).await.unwrap();
+            let seen = peer.read(open, 0, 99).await.unwrap();
+            peer.return_token(file).await.unwrap();
+            seen
+        });
+        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let report = recover(&*shared, &store, &journal, false).await.unwrap();
+        assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
+        assert_eq!(peer_reads.await.unwrap(), b"synced");
+    });
+    world.end();
+}
+
+/// It cannot be opened as a file, and is none that anything was synced of.
+#[test]
+fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, image) = crashed(directory.path());
+    fs::remove_file(directory.path().join("file")).unwrap();
+    let link = directory.path().join("link");
+    let is_used_again = (0..200).any(|_| {
+        let _ = fs::remove_file(&link);
+        symlink("nowhere", &link).unwrap();
+        fs::symlink_metadata(&link).unwrap().ino() == file.0
+    });
+    assert!(is_used_again, "no number was used again");
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::from_image(shared.clone(), image);
+    let at = directory.path().to_owned();
+    world.run(async move {
+        let store = LocalStore::open(shared.clone(), &at, identity()).unwrap();
+        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let report = recover(&*shared, &store, &journal, false).await.unwrap();
+        let FileFate::SetAside { name, .. } = &report.files[0].outcome else {
+            panic!("{report:?}");
+        };
+        let aside = fs::read(at.join(CONFLICT_DIRECTORY).join(name)).unwrap();
+        assert_eq!(aside, b"synced");
+    });
+    world.end();
+}
