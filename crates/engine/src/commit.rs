@@ -57,7 +57,8 @@ impl Engine {
             if self.pipeline.is_over() {
                 return;
             }
-            if self.pipeline.skip_empty() {
+            if let Some(freed) = self.pipeline.skip_empty() {
+                self.drop_freed(&freed);
                 continue;
             }
             if let Err(error) = self.commit_running().await {

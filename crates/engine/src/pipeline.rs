@@ -17,7 +17,7 @@ use crate::ending::Ending;
 use crate::error::EngineError;
 use crate::gate::Gate;
 use crate::limits::IN_FLIGHT_MAX;
-use crate::running::{Running, Taken};
+use crate::running::{Freed, Running, Taken};
 use crate::writers::{Hold, are_few, hold};
 use journal::{Holdings, RunningTransaction, Writers};
 use runtime::sync::Event;
@@ -154,6 +154,10 @@ impl Pipeline {
     pub async fn pass<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
         self.gate.pass(admit).await
     }
+    /// Nothing happened in the running transaction, and nothing can.
+    pub fn is_idle(&self) -> bool {
+        self.running.borrow().is_idle()
+    }
     pub fn is_locking(&self) -> bool {
         self.locking.get()
     }
@@ -250,21 +254,22 @@ impl Pipeline {
         let have_stopped = || self.is_over() || !self.running.borrow().has_handles();
         self.work.until(|| have_stopped().then_some(())).await
     }
-    /// A transaction in which nothing happened is not written: it goes on, and those who waited for
-    /// it are done.
-    pub fn skip_empty(&self) -> bool {
+    /// A transaction with nothing to log is not written: it goes on, and those who waited for it are
+    /// done. Returns the blocks that it freed, which nothing holds any more: the log has no records
+    /// of them, and no transaction is in flight.
+    pub fn skip_empty(&self) -> Option<Vec<Freed>> {
         let mut running = self.running.borrow_mut();
         if !running.is_empty() {
-            return false;
+            return None;
         }
-        let completion = running.restart();
+        let (completion, freed) = running.restart();
         self.wanted.set(running.id().previous());
         drop(running);
         self.locking.set(false);
         completion.complete(Ok(()));
         self.gate.wake_first();
         self.work.notify();
-        true
+        Some(freed)
     }
     /// Takes the running transaction, in which no handle is open, and puts a new one in its place.
     pub fn lock(&self, now: Instant) -> Taken {
@@ -421,7 +426,7 @@ mod tests {
         pipeline.use_home_credits(1);
         pipeline.leave(3, 1);
         assert_eq!(pipeline.images_to_come(), None);
-        assert!(pipeline.skip_empty());
+        assert_eq!(pipeline.skip_empty(), Some(vec![]));
         assert!(matches!(waited.result(), Some(Ok(()))));
         assert_eq!(
             (pipeline.running_id(), pipeline.committed()),
@@ -432,7 +437,7 @@ mod tests {
                 && pipeline.running.borrow().begun().is_none()
         );
         change(&pipeline, 5);
-        assert!(!pipeline.skip_empty());
+        assert_eq!(pipeline.skip_empty(), None);
     }
 
     #[test]

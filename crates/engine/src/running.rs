@@ -64,9 +64,10 @@ impl Running {
     pub fn is_empty(&self) -> bool {
         self.transaction.is_empty()
     }
-    /// Nothing happened in it, and nothing can: no handle is open.
+    /// Nothing happened in it, and nothing can: no handle is open. Blocks that it freed are not
+    /// dropped yet, so there is something to do though there is nothing to log.
     pub fn is_idle(&self) -> bool {
-        self.is_empty() && !self.has_handles()
+        self.is_empty() && self.freed.is_empty() && !self.has_handles()
     }
     pub fn has_handles(&self) -> bool {
         self.transaction.open_handles() > 0
@@ -99,11 +100,11 @@ impl Running {
         self.has_handles().then(|| (self.transaction.credits() + self.home_credits) as usize)
     }
 
-    /// Begins anew under the same id, since nothing happened. Returns what those wait for who
-    /// wanted it committed.
-    pub fn restart(&mut self) -> Rc<Completion> {
+    /// Begins anew under the same id, since nothing is to be logged. Returns the completion that
+    /// callers of a commit wait for, and the blocks that it freed.
+    pub fn restart(&mut self) -> (Rc<Completion>, Vec<Freed>) {
         self.since = None;
-        std::mem::take(&mut self.completion)
+        (std::mem::take(&mut self.completion), std::mem::take(&mut self.freed))
     }
     /// Puts the next one in its place. No handle is open.
     pub fn take(&mut self, now: Instant, size: BlockSize) -> Taken {
