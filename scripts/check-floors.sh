@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # Crate, and floor with the step on it: an edge must lead lower.
 declare -A floor=(
     [units]=00 [device]=10 [format]=11 [runtime]=20 [disks]=21 [emulated]=22 [store]=23 [volume_images]=30
-    [journal]=30 [eviction]=31 [scattered]=31 [ceph]=32 [engine]=40 [ext4]=50 [host]=51 [fuse]=60 [nbd]=60
+    [journal]=30 [eviction]=31 [scattered]=31 [ceph]=32 [engine]=40 [ext4]=50 [blocks]=50 [host]=51 [fuse]=60 [nbd]=60
     [workloads]=70 [stages]=71 [rigs]=72 [reproduce]=73 [hostile]=70 [sim]=71 [cli]=74
 )
 

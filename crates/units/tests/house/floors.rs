@@ -7,7 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crate, and crates that it never depends on.
-const APART: [(&str, &[&str]); 6] = [
+const APART: [(&str, &[&str]); 7] = [
+    ("blocks", &["ext4", "host", "journal", "scattered"]),
     ("fuse", &["engine", "journal", "format"]),
     ("nbd", &["engine", "ext4", "format", "disks", "scattered"]),
     ("scattered", &["engine", "ext4", "format", "journal"]),
@@ -27,7 +28,7 @@ pub fn crates_on(floor: u8) -> Vec<String> {
 }
 
 /// What mounts.
-const MOUNTS: [&str; 7] = ["ceph", "engine", "ext4", "fuse", "host", "nbd", "store"];
+const MOUNTS: [&str; 8] = ["blocks", "ceph", "engine", "ext4", "fuse", "host", "nbd", "store"];
 
 /// In the sections `[dependencies]` and `[build-dependencies]`.
 fn dependencies(of: &str) -> BTreeSet<String> {

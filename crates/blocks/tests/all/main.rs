@@ -1,0 +1,5 @@
+mod behaviour;
+mod common;
+mod explorer;
+mod hostile;
+mod sizes;
