@@ -92,6 +92,11 @@ pub fn socket_directory() -> PathBuf {
     }
 }
 
+/// Where the files of attached block volumes appear.
+pub fn blocks_directory() -> PathBuf {
+    socket_directory().join("blocks")
+}
+
 /// The same for a daemon whose mount will lie at `mounted`: if that covers the directory, another
 /// where commands look, too. Root's commands look beneath the mount, and those of others may not.
 pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
@@ -291,6 +296,9 @@ impl Again {
         match source.split_once(':') {
             Some(("dir" | "ceph", _)) => {
                 Again::Mount(format!("okeanos host mount --store {source} --journal JOURNAL {at}"))
+            }
+            _ if mount.directory.starts_with(blocks_directory()) => {
+                Again::Mount(format!("okeanos blocks attach {source}"))
             }
             _ if source.starts_with('/') => Again::Mount(format!("okeanos mount {source} {at}")),
             _ => Again::Serve,

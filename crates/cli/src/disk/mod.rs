@@ -1,7 +1,8 @@
 //! `okeanos disk`: the emulated disks, listed, held against recorded requests, and served.
 
 pub mod coerce;
-mod door;
+pub mod door;
+pub mod exported;
 pub mod fingerprint;
 pub mod open_disk;
 mod serve;
