@@ -39,17 +39,18 @@ demo: deps build ## every mode: 100 writers, a crash, recovery, proof; one table
 demo-ceph: deps-ceph build ## a shared file system on this machine: its clients, 16 synchronous writers, a crash; one table
 	scripts/compare-shared.sh $(OKEANOS)
 
-lint: ## format, clippy, dependencies between floors, features
-	scripts/check-floors.sh
+lint: ## format, clippy, what guards the architecture, features
+	$(CARGO) xtask tidy
+	$(CARGO) test --quiet --manifest-path xtask/Cargo.toml --target-dir target/xtask
 	scripts/check-features.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# The floors whose tests need neither root nor mounts, and that nearly every change touches.
-LOWER_FLOORS := units format device runtime disks journal engine
+# The layers whose tests need neither root nor mounts, and that nearly every change touches.
+LOWER_LAYERS := units format device runtime disks journal engine
 
-check: lint ## before a commit: lints and the lower floors; no root, no network, about two minutes
-	$(CARGO) test --quiet $(addprefix --package ,$(LOWER_FLOORS))
+check: lint ## before a commit: lints and the lower layers; no root, no network, about two minutes
+	$(CARGO) test --quiet $(addprefix --package ,$(LOWER_LAYERS))
 
 # The suites of others, built once; unoptimised, because they wait for the file system anyway.
 TOOLS := target/tools

@@ -38,7 +38,8 @@ and differ from run to run.";
 
 /// Rerun the papers' figures on emulated disks, our numbers beside theirs
 #[derive(Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
           disable_help_subcommand = true)]
 pub struct ReproduceArguments {
     #[command(subcommand)]

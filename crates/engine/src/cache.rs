@@ -48,9 +48,9 @@ pub(crate) struct Cache {
     image_bytes: usize,
 }
 
-/// What an image takes beyond its bytes. Alignment of the buffer to sectors, and its header: 512 + 32. The
-/// shared pointer: 64. The block's entry and state: 288. Its places in table, clock and queue of dirty
-/// blocks: 64.
+/// What an image takes beyond its bytes. Alignment of the buffer to sectors, and its header: 512
+/// + 32. The shared pointer: 64. The block's entry and state: 288. Its places in table, clock and
+/// queue of dirty blocks: 64.
 const IMAGE_OVERHEAD: usize = 512 + 32 + 64 + 288 + 64;
 /// However little memory is wanted, so many images are needed.
 const LEAST_IMAGES: usize = 16;

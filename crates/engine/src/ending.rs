@@ -61,9 +61,8 @@ mod tests {
         ending.fail(&EngineError::ReadOnly);
         ending.fail(&EngineError::ShutDown);
         let error = ending.check().unwrap_err();
-        assert!(
-            matches!(&error, EngineError::Aborted { cause } if *cause == EngineError::ReadOnly.to_string())
-        );
+        assert!(matches!(&error,
+                EngineError::Aborted { cause } if *cause == EngineError::ReadOnly.to_string()));
         assert!(matches!(ending.refusal_of_changes(error), EngineError::ReadOnlySince { .. }));
         let ending = Ending::default();
         ending.fail(&EngineError::ShutDown);

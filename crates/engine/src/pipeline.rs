@@ -254,9 +254,9 @@ impl Pipeline {
         let have_stopped = || self.is_over() || !self.running.borrow().has_handles();
         self.work.until(|| have_stopped().then_some(())).await
     }
-    /// A transaction with nothing to log is not written: it goes on, and those who waited for it are
-    /// done. Returns the blocks that it freed, which nothing holds any more: the log has no records
-    /// of them, and no transaction is in flight.
+    /// A transaction with nothing to log is not written: it goes on, and those who waited for it
+    /// are done. Returns the blocks that it freed, which nothing holds any more: the log has no
+    /// records of them, and no transaction is in flight.
     pub fn skip_empty(&self) -> Option<Vec<Freed>> {
         let mut running = self.running.borrow_mut();
         if !running.is_empty() {

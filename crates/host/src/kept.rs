@@ -45,8 +45,9 @@ impl Host {
         Ok((attributes, KEPT))
     }
 
-    /// For how long a name of this file may be kept, and the attributes that come with it: see rule 4. Those of other files may not,
-    /// as a kernel to which they are new takes them though it was told to forget meanwhile.
+    /// For how long a name of this file may be kept, and the attributes that come with it: see
+    /// rule 4. Those of other files may not, as a kernel to which they are new takes them though it
+    /// was told to forget meanwhile.
     pub fn keeps_found(&self, found: &FileAttributes) -> Duration {
         match found.kind {
             FileKind::Directory if units::fault!("host-directories-kept") => KEPT,

@@ -67,7 +67,8 @@ struct Base {
 }
 
 thread_local! {
-    static LOADED: [OnceCell<Base>; BASES.len() + 1] = const { [const { OnceCell::new() }; BASES.len() + 1] };
+    static LOADED: [OnceCell<Base>; BASES.len() + 1] =
+        const { [const { OnceCell::new() }; BASES.len() + 1] };
 }
 
 pub fn run(bytes: &[u8]) {

@@ -76,7 +76,10 @@ impl CommitPlan {
     /// Data is durable before the log is written, where one barrier would do for both.
     pub fn separate_barriers(&mut self) {
         let is_data = |step: &Step| matches!(step, Step::Barrier(Barrier::DataBeforeCommit));
-        let in_log = |step: &Step| matches!(step, Step::Write(write) if matches!(write.at, Address::Slot(_)));
+        let in_log = |step: &Step| {
+            matches!(step, Step::Write(write) if matches!(write.at,
+            Address::Slot(_)))
+        };
         let places =
             (self.plan.steps.iter().position(in_log), self.plan.steps.iter().position(is_data));
         if let (Some(log), Some(data)) = places

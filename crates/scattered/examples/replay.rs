@@ -2,7 +2,9 @@
 //! with and without scattered logs. It tells latency, and how many requests the drive had at a
 //! time. For looking into what a figure shows (`okeanos reproduce manylogs-6`).
 //!
-//!     zcat trace.csv.gz >trace.csv; cargo run -p scattered --example replay -- trace.csv FROM,FROM,... SECONDS SLOWER [DRIVE-TRACE-PREFIX]
+//!     zcat trace.csv.gz >trace.csv
+//!     cargo run -p scattered --example replay -- \
+//!         trace.csv FROM,FROM,... SECONDS SLOWER [DRIVE-TRACE-PREFIX]
 //!
 //! FROM: the second of the trace that a tenant begins with. SLOWER: times between requests are so
 //! much longer.

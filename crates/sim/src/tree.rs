@@ -45,7 +45,10 @@ pub(crate) fn content_of(tree: &Tree, wanted: usize) -> Option<&[u8]> {
 }
 
 pub(crate) fn names_of(tree: &Tree, wanted: usize) -> u32 {
-    let is_name = |entry: &&TreeEntry| matches!(entry, TreeEntry::File { identity, .. } if *identity == wanted);
+    let is_name = |entry: &&TreeEntry| {
+        matches!(entry, TreeEntry::File { identity,
+        .. } if *identity == wanted)
+    };
     tree.values().filter(is_name).count() as u32
 }
 

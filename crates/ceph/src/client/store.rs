@@ -206,7 +206,8 @@ fn checked(name: &[u8]) -> Result<Vec<u8>, StoreError> {
 /// `answer!(self, "what", Meaning, request, pattern => value)`: asks when the future is first
 /// polled, and takes the reply that is agreed on.
 macro_rules! answer {
-    ($self:ident, $what:literal, $meaning:ident, $request:expr, $reply:pat $(if $check:expr)? => $value:expr) => {{
+    ($self:ident, $what:literal, $meaning:ident, $request:expr,
+        $reply:pat $(if $check:expr)? => $value:expr) => {{
         let shared = $self.0.clone();
         let request: Result<HelperRequest, StoreError> = $request;
         Box::pin(async move {

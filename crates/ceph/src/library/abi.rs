@@ -114,15 +114,18 @@ functions! {
     ceph_get_cap_return_timeout(*mut MountInfo) -> u32;
     ceph_set_deleg_timeout(*mut MountInfo, u32) -> c_int;
     ceph_ll_register_callbacks(*mut MountInfo, *mut Callbacks);
-    ceph_ll_delegation(*mut MountInfo, *mut RawHandle, u32, Option<RecallCallback>, *mut c_void) -> c_int;
+    ceph_ll_delegation(*mut MountInfo, *mut RawHandle, u32, Option<RecallCallback>,
+        *mut c_void) -> c_int;
     ceph_ll_lookup_root(*mut MountInfo, *mut *mut RawInode) -> c_int;
     ceph_ll_lookup_inode(*mut MountInfo, InodeNumber, *mut *mut RawInode) -> c_int;
-    ceph_ll_lookup(*mut MountInfo, *mut RawInode, *const c_char, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
+    ceph_ll_lookup(*mut MountInfo, *mut RawInode, *const c_char, *mut *mut RawInode, *mut Statx,
+        u32, u32, *const UserPerm) -> c_int;
     ceph_ll_put(*mut MountInfo, *mut RawInode) -> c_int;
     ceph_ll_getattr(*mut MountInfo, *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
     ceph_ll_setattr(*mut MountInfo, *mut RawInode, *mut Statx, c_int, *const UserPerm) -> c_int;
     ceph_ll_sync_inode(*mut MountInfo, *mut RawInode, c_int) -> c_int;
-    ceph_ll_open(*mut MountInfo, *mut RawInode, c_int, *mut *mut RawHandle, *const UserPerm) -> c_int;
+    ceph_ll_open(*mut MountInfo, *mut RawInode, c_int, *mut *mut RawHandle,
+        *const UserPerm) -> c_int;
     ceph_ll_close(*mut MountInfo, *mut RawHandle) -> c_int;
     ceph_ll_read(*mut MountInfo, *mut RawHandle, i64, u64, *mut c_char) -> c_int;
     ceph_ll_write(*mut MountInfo, *mut RawHandle, i64, u64, *const c_char) -> c_int;
@@ -131,21 +134,29 @@ functions! {
     ceph_ll_fsync(*mut MountInfo, *mut RawHandle, c_int) -> c_int;
     ceph_sync_fs(*mut MountInfo) -> c_int;
     ceph_ll_lazyio(*mut MountInfo, *mut RawHandle, c_int) -> c_int;
-    ceph_ll_mknod(*mut MountInfo, *mut RawInode, *const c_char, libc::mode_t, libc::dev_t, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
-    ceph_ll_mkdir(*mut MountInfo, *mut RawInode, *const c_char, libc::mode_t, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
-    ceph_ll_symlink(*mut MountInfo, *mut RawInode, *const c_char, *const c_char, *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
-    ceph_ll_link(*mut MountInfo, *mut RawInode, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
+    ceph_ll_mknod(*mut MountInfo, *mut RawInode, *const c_char, libc::mode_t, libc::dev_t,
+        *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
+    ceph_ll_mkdir(*mut MountInfo, *mut RawInode, *const c_char, libc::mode_t, *mut *mut RawInode,
+        *mut Statx, u32, u32, *const UserPerm) -> c_int;
+    ceph_ll_symlink(*mut MountInfo, *mut RawInode, *const c_char, *const c_char,
+        *mut *mut RawInode, *mut Statx, u32, u32, *const UserPerm) -> c_int;
+    ceph_ll_link(*mut MountInfo, *mut RawInode, *mut RawInode, *const c_char,
+        *const UserPerm) -> c_int;
     ceph_ll_unlink(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
     ceph_ll_rmdir(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
-    ceph_ll_rename(*mut MountInfo, *mut RawInode, *const c_char, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
+    ceph_ll_rename(*mut MountInfo, *mut RawInode, *const c_char, *mut RawInode, *const c_char,
+        *const UserPerm) -> c_int;
     ceph_ll_readlink(*mut MountInfo, *mut RawInode, *mut c_char, usize, *const UserPerm) -> c_int;
     ceph_ll_opendir(*mut MountInfo, *mut RawInode, *mut *mut DirResult, *const UserPerm) -> c_int;
     ceph_ll_releasedir(*mut MountInfo, *mut DirResult) -> c_int;
     ceph_seekdir(*mut MountInfo, *mut DirResult, i64);
     ceph_readdir_r(*mut MountInfo, *mut DirResult, *mut libc::dirent64) -> c_int;
     ceph_ll_statfs(*mut MountInfo, *mut RawInode, *mut libc::statvfs) -> c_int;
-    ceph_ll_getxattr(*mut MountInfo, *mut RawInode, *const c_char, *mut c_void, usize, *const UserPerm) -> c_int;
-    ceph_ll_setxattr(*mut MountInfo, *mut RawInode, *const c_char, *const c_void, usize, c_int, *const UserPerm) -> c_int;
-    ceph_ll_listxattr(*mut MountInfo, *mut RawInode, *mut c_char, usize, *mut usize, *const UserPerm) -> c_int;
+    ceph_ll_getxattr(*mut MountInfo, *mut RawInode, *const c_char, *mut c_void, usize,
+        *const UserPerm) -> c_int;
+    ceph_ll_setxattr(*mut MountInfo, *mut RawInode, *const c_char, *const c_void, usize, c_int,
+        *const UserPerm) -> c_int;
+    ceph_ll_listxattr(*mut MountInfo, *mut RawInode, *mut c_char, usize, *mut usize,
+        *const UserPerm) -> c_int;
     ceph_ll_removexattr(*mut MountInfo, *mut RawInode, *const c_char, *const UserPerm) -> c_int;
 }

@@ -86,7 +86,8 @@ macro_rules! wire_enum {
             fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 Ok(match u8::take(from)? {
                     $($number => $name::$variant $({ $($field: Wire::take(from)?),* })?,)*
-                    found => return Err(MalformedMessage::Unknown { field: stringify!($name), found }),
+                    found => return Err(MalformedMessage::Unknown { field: stringify!($name),
+                    found }),
                 })
             }
         }
@@ -197,7 +198,8 @@ wire_enum!(Token { 0 => SharedRead, 1 => SharedWrite, 2 => ExclusiveWrite });
 wire_enum!(Allocation { 0 => Reserve, 1 => ReserveKeepingSize, 2 => PunchHole });
 wire_enum!(XattrMode { 0 => Set, 1 => Create, 2 => Replace });
 wire_enum!(NewNode {
-    0 => Regular { mode }, 1 => Directory { mode }, 2 => Symlink { target }, 3 => Special { kind, mode, rdev },
+    0 => Regular { mode }, 1 => Directory { mode }, 2 => Symlink { target }, 3 => Special { kind,
+    mode, rdev },
 });
 
 impl Wire for TimeChange {

@@ -57,12 +57,13 @@ impl EmulatedDisk {
         choices.into_iter().min_by_key(|choice| {
             // A cached segment that continues the one before belongs to it: streams are not torn
             // apart.
-            let continues =
-                matches!(choice.candidate, Candidate::Destage(start) if start == self.0.position.get());
+            let continues = matches!(choice.candidate,
+                    Candidate::Destage(start) if start == self.0.position.get());
             // The arm sets out when the overhead is over: a sector that passes before then costs a
             // revolution.
             let position = || {
-                let begin = now + self.overhead(now, choice.is_known, choice.direction, choice.sectors.start);
+                let begin = now
+                    + self.overhead(now, choice.is_known, choice.direction, choice.sectors.start);
                 begin - now + medium.positioning_ns(begin, choice.direction, choice.sectors.start)
             };
             (if is_oldest || continues { 0 } else { position() }, choice.order)

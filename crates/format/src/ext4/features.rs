@@ -50,7 +50,8 @@ macro_rules! features {
             $(pub const $constant: Feature = Feature { word: FeatureWord::$word, bit: $bit };)*
         }
         pub const FEATURES: &[FeatureRow] = &[
-            $(FeatureRow { feature: feature::$constant, name: $name, support: Support::$support, meaning: $meaning },)*
+            $(FeatureRow { feature: feature::$constant, name: $name, support: Support::$support,
+                meaning: $meaning },)*
         ];
     };
 }

@@ -28,7 +28,8 @@ macro_rules! wire {
     ($($(#[$doc:meta])* $name:ident = $size:literal { $($(#[$note:meta])* $field:ident: $type:ty),* $(,)? })*) => { $(
         $(#[$doc])*
         #[repr(C)]
-        #[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
+        #[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+            zerocopy::KnownLayout)]
         #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
         pub struct $name { $($(#[$note])* pub $field: $type),* }
         const _: () = assert!(size_of::<$name>() == $size);

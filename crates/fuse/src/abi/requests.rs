@@ -8,7 +8,8 @@ wire! {
         /// Length of the extensions at the end, in units of 8 bytes.
         total_extlen: u16, padding: u16,
     }
-    InitIn = 64 { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11] }
+    InitIn = 64 { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32,
+        unused: [u32; 11] }
     ForgetIn = 8 { nlookup: u64 }
     ForgetOne = 16 { nodeid: u64, nlookup: u64 }
     BatchForgetIn = 8 { count: u32, dummy: u32 }
@@ -16,7 +17,8 @@ wire! {
     StatxIn = 24 { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
     SetattrIn = 88 {
         /// Which fields to take: [`super::fattr`].
-        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64,
+        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64,
+        ctime: u64,
         atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32,
         unused5: u32,
     }
@@ -51,11 +53,13 @@ wire! {
     LseekIn = 24 { fh: u64, offset: u64, whence: u32, padding: u32 }
     /// The request's node is the file that is read.
     CopyFileRangeIn = 56 {
-        fh_in: u64, offset_in: u64, nodeid_out: u64, fh_out: u64, offset_out: u64, length: u64, flags: u64,
+        fh_in: u64, offset_in: u64, nodeid_out: u64, fh_out: u64, offset_out: u64, length: u64,
+        flags: u64,
     }
     /// `struct fstrim_range` of linux/fs.h, in bytes. `len` is how much was discarded when it comes
     /// back.
     TrimRange = 24 { start: u64, len: u64, minlen: u64 }
     /// linux/fs.h
-    Fsxattr = 28 { xflags: u32, extsize: u32, nextents: u32, projid: u32, cowextsize: u32, padding: [u8; 8] }
+    Fsxattr = 28 { xflags: u32, extsize: u32, nextents: u32, projid: u32, cowextsize: u32,
+        padding: [u8; 8] }
 }

@@ -16,7 +16,8 @@ pub const URING_COMMIT_AND_FETCH: u32 = 2;
 wire! {
     /// The first 24 of the 80 bytes of command area (`fuse_uring_cmd_req`).
     UringCommand = 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
-    UringEntryInOut = 32 { flags: u64, commit_id: u64, payload_size: u32, padding: u32, reserved: u64 }
+    UringEntryInOut = 32 { flags: u64, commit_id: u64, payload_size: u32, padding: u32,
+        reserved: u64 }
 }
 
 /// The header buffer of an entry (`fuse_uring_req_header`).

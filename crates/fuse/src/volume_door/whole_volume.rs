@@ -7,7 +7,8 @@ use crate::privilege::{self, Capability};
 use ext4::Error;
 use zerocopy::FromBytes;
 
-/// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. Room for 256 bytes, of which ext4 keeps 16.
+/// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. Room for 256 bytes, of which ext4
+/// keeps 16.
 pub(super) const GET_LABEL: u32 = 0x8100_9431;
 pub(super) const SET_LABEL: u32 = 0x4100_9432;
 /// `FS_IOC_SHUTDOWN` (ext4.h). Its number tells the kernel to copy a word out and none in. So the

@@ -88,7 +88,8 @@ fn a_block_lost_in_the_middle_of_a_log_is_no_end_of_it() {
             let pristine = volume.disk.home.clone();
             let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
             let transaction = TransactionId(101 + (block / BLOCKS) as u32);
-            let expected = matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
+            let expected = matches!(error, RecoverError::Damaged { transaction: found,
+                .. } if found == transaction);
             assert!(expected, "{format:?}, log block {block}: {error}");
             assert_eq!(volume.disk.home, pristine);
         }
@@ -115,7 +116,8 @@ fn many_lost_transactions_are_missed_as_one_is_also_where_the_log_wraps() {
             volume.disk.log[1..1 + blocks].iter_mut().for_each(|block| block.fill(0));
             let error = recover(&mut volume.disk).map(|_| ()).unwrap_err();
             let transaction = volume.superblock.sequence.next();
-            let expected = matches!(error, RecoverError::Damaged { transaction: found, .. } if found == transaction);
+            let expected = matches!(error, RecoverError::Damaged { transaction: found,
+                .. } if found == transaction);
             assert!(expected, "{format:?}, {lost} lost: {error}");
         }
     }

@@ -1,0 +1,147 @@
+//! Lines of at most 100 columns, one binary of tests for a crate, and the report on the language of
+//! comments and pages.
+
+use crate::sources::{Source, Workspace};
+
+const COLUMNS_MAX: usize = 100;
+
+/// Words with which a doc comment must not open: fragments and pronouns.
+const FRAGMENTS: &[&str] = &[
+    "Of", "The same", "So many", "It", "Its", "They", "Those", "These", "Who", "Whoever", "What",
+    "Where", "If", "As", "Else", "All", "Both", "None", "Nobody",
+];
+
+/// Words of the project's former dialect, for which the field has others.
+const DIALECT: &[&str] = &[
+    "told",
+    "tell",
+    "tells",
+    "untold",
+    "whoever",
+    "mended",
+    "mend",
+    "dice",
+    "dear",
+    "crowd",
+    "porter",
+    "so many",
+    "goes home",
+    "went home",
+    "brought home",
+    "lets go",
+    "meanwhile",
+];
+
+/// Whether a line of a page may be long: a row of a table, an example, a link.
+fn may_be_long(line: &str) -> bool {
+    ["|", "<", "    "].iter().any(|start| line.starts_with(start)) || line.contains("](")
+}
+
+/// Checks the widths of lines and the test binaries.
+pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) {
+    let is_wide = |line: &str| line.chars().count() > COLUMNS_MAX;
+    let mut complain = |path: &str, index: usize| {
+        complaints.push(format!("{path}:{}: more than {COLUMNS_MAX} columns", index + 1));
+    };
+    for source in &workspace.sources {
+        let lines = source.text.lines().enumerate();
+        // Rows of tables in comments, and macros' patterns, cannot be wrapped.
+        let is_fixed = |line: &str| line.trim_start().starts_with("//! |") || line.contains("$(");
+        let wide = lines.filter(|(_, line)| is_wide(line) && !is_fixed(line));
+        wide.filter(|(index, _)| !source.quoted_lines.contains(&(index + 1)))
+            .for_each(|(index, _)| complain(&source.path, index));
+    }
+    for (path, text) in &workspace.pages {
+        let wide = text.lines().enumerate().filter(|(_, line)| is_wide(line) && !may_be_long(line));
+        wide.for_each(|(index, _)| complain(path, index));
+    }
+    for name in &workspace.crates {
+        let folder = format!("crates/{name}/tests/");
+        let binaries = workspace.sources.iter().filter(|source| {
+            let inside = source.path.strip_prefix(&folder);
+            inside.is_some_and(|it| {
+                !it.contains('/') || it.matches('/').count() == 1 && it.ends_with("/main.rs")
+            })
+        });
+        // One whose allocator counts has to be alone.
+        let others = binaries.filter(|source| !source.text.contains("#[global_allocator]"));
+        if others.count() > 1 {
+            complaints.push(format!("{folder}: linking costs more than running: add to tests/all"));
+        }
+    }
+}
+
+/// The first lines of doc comments.
+fn openings(source: &Source) -> impl Iterator<Item = &str> {
+    let lines: Vec<&str> = source.text.lines().map(str::trim_start).collect();
+    let is_doc = |line: &str| line.starts_with("///") || line.starts_with("//!");
+    (0..lines.len())
+        .filter(|at| is_doc(lines[*at]) && (*at == 0 || !is_doc(lines[*at - 1])))
+        .map(|at| lines[at][3..].trim())
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+fn opens_with(text: &str, words: &str) -> bool {
+    let rest = text.strip_prefix(words);
+    rest.is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_alphanumeric()))
+}
+
+fn words_in(text: &str, wanted: &str) -> usize {
+    let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    text.match_indices(wanted)
+        .filter(|(at, found)| {
+            !is_letter(text[..*at].chars().next_back())
+                && !is_letter(text[at + found.len()..].chars().next())
+        })
+        .count()
+}
+
+/// Prints how far language and layout are from what HACKING asks for.
+pub fn report(workspace: &Workspace) -> String {
+    let docs: Vec<_> = workspace.sources.iter().flat_map(openings).collect();
+    let fragments =
+        docs.iter().filter(|text| FRAGMENTS.iter().any(|word| opens_with(text, word))).count();
+    let all: Vec<String> = workspace
+        .sources
+        .iter()
+        .map(|source| source.text.to_lowercase())
+        .chain(workspace.pages.iter().map(|(_, text)| text.to_lowercase()))
+        .collect();
+    let wide = all
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter(|line| line.chars().count() > COLUMNS_MAX && !line.starts_with('|'))
+        .count();
+    let engine = workspace.product().filter(|source| source.crate_name() == "engine");
+    let engine: Vec<_> = engine.collect();
+    let mut entries: Vec<_> = engine.iter().filter_map(|it| it.path.split('/').nth(3)).collect();
+    entries.dedup();
+    let of_engine = engine.iter().filter(|it| it.text.contains("\nimpl Engine {")).count();
+    let lines: usize = workspace.sources.iter().map(|source| source.text.lines().count()).sum();
+    let mut text = format!(
+        "doc comments that open with a fragment or pronoun: {fragments} of {} ({:.1} %)\n\
+         lines beyond {COLUMNS_MAX} columns, but for rows of tables: {wide}\n\
+         entries in crates/engine/src: {}\nfiles with `impl Engine`: {of_engine}\n\
+         lines of Rust: {lines}\nwords of the former dialect:\n",
+        docs.len(),
+        100.0 * fragments as f64 / docs.len().max(1) as f64,
+        entries.len(),
+    );
+    for word in DIALECT {
+        let count: usize = all.iter().map(|text| words_in(text, word)).sum();
+        text += &format!("  {word}: {count}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_whole_words() {
+        assert_eq!(words_in("tell them, retell, tells; tell", "tell"), 2);
+        assert!(opens_with("Of a log", "Of") && !opens_with("Offset", "Of"));
+    }
+}

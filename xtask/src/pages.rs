@@ -1,0 +1,194 @@
+//! Pages say what is there: the files, types, tests and rules that they quote exist, every *never*
+//! of the table of layers names what holds it, every deliberate fault is listed and has its row.
+
+use crate::layers::{Layers, quoted};
+use crate::rules::RULES;
+use crate::sources::Workspace;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Pages whose quoted names are checked.
+const PAGES: &[&str] = &["ARCHITECTURE.md", "docs/HACKING.md", "docs/CRASH_MODEL.md"];
+
+fn is_name(text: &str) -> bool {
+    text.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_')
+}
+
+/// Checks of `tidy` besides the rules of [`RULES`], by the names that pages cite.
+const CHECKS: &[&str] = &[
+    "crates_stay_apart",
+    "dependencies_go_down",
+    "files_know_each_other_in_one_direction",
+    "one_name_has_one_meaning",
+    "only_these_crates_are_unsafe",
+    "pages_name_what_exists",
+];
+
+/// `owner::name` in backticks.
+fn names_in(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = quoted(page).filter_map(|word| word.split_once("::"));
+    pairs.filter(|(owner, name)| is_name(owner) && is_name(name))
+}
+
+/// Whether `owner`, a crate or `tidy`, has a test or rule of this name.
+fn is_test(workspace: &Workspace, owner: &str, name: &str) -> bool {
+    if owner == "tidy" {
+        return CHECKS.contains(&name) || RULES.iter().any(|rule| rule.name == name);
+    }
+    let declaration = format!("fn {name}(");
+    let sources = workspace.sources.iter().filter(|source| source.crate_name() == owner);
+    sources.into_iter().any(|source| {
+        source.text.match_indices(&declaration).any(|(at, _)| {
+            let before = source.text[..at].lines().rev();
+            let mut before = before.filter(|line| !line.trim_start().starts_with("//"));
+            before
+                .find(|line| !line.trim().is_empty() && !line.trim_end().ends_with("async"))
+                .is_some_and(|line| line.contains("#[test]"))
+        })
+    })
+}
+
+/// Whether the crate has a file or folder of this name.
+fn is_module(workspace: &Workspace, owner: &str, name: &str) -> bool {
+    let mut sources = workspace.sources.iter().filter(|source| source.crate_name() == owner);
+    sources.any(|source| source.path.split('/').any(|part| part.trim_end_matches(".rs") == name))
+}
+
+/// Whether `name` ends the path of a file or folder; `src` and `.rs` may be left out.
+fn is_path(paths: &BTreeSet<Vec<&str>>, name: &str) -> bool {
+    let wanted: Vec<_> = parts(name).collect();
+    paths.iter().any(|path| path.ends_with(&wanted))
+}
+
+fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| *part != "src").map(|part| part.trim_end_matches(".rs"))
+}
+
+fn paths_of(workspace: &Workspace) -> BTreeSet<Vec<&str>> {
+    let mut found = BTreeSet::new();
+    for source in &workspace.sources {
+        let mut path: Vec<_> = parts(&source.path).collect();
+        while !path.is_empty() {
+            found.insert(path.clone());
+            path.pop();
+        }
+    }
+    found
+}
+
+fn declares(text: &str, name: &str) -> bool {
+    ["fn ", "struct ", "trait ", "enum ", "pub "].iter().any(|word| {
+        text.match_indices(&format!("{word}{name}")).any(|(at, found)| {
+            let next = text[at + found.len()..].chars().next();
+            next.is_some_and(|letter| !letter.is_alphanumeric() && letter != '_')
+        })
+    })
+}
+
+fn page<'a>(workspace: &'a Workspace, name: &str) -> Result<&'a str, String> {
+    let found = workspace.pages.iter().find(|(path, _)| path == name);
+    found.map(|(_, text)| text.as_str()).ok_or_else(|| format!("{name} is gone"))
+}
+
+/// Checks pages and faults.
+///
+/// # Errors
+/// A text that names a page or list that cannot be read.
+pub fn check(
+    workspace: &Workspace,
+    layers: &Layers,
+    complaints: &mut Vec<String>,
+) -> Result<(), String> {
+    for name in PAGES {
+        for (owner, quoted) in names_in(page(workspace, name)?) {
+            let is_owner = owner == "tidy" || workspace.crates.iter().any(|it| it == owner);
+            if is_owner
+                && !is_test(workspace, owner, quoted)
+                && !is_module(workspace, owner, quoted)
+            {
+                complaints.push(format!("{name}: `{owner}::{quoted}` is neither module nor test"));
+            }
+        }
+    }
+    for (crates, claim) in layers.claims() {
+        let by_test = names_in(claim).any(|(owner, name)| is_test(workspace, owner, name));
+        let by_file =
+            quoted(claim).any(|word| word.contains('/') && workspace.root.join(word).exists());
+        if !by_test && !by_file && !claim.contains("`xtask/") {
+            complaints.push(format!("ARCHITECTURE.md: {crates:?} never {claim}: what holds it?"));
+        }
+    }
+    check_paths(workspace, complaints)?;
+    check_recipes(workspace, complaints)?;
+    check_faults(workspace, complaints)
+}
+
+/// Checks that the files which ARCHITECTURE names exist.
+fn check_paths(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
+    let paths = paths_of(workspace);
+    for name in quoted(page(workspace, "ARCHITECTURE.md")?) {
+        let (first, rest) = name.split_once('/').unwrap_or_default();
+        let is_plain = |it: char| it.is_ascii_lowercase() || "_/.0123456789".contains(it);
+        let is_ours = workspace.crates.iter().any(|it| it == first);
+        if is_ours && !rest.is_empty() && rest.chars().all(is_plain) && !is_path(&paths, name) {
+            complaints.push(format!("ARCHITECTURE.md: `{name}` does not exist"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that what HACKING's recipes name exists.
+fn check_recipes(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
+    let paths = paths_of(workspace);
+    let hacking = page(workspace, "docs/HACKING.md")?;
+    let recipes = hacking.split("## Add an alternative").nth(1);
+    let recipes = recipes.ok_or("docs/HACKING.md has no recipes")?.split("\n## ").next();
+    for name in quoted(recipes.unwrap_or_default()) {
+        let is_known = name.starts_with("--")
+            || workspace.crates.iter().any(|it| it == name)
+            || workspace.root.join(name).exists();
+        let exists = match name.contains('/') {
+            true => is_path(&paths, name),
+            false => name
+                .split("::")
+                .all(|part| workspace.sources.iter().any(|source| declares(&source.text, part))),
+        };
+        if !is_known && !exists {
+            complaints.push(format!("docs/HACKING.md: `{name}` does not exist"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that each deliberate fault stands in the source, in the list, and in the table.
+fn check_faults(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
+    const LIST: &str = "scripts/faults.toml";
+    let list: BTreeMap<String, BTreeMap<String, String>> =
+        toml::from_str(&workspace.file(LIST)?).map_err(|error| format!("{LIST}: {error}"))?;
+    let table = page(workspace, "docs/FAULTS.md")?;
+    let mut injected = BTreeSet::new();
+    for source in workspace.product() {
+        for window in source.tokens.windows(4) {
+            if let [name, sign, open, literal] = window
+                && (&*name.text, &*sign.text, &*open.text) == ("fault", "!", "(")
+            {
+                injected.insert(literal.text.trim_matches('"').to_owned());
+            }
+        }
+    }
+    for name in injected.iter().filter(|name| !list.contains_key(*name)) {
+        complaints.push(format!("{LIST}: fault {name} of the source is missing"));
+    }
+    for (name, fields) in &list {
+        if !injected.contains(name) {
+            complaints.push(format!("{LIST}: fault {name} stands nowhere in the source"));
+        }
+        let breaks = fields.get("breaks").map_or("", String::as_str);
+        if breaks.is_empty() || !table.contains(&format!("\n| {name} | {breaks} | ")) {
+            complaints.push(format!("docs/FAULTS.md: fault {name} has no row: hunt it"));
+        }
+    }
+    if table.contains("**survives**") {
+        complaints.push("docs/FAULTS.md: a fault survives".to_owned());
+    }
+    Ok(())
+}
