@@ -224,6 +224,9 @@ impl BlocksSuperblock {
         {
             return Err(impossible("the journal has no possible place or length"));
         }
+        if !has_journal && self.journal_at != 0 {
+            return Err(impossible("a journal of no blocks has a place"));
+        }
         let is_own = self.journal_uuid != [0; 16];
         if has_journal == (is_own && self.role == BlocksRole::Volume) {
             return Err(impossible("the journal is on two disks, or on none"));

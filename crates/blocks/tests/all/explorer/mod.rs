@@ -260,7 +260,7 @@ fn explore(case: Case) {
 fn what_was_promised_survives_every_power_cut() {
     let seeds = match std::env::var("SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).expect("a number"),
-        Err(_) => 0..std::env::var("CASES").map_or(72, |cases| cases.parse().expect("a number")),
+        Err(_) => 0..std::env::var("CASES").map_or(144, |cases| cases.parse().expect("a number")),
     };
     for seed in seeds {
         println!("SEED={seed}");
