@@ -134,6 +134,9 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
         }
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Check(arguments) if blocks::holds_volume(&arguments.target) => {
+            blocks::offline::check(&arguments.target)
+        }
         Command::Check(arguments) => check::run(arguments),
         Command::Checkpoint(arguments) => checkpoint::run(arguments),
         Command::Advise(arguments) => advise::run(arguments),

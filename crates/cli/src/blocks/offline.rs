@@ -1,6 +1,7 @@
 //! Commands on a volume that is not attached.
 
 use super::{OfflineArguments, failed};
+use crate::check::{DAMAGED, NOT_CHECKED};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::recover::{self, RecoverArguments};
@@ -63,6 +64,35 @@ pub(super) fn drain(arguments: &OfflineArguments) -> Result<(), CliError> {
 pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let log = arguments.journal_device.as_deref();
     tell_replay(&replayed(&arguments.source, log, arguments.dry_run)?, arguments.json)
+}
+
+/// `okeanos check` of a block volume: both superblocks, and every checksum in the log.
+pub fn check(source: &Path) -> Result<(), CliError> {
+    let looked_at = with_parts(source, None, true, async |parts| {
+        let is_copy = match find_superblock(&*parts.disk).await? {
+            BlocksDisk::Volume(found) | BlocksDisk::Journal(found) => found.is_copy,
+        };
+        let log = match blocks::recover(&parts, true).await {
+            Err(BlocksError::Engine(error)) => Err(error.to_string()),
+            report => Ok(report?.transactions),
+        };
+        Ok((is_copy, log))
+    });
+    let (is_copy, log) = looked_at.map_err(|error| error.with_code(NOT_CHECKED))?;
+    let name = source.display();
+    let mut problems = Vec::new();
+    if is_copy {
+        problems.push("the superblock is damaged; attaching the volume restores it from its copy");
+    }
+    problems.extend(log.as_ref().err().map(String::as_str));
+    if problems.is_empty() {
+        let count = log.unwrap_or_default();
+        return print(&format_args!(
+            "{name}: the superblock and {count} transactions in the log; nothing is wrong.\n"
+        ));
+    }
+    problems.iter().try_for_each(|problem| print(&format_args!("{problem}\n")))?;
+    Err(CliError::new(format!("{name}: {} problems", problems.len())).with_code(DAMAGED))
 }
 
 fn tell_replay(report: &RecoveryReport, json: bool) -> Result<(), CliError> {

@@ -113,6 +113,9 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
         refuses $O blocks inspect image 2>said; grep -q 'has died.*blocks attach' <(tr '\n' ' ' <said)
         timeout 60 $O blocks detach image 2>said; grep -q 'had died' said
         $O blocks inspect image >told; grep -q 'transactions to replay' told
+        $O check image | grep -q 'transactions in the log; nothing is wrong'
+        cp image torn; dd if=/dev/zero of=torn bs=4096 seek=1 count=1 conv=notrunc status=none
+        $O check torn >told || [ $? = 4 ]; grep -q 'superblock is damaged' told
         cp image copy; $O recover --dry-run copy | grep -q 'would be replayed'; cmp image copy
         $O recover copy | grep -q 'replayed: 32 blocks written home'
         $O blocks drain image | grep -q replayed; $O blocks inspect image | grep -q 'all is home'
