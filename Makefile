@@ -6,7 +6,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 
-.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
+.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -61,6 +61,8 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 	scripts/test-host.sh target/debug/okeanos
+	scripts/test-host-sharing.sh target/debug/okeanos
+	scripts/test-host-sharing.sh target/debug/okeanos ceph
 	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
 	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
@@ -104,6 +106,9 @@ $(TOOLS)/%:
 test-posix: deps deps-ceph posix-tools build ## the POSIX suites of others, on mounted volumes and on a host in front of a shared store
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
 	scripts/test-posix-host.sh $(OKEANOS) $(TOOLS) $(POSIX_OPERATIONS)
+
+test-e2fsprogs: deps build ## the damaged volumes of e2fsprogs' own tests: check, recover, inspect; fetched from Debian's source
+	scripts/test-e2fsprogs.sh $(OKEANOS)
 
 soak: soak-posix
 soak-posix: deps posix-tools build ## the same and our own, with a million operations a volume
@@ -172,7 +177,8 @@ install-files:
 	$(OKEANOS) completions bash >$(SHARE)/bash-completion/completions/okeanos
 	$(OKEANOS) completions zsh >$(DESTDIR)$(ZSH)/_okeanos
 	$(OKEANOS) completions fish >$(SHARE)/fish/vendor_completions.d/okeanos.fish
-	sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/okeanos@.service >$(DESTDIR)$(UNITS)/okeanos@.service
+	for unit in okeanos@ okeanos-host@; do \
+	    sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/$$unit.service >$(DESTDIR)$(UNITS)/$$unit.service; done
 	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
 
@@ -180,7 +186,8 @@ uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
 	rm -f $(SHARE)/man/man1/okeanos.1 $(SHARE)/man/man[18]/okeanos-* $(SHARE)/man/man8/mount.fuse.okeanos.8
 	rm -f $(SHARE)/bash-completion/completions/okeanos $(DESTDIR)$(ZSH)/_okeanos
-	rm -f $(SHARE)/fish/vendor_completions.d/okeanos.fish $(DESTDIR)$(UNITS)/okeanos@.service
+	rm -f $(SHARE)/fish/vendor_completions.d/okeanos.fish $(DESTDIR)$(UNITS)/okeanos@.service \
+	    $(DESTDIR)$(UNITS)/okeanos-host@.service
 
 deb: build ## a Debian package, in target/deb
 	scripts/make-deb.sh $(OKEANOS) target/deb

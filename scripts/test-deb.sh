@@ -27,16 +27,19 @@ mkdir -p "$root/var/lib/dpkg/"{info,updates}
 dpkg --root="$root" --force-depends --force-not-root --log="$place/log" --install "$package" >"$place/installed" 2>&1 || { cat "$place/installed"; exit 1; }
 for file in usr/bin/okeanos usr/sbin/mount.fuse.okeanos usr/share/man/man8/okeanos-mount.8.gz usr/share/man/man8/mount.fuse.okeanos.8.gz \
     usr/share/bash-completion/completions/okeanos usr/share/zsh/vendor-completions/_okeanos \
-    usr/share/fish/vendor_completions.d/okeanos.fish usr/lib/systemd/system/okeanos@.service usr/share/doc/okeanos/copyright; do
+    usr/share/fish/vendor_completions.d/okeanos.fish usr/lib/systemd/system/okeanos@.service \
+    usr/lib/systemd/system/okeanos-host@.service usr/share/doc/okeanos/copyright; do
     [ -e "$root/$file" ] || [ -L "$root/$file" ] || { echo "the package lacks $file" >&2; exit 1; }
 done
 [ "$(readlink "$root/usr/sbin/mount.fuse.okeanos")" = /usr/bin/okeanos ]
 # Stripped.
 ! readelf -S "$root/usr/bin/okeanos" | grep -q '\.debug_info'
 if command -v systemd-analyze >/dev/null; then
-    sed "s|/usr/bin/okeanos|$root/usr/bin/okeanos|" "$root/usr/lib/systemd/system/okeanos@.service" >"$place/okeanos@mnt-a.service"
+    for unit in okeanos okeanos-host; do
+        sed "s|/usr/bin/okeanos|$root/usr/bin/okeanos|" "$root/usr/lib/systemd/system/$unit@.service" >"$place/$unit@mnt-a.service"
+    done
     zcat -f "$root/usr/share/doc/okeanos/examples/mnt-a.mount" >"$place/mnt-a.mount"
-    for unit in okeanos@mnt-a.service mnt-a.mount; do
+    for unit in okeanos@mnt-a.service okeanos-host@mnt-a.service mnt-a.mount; do
         systemd-analyze verify --man=no "$place/$unit" >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
     done
 fi

@@ -131,6 +131,9 @@ if ! is_in_memory; then
     # the lease is over.
     echo mine >three/disputed
     sync three/disputed
+    # Answered, and not synced yet: its sync comes too late.
+    exec 8<>three/disputed
+    printf MINE >&8
     readonly SLEEPER=${daemon[three]}
     helper=$(helper_of "$SLEEPER")
     [[ $helper ]] || fail "the daemon has no helper process"
@@ -511,6 +514,11 @@ if ! is_in_memory; then
     # The sleeper returns. What it had synced must not go over what others wrote.
     wait "$OTHER" || fail "another client does not get the file of a host that sleeps"
     kill -CONT "$SLEEPER" "$helper"
+    for _ in 1 2; do
+        ! timeout 100 sync three/disputed 2>late.out || fail "a sync after the lease is a promise"
+        grep -q "Input/output error" late.out || fail "the late sync: $(cat late.out)"
+    done
+    exec 8>&-
     (timeout 20 bash -c 'echo late >>three/disputed; sync three/disputed') 2>/dev/null || true
     [[ $(timeout 60 head -1 fuse/disputed) == theirs ]] || fail "a fenced host has overwritten what others wrote"
     [[ ! $(timeout 60 cat fuse/disputed) =~ mine ]] || fail "a write of a fenced host appeared"

@@ -123,6 +123,16 @@ for number, file in enumerate(files):
 END
 [[ $(timeout 60 cat two/many/1499) == 1499 ]] || fail "the last of many files"
 
+# Records of about half a block, in one transaction each; and what is removed stays removed.
+python3 - one <<'END' || fail "many writes of one file"
+import os, sys
+for count in range(79, 84):
+    file = os.open(f"{sys.argv[1]}/states-{count}", os.O_CREAT | os.O_RDWR)
+    for number in range(count):
+        os.pwrite(file, b"acknowledged data %03d\n" % number, number * 22)
+    os.fsync(file)
+END
+echo removed >one/removed && sync one/removed && rm one/removed
 echo mine >one/disputed
 sync one/disputed
 kill -9 "$(daemon_of one)"
@@ -130,7 +140,23 @@ umount -l one
 echo theirs >two/disputed
 sleep 0.1
 timeout 60 "$OKEANOS" umount two
+# The store's file system is not mounted yet.
+mv shared elsewhere && mkdir shared
+for command in "host mount" "host recover"; do
+    place=one
+    [[ $command == "host mount" ]] || place=
+    # shellcheck disable=SC2086
+    ! timeout 60 "$OKEANOS" $command --store "dir:$WORK/shared" --journal journal-one $place 2>refused ||
+        fail "$command: another directory counts as the store"
+    grep -q "no host ever used this directory" refused || fail "$command: $(cat refused)"
+done
+[[ ! $(ls -A shared) ]] || fail "something was made in another directory"
+rmdir shared && mv elsewhere shared
 mount_host one
+for count in $(seq 79 83); do
+    [[ $(stat -c %s "one/states-$count") == $((count * 22)) ]] || fail "$count writes are gone"
+done
+! grep -rq removed shared/okeanos-conflicts || fail "a removed file came back"
 [[ $(cat one/disputed) == theirs ]] || fail "another host's write was overwritten"
 grep -rq mine shared/okeanos-conflicts || fail "what was synced was not set aside"
 timeout 60 "$OKEANOS" umount one

@@ -1,7 +1,7 @@
 //! `okeanos completions`: for shells, from the definitions that `--help` prints.
 
 use crate::error::CliError;
-use crate::text::output::print;
+use crate::text::output::print_as_it_is;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -30,5 +30,5 @@ pub fn run(arguments: CompletionsArguments) -> Result<(), CliError> {
         "okeanos",
         &mut script,
     );
-    print(&String::from_utf8_lossy(&script))
+    print_as_it_is(&String::from_utf8_lossy(&script))
 }

@@ -43,6 +43,10 @@ impl CliError {
     pub fn with_code_of(self, other: &CliError) -> CliError {
         self.with_code(other.code)
     }
+    #[cfg(test)]
+    pub fn code(&self) -> u8 {
+        self.code
+    }
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -14,6 +14,8 @@ const NOTES: &str = "\
 Health is one of
   ok                   it serves
   read-only            it serves, and nothing is written
+  N files cannot go to the store
+                       of a host: no space there, or an error; it is tried again, and stays in the journal
   stopped: WHY         an error has stopped it; unmount it, look at the disk, mount it again
   daemon died          unmount it (okeanos umount DIR), mount it again: that recovers the volume
   no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
@@ -83,15 +85,14 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
 }
 
 fn look_at(mount: &Mount) -> ListedMount {
-    let statistics =
-        Client::connect_to_look(mount).map(|mut client| client.ask::<Value>(Ask::Stats).ok());
-    let health = match &statistics {
-        Ok(Some(statistics)) => health_of(statistics),
-        _ if mount.is_dead() => "daemon died".into(),
-        Ok(None) => "no answer".into(),
-        Err(_) => "not ours to ask".into(),
+    let connected = Client::connect_to_look(mount).is_ok();
+    let asked = connected.then(|| Client::look::<Value>(mount, Ask::Stats).ok()).flatten();
+    let health = match &asked {
+        Some(statistics) => health_of(statistics),
+        None if mount.is_dead() => "daemon died".into(),
+        None if connected => "no answer".into(),
+        None => "not ours to ask".into(),
     };
-    let asked = statistics.ok().flatten();
     // Somebody else's volume tells nothing.
     let space = asked.as_ref().and_then(|_| mount.space()).filter(|space| space.blocks > 0);
     let bytes = |blocks: u64, unit: u64| blocks.saturating_mul(unit);
@@ -103,35 +104,32 @@ fn look_at(mount: &Mount) -> ListedMount {
 }
 
 fn health_of(statistics: &Value) -> String {
+    let failed = statistics["host"]["failed_files"].as_u64().unwrap_or(0);
     let is = |name: &str| statistics[name].as_bool() == Some(true);
     match statistics["failed"].as_str() {
         Some(why) => format!("stopped: {why}"),
         None if is("needs_check") => "errors were found: unmount it and run e2fsck -f".into(),
         None if is("read_only") => "read-only".into(),
+        None if failed > 0 => format!("{failed} files cannot go to the store: see the system log"),
         None => "ok".into(),
     }
 }
 
 fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> ListedMount {
-    let word = |value: &Value| value.as_str().map(plain);
+    let word = |value: &Value| value.as_str().map(ToOwned::to_owned);
     let about = asked.map(|statistics| &statistics["about"]);
     let options = about.and_then(|about| about["options"].as_array()).into_iter().flatten();
     ListedMount {
-        directory: plain(&mount.directory.to_string_lossy()),
-        source: plain(&mount.image().to_string_lossy()),
+        directory: mount.directory.to_string_lossy().into_owned(),
+        source: mount.image().to_string_lossy().into_owned(),
         data: about.and_then(|about| word(&about["data"])),
         options: options.filter_map(word).collect(),
         bytes: None,
         bytes_free: None,
         transport: asked.and_then(|statistics| word(&statistics["transport"])),
-        process: about.and_then(|about| about["process"].as_u64()),
-        health: plain(&health),
+        process: about.and_then(|about| about["process"].as_u64().filter(|number| *number > 0)),
+        health,
     }
-}
-
-/// What another user's daemon says may hold what a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn table(listed: &[ListedMount]) -> Table {

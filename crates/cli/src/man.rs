@@ -118,7 +118,8 @@ const EXIT_STATUS: &str = ".SH \"EXIT STATUS\"\n.TP\n0\nSuccess.\n.TP\n1\nIt fai
 const FILES: &str = ".SH FILES\n.TP\n\\fI/run/okeanos/\\fR\nSockets of the daemons of root's mounts. An ordinary user's are in \
                      \\fI$XDG_RUNTIME_DIR/okeanos/\\fR, or in \\fI/tmp/okeanos\\-UID/\\fR.\n.TP\n\\fI/run/okeanos\\-public/\\fR\n\
                      Sockets of mounts of root with allow_other, which answer everybody's questions and take no orders.\n.TP\n\
-                     \\fI/etc/okeanos/*.conf\\fR\nVolumes of the systemd unit okeanos@.service.\n";
+                     \\fI/etc/okeanos/*.conf\\fR\nVolumes of the systemd unit okeanos@.service.\n.TP\n\\fI/etc/okeanos/hosts/*.conf\\fR\n\
+                     Stores of the systemd unit okeanos-host@.service.\n";
 
 const SEE_ALSO: [(&str, u8); 10] = [
     ("okeanos", 1),

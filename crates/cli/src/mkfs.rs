@@ -2,6 +2,7 @@
 
 use crate::daemon::reporter::complain;
 use crate::disk::coerce::ZonePlan;
+use crate::disk::content::refuse_to_overwrite;
 use crate::disk::open_disk::{claim, open_disk};
 use crate::error::CliError;
 use crate::programs::{self, TemporaryLoop};
@@ -9,6 +10,7 @@ use crate::text::output::print;
 use crate::text::quantity::{format_size, parse_size};
 use device::{Disk, World};
 use disks::{Claim, DiskAccess};
+use format::ext4::feature;
 use runtime::RealWorld;
 use std::ffi::OsString;
 use std::fs::File;
@@ -81,9 +83,8 @@ const EXTERNAL_JOURNAL_SIZE: u64 = 128 << 20;
 pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     let MkfsArguments { journal_size, journal_device, target, size, extra, .. } = &arguments;
     let (target, journal) = (target.as_path(), journal_device.as_deref());
-    if arguments.scattered_logs.is_some() && journal.is_some() {
-        return Err(CliError::new("scattered logs need the journal inside the volume")
-            .with_remedy("Leave out --journal-device or --scattered-logs."));
+    if arguments.scattered_logs.is_some() {
+        refuse_scattered_logs(target, journal, extra)?;
     }
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
@@ -94,7 +95,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     )?;
     let force = arguments.force || extra.iter().any(|argument| argument == "-F");
     if let Some(journal) = journal.filter(|journal| !force && journal.exists()) {
-        check_empty(journal)?;
+        refuse_to_overwrite(journal, false, "okeanos mkfs --force")?;
     }
     let (made, mut held) = prepare(target, *size)?;
     if !made {
@@ -102,7 +103,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         drop(held);
         check_unused(target)?;
         if !force {
-            check_empty(target)?;
+            refuse_to_overwrite(target, false, "okeanos mkfs --force")?;
         }
         held = claim(target)?;
     }
@@ -172,6 +173,10 @@ impl LogSizes {
 
     /// On a fresh volume.
     fn make(self, target: &Path) -> Result<(), CliError> {
+        let superblock = crate::mount::look_at(target);
+        if superblock.is_some_and(|found| !found.features.has(feature::EXTENTS)) {
+            return Err(no_extents(target));
+        }
         let world = RealWorld::new().map_err(CliError::no_ring)?;
         let disk: Rc<dyn Disk> = Rc::new(open_disk(&world, target, DiskAccess::ReadWrite)?);
         let shared: Rc<dyn World> = Rc::new(world.clone());
@@ -188,6 +193,31 @@ impl LogSizes {
                 .with_remedy("Give other sizes: --scattered-logs=log-size=SIZE,group-size=SIZE.")
         })
     }
+}
+
+/// Refuses what cannot have scattered logs, before anything is made.
+fn refuse_scattered_logs(
+    target: &Path,
+    journal: Option<&Path>,
+    extra: &[OsString],
+) -> Result<(), CliError> {
+    if journal.is_some() {
+        return Err(CliError::new("scattered logs need the journal inside the volume")
+            .with_remedy("Leave out --journal-device or --scattered-logs."));
+    }
+    if has_no_extents(extra) { Err(no_extents(target)) } else { Ok(()) }
+}
+
+/// Returns whether the arguments for mke2fs name a kind of volume whose files have no extents.
+fn has_no_extents(extra: &[OsString]) -> bool {
+    let named = extra.iter().position(|argument| argument == "-t").map(|at| extra.get(at + 1));
+    matches!(named.flatten().and_then(|kind| kind.to_str()), Some("ext2" | "ext3"))
+}
+
+fn no_extents(target: &Path) -> CliError {
+    let name = target.display();
+    CliError::new(format!("{name}: scattered logs need a volume whose files have extents (ext4)"))
+        .with_remedy("Leave out -t ext2, -t ext3 and -O ^extent; or leave out --scattered-logs.")
 }
 
 /// A volume that another computer has mounted tells of it, if it has the feature mmp.
@@ -261,14 +291,6 @@ fn maker() -> Option<(u32, u32)> {
 fn names_owner(extra: &[OsString]) -> bool {
     let names = |word: &str| word.starts_with("root_owner");
     extra.iter().any(|argument| argument.to_string_lossy().split(',').any(names))
-}
-
-/// Refuses what holds something that blkid(8) knows: mke2fs asks only where it talks to a terminal.
-fn check_empty(target: &Path) -> Result<(), CliError> {
-    let name = target.display();
-    let Some(found) = programs::signature_of(target)? else { return Ok(()) };
-    Err(CliError::new(format!("{name} appears to hold {found} already"))
-        .with_remedy(format!("Look at what it is; to overwrite it: okeanos mkfs --force {name}.")))
 }
 
 fn internal_journal(size: Option<u64>) -> Vec<OsString> {

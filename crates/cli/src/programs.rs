@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Debian's package of each program that we call.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("mke2fs", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
     ("losetup", "mount"),
     ("debugfs", "e2fsprogs"),
     ("blkid", "util-linux"),
@@ -82,7 +83,7 @@ pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
 
 /// Where a program is: in PATH, or where programs of the administrator are (not in everybody's
 /// PATH).
-fn find(name: &str) -> Result<PathBuf, CliError> {
+pub fn find(name: &str) -> Result<PathBuf, CliError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let found = places.map(|place| place.join(name)).find(|program| program.is_file());

@@ -9,11 +9,12 @@ use crate::text::table::Table;
 use device::Disk;
 use disks::DiskAccess;
 use engine::{EngineOptions, PassReport, RecoveryReport, RestartForecast};
-use ext4::{OpenParts, OrphanReport, Volume, VolumeOptions};
+use ext4::{BlockOwner, OpenParts, OrphanReport, Volume, VolumeOptions};
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
+use units::HomeBlock;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +23,7 @@ Examples:
   okeanos recover --journal-device /dev/sdc1 /dev/sdb1    a volume whose journal is on a disk of its own
   okeanos recover --until-damage disk.img                 a damaged log: replay what lies before the damage
   okeanos recover --find-log disk.img                     tune2fs has marked a live log as empty
+  okeanos recover --skip-unreadable /dev/sdb1             a sector that cannot be read keeps it from replaying
 
 Mounting does the same by itself. A recovery that is interrupted does no harm: run it again. Afterwards the
 volume is one that any Linux can check and mount.";
@@ -49,6 +51,11 @@ pub struct RecoverArguments {
     /// Only right if nothing has changed the volume since
     #[arg(long)]
     find_log: bool,
+    /// Where a block cannot be read and the log holds a part of it only, leave it as it is, say
+    /// which file it belongs to, and replay all others. What was synced to that block is lost. Run
+    /// e2fsck -f afterwards
+    #[arg(long)]
+    skip_unreadable: bool,
     /// The external journal of the volume
     #[arg(long, value_name = "IMAGE|DEVICE")]
     pub journal_device: Option<PathBuf>,
@@ -64,6 +71,22 @@ struct Recovered {
     /// Orphans freed or cut to size, after the replay.
     orphans_freed: u32,
     orphans_truncated: u32,
+    /// Whose content the skipped blocks are, as far as names lead to them.
+    skipped_files: Vec<SkippedFile>,
+}
+
+#[derive(serde::Serialize)]
+struct SkippedFile {
+    block: u64,
+    inode: u32,
+    path: String,
+}
+
+impl SkippedFile {
+    fn of(owner: &BlockOwner) -> SkippedFile {
+        let path = owner.path.escape_ascii().to_string();
+        SkippedFile { block: owner.block.get(), inode: owner.inode.get(), path }
+    }
 }
 
 pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
@@ -78,7 +101,13 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
 
 async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
     let RecoverArguments {
-        ref source, ref journal_device, dry_run, until_damage, find_log, ..
+        ref source,
+        ref journal_device,
+        dry_run,
+        until_damage,
+        find_log,
+        skip_unreadable,
+        ..
     } = *arguments;
     let access = if dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
     let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
@@ -89,7 +118,12 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
         home: open(source)?,
         journal: journal_device.as_deref().map(open).transpose()?,
         options: VolumeOptions {
-            engine: EngineOptions { until_damage, find_log, ..EngineOptions::default() },
+            engine: EngineOptions {
+                until_damage,
+                find_log,
+                skip_unreadable,
+                ..EngineOptions::default()
+            },
             node: crate::disk::open_disk::node_name(),
             ..VolumeOptions::default()
         },
@@ -99,7 +133,7 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
     let (parts, _) = coerce(parts, source, journal_device.as_deref(), Wanted::IfThere).await?;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
-    let mut orphans = OrphanReport::default();
+    let (mut orphans, mut skipped_files) = (OrphanReport::default(), Vec::new());
     // A recovery may have been interrupted behind the replay.
     let is_open = !journal.clean || !ext4::was_closed(&*parts.home).await.map_err(failed)?;
     if !dry_run && is_open {
@@ -107,14 +141,28 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
         // say.
         let volume = Volume::open(parts).await.map_err(failed)?;
         orphans = volume.open_report().orphans;
+        let skipped: Vec<_> = journal.skipped_blocks.iter().copied().map(HomeBlock).collect();
+        if !skipped.is_empty() {
+            skipped_files = volume.owners_of(&skipped).await.map_err(failed)?;
+        }
         volume.close().await.map_err(failed)?;
     }
-    Ok(Recovered { journal, orphans_freed: orphans.freed, orphans_truncated: orphans.truncated })
+    Ok(Recovered {
+        journal,
+        orphans_freed: orphans.freed,
+        orphans_truncated: orphans.truncated,
+        skipped_files: skipped_files.iter().map(SkippedFile::of).collect(),
+    })
 }
 
 /// The report of a replay alone.
 pub fn told(journal: &RecoveryReport) -> String {
-    tell(&Recovered { journal: journal.clone(), orphans_freed: 0, orphans_truncated: 0 })
+    tell(&Recovered {
+        journal: journal.clone(),
+        orphans_freed: 0,
+        orphans_truncated: 0,
+        skipped_files: Vec::new(),
+    })
 }
 
 fn tell(recovered: &Recovered) -> String {
@@ -128,7 +176,14 @@ fn tell(recovered: &Recovered) -> String {
     };
     if report.clean {
         let rest = if orphans.is_empty() { "nothing to recover" } else { "nothing to replay" };
-        return format!("The journal is empty: {rest}.\n{orphans}");
+        let aborted = match report.recorded_error {
+            0 => String::new(),
+            errno => {
+                let error = std::io::Error::from_raw_os_error(errno.saturating_neg());
+                format!("It was aborted ({error}): run e2fsck -f before the volume is used.\n")
+            }
+        };
+        return format!("The journal is empty: {rest}.\n{orphans}{aborted}");
     }
     let mut table = Table::new([
         "pass",
@@ -172,7 +227,29 @@ fn tell(recovered: &Recovered) -> String {
         false => "",
     };
     let restart = report.restart.as_ref().map_or(String::new(), tell_restart);
-    format!("{table}\n{transactions}{did}\n{restart}{orphans}{gave_up}")
+    let skipped = tell_skipped(recovered);
+    format!("{table}\n{transactions}{did}\n{restart}{orphans}{gave_up}{skipped}")
+}
+
+/// What was left out, and whose it is.
+fn tell_skipped(recovered: &Recovered) -> String {
+    let blocks = &recovered.journal.skipped_blocks;
+    if blocks.is_empty() {
+        return String::new();
+    }
+    let line = |block: &u64| {
+        let mut files = recovered.skipped_files.iter().filter(|file| file.block == *block);
+        match files.next() {
+            Some(SkippedFile { inode, path, .. }) => {
+                format!("Block {block} cannot be read and was left out: {path} (inode {inode}).\n")
+            }
+            None => format!(
+                "Block {block} cannot be read and was left out: debugfs -R 'icheck {block}' says whose it is.\n"
+            ),
+        }
+    };
+    let lines: String = blocks.iter().map(line).collect();
+    lines + "What was synced there is lost: run e2fsck -f before the volume is used.\n"
 }
 
 /// What a mount with `log=scattered` would read of the logs instead of replaying all.
@@ -295,7 +372,12 @@ mod tests {
             dry_run: true,
             ..RecoveryReport::default()
         };
-        let text = tell(&Recovered { journal, orphans_freed: 1, orphans_truncated: 0 });
+        let text = tell(&Recovered {
+            journal,
+            orphans_freed: 1,
+            orphans_truncated: 0,
+            skipped_files: Vec::new(),
+        });
         assert!(text.lines().nth(3).is_some_and(|line| line.starts_with("replay")), "{text}");
         assert!(text.contains("3 transactions, 17 to 19, would be replayed: 9 blocks"), "{text}");
         assert!(text.contains("Orphans: 1 freed"), "{text}");

@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod steps;
 mod world;
 
 pub use buffer::Buffer;
+pub use steps::{LongSteps, STEP_LONG};
 pub use world::{LocalFuture, World};
 
 use std::rc::Rc;

@@ -1,3 +1,4 @@
+use crate::steps::LongSteps;
 use std::{future::Future, pin::Pin};
 use units::{Instant, Timestamp};
 
@@ -16,4 +17,11 @@ pub trait World {
     /// A hint that an answer is due within microseconds, so that waiting awake beats sleeping: a
     /// flag, the last call holds. Virtual worlds ignore it.
     fn expect_soon(&self, _soon: bool) {}
+    /// Names the task that calls, for [`World::long_steps`]: until it ends, or names itself anew.
+    fn name_task(&self, _name: &'static str) {}
+    /// Steps that took at least [`crate::STEP_LONG`] of real processor time, also in virtual time,
+    /// by task: the longest first.
+    fn long_steps(&self) -> Vec<LongSteps> {
+        Vec::new()
+    }
 }

@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
-use units::{BlockMap, BlockSize, HomeBlock};
+use units::{BlockAreas, BlockMap, BlockSize, HomeBlock};
 
 /// Where a block enters the clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub(crate) enum Temperature {
 
 pub(crate) struct Cache {
     blocks: BlockMap<Rc<CachedBlock>>,
+    areas: BlockAreas,
     /// Next to be looked at first. Entries of blocks that were removed hold no content; they go
     /// when met, or when they are the most.
     clock: VecDeque<Weak<CachedBlock>>,
@@ -43,8 +44,8 @@ pub(crate) struct Cache {
     fetched: usize,
     /// Blocks on their way home past the cache.
     passed: usize,
-    /// Bytes that the mapping table takes of memory.
-    table: Rc<Cell<usize>>,
+    /// Bytes that tables take of memory: of the mapping, of update sequences.
+    tables: Vec<Rc<Cell<usize>>>,
     image_bytes: usize,
 }
 
@@ -52,6 +53,8 @@ pub(crate) struct Cache {
 /// + 32. The shared pointer: 64. The block's entry and state: 288. Its places in table, clock and
 /// queue of dirty blocks: 64.
 const IMAGE_OVERHEAD: usize = 512 + 32 + 64 + 288 + 64;
+/// Entries of the clock to look at for each block that is removed, where most are stale.
+const STALE_LOOKS: usize = 4;
 /// However little memory is wanted, so many images are needed.
 const LEAST_IMAGES: usize = 16;
 
@@ -61,6 +64,7 @@ impl Cache {
         let image_bytes = size.bytes() + IMAGE_OVERHEAD;
         Cache {
             blocks: BlockMap::default(),
+            areas: BlockAreas::default(),
             clock: VecDeque::new(),
             limit: usize::try_from(bytes / image_bytes as u64)
                 .unwrap_or(usize::MAX)
@@ -71,7 +75,7 @@ impl Cache {
             passing: Vec::new(),
             fetched: 0,
             passed: 0,
-            table: Rc::default(),
+            tables: Vec::new(),
             image_bytes,
         }
     }
@@ -91,13 +95,13 @@ impl Cache {
         self.usage.blocks() + self.held()
     }
     /// Those of them that are no block's current one: they stay until they are home, or in the log.
-    /// The mapping table counts as so many.
+    /// Tables count as so many.
     pub fn held(&self) -> usize {
         self.usage.frozen()
             + self.made
             + self.fetched
             + self.passed
-            + self.table.get().div_ceil(self.image_bytes)
+            + self.tables.iter().map(|bytes| bytes.get().div_ceil(self.image_bytes)).sum::<usize>()
     }
     /// A commit has made `blocks` for the log besides the images that it writes there.
     pub fn note_made(&mut self, blocks: usize) {
@@ -134,9 +138,9 @@ impl Cache {
     pub fn drop_passed(&mut self, blocks: usize) {
         self.passed -= blocks;
     }
-    /// The mapping table takes so many bytes at any time.
+    /// A table takes so many bytes at any time.
     pub fn count_table(&mut self, bytes: Rc<Cell<usize>>) {
-        self.table = bytes;
+        self.tables.push(bytes);
     }
     pub fn bytes_of(&self, images: usize) -> u64 {
         images as u64 * self.image_bytes as u64
@@ -154,6 +158,17 @@ impl Cache {
         self.blocks.get(&at)
     }
 
+    /// The blocks of the range that are here. Visits only areas that have one.
+    pub fn within(&self, at: HomeBlock, count: u64) -> impl Iterator<Item = &Rc<CachedBlock>> {
+        let parts = self.areas.parts(at, count);
+        let numbers = parts.flat_map(|(at, count)| (0..count).map(move |index| at.plus(index)));
+        numbers.filter_map(|number| self.blocks.get(&number))
+    }
+    /// How many look-ups [`Cache::within`] makes for the range.
+    pub fn visits_within(&self, at: HomeBlock, count: u64) -> u64 {
+        self.areas.visits(at, count)
+    }
+
     /// The block; if missing, one of which nothing is known.
     pub fn get_or_insert(&mut self, at: HomeBlock, temperature: Temperature) -> Rc<CachedBlock> {
         if let Some(block) = self.get(at) {
@@ -162,6 +177,7 @@ impl Cache {
         self.make_room();
         let block = Rc::new(CachedBlock::new(at, self.nothing.clone(), self.usage.clone()));
         self.blocks.insert(at, block.clone());
+        self.areas.add(at);
         self.passing
             .iter()
             .filter(|read| read.blocks.contains(&at))
@@ -194,13 +210,25 @@ impl Cache {
     /// Takes a block out whatever its state: its content is worthless.
     pub fn remove(&mut self, at: HomeBlock) -> Option<Rc<CachedBlock>> {
         let block = self.blocks.remove(&at)?;
+        self.areas.remove(at);
         block.set_clock(ClockState::Out);
         if self.clock.len() > 2 * self.blocks.len() + LEAST_IMAGES
             && !units::fault!("freed-stays-in-clock")
         {
-            self.clock.retain(|entry| entry.upgrade().is_some_and(|block| block.is_cached()));
+            self.drop_stale_entries();
         }
         Some(block)
+    }
+
+    /// More than half of the clock's entries are of blocks that were removed. Looks at a few, so
+    /// that removing thousands has no step that looks at all.
+    fn drop_stale_entries(&mut self) {
+        for _ in 0..STALE_LOOKS {
+            let Some(entry) = self.clock.pop_front() else { return };
+            if entry.upgrade().is_some_and(|block| block.is_cached()) {
+                self.clock.push_back(entry);
+            }
+        }
     }
 
     /// Evicts so that one more fits. Looks at a bounded number of blocks, so that a cache full of
@@ -229,6 +257,7 @@ impl Cache {
                 self.clock.push_back(entry);
             } else {
                 self.blocks.remove(&block.number());
+                self.areas.remove(block.number());
                 block.set_clock(ClockState::Out);
             }
         }

@@ -22,6 +22,9 @@ use units::HomeBlock;
 /// Blocks that are logged, and blocks that go home in the commit.
 type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 
+/// Blocks, and runs of them, that leave the cache before others have their turn.
+const FREED_LOOKS: usize = 1024;
+
 /// A transaction on its way to the disk, and the blocks that wait for the outcome.
 pub(crate) struct Commit {
     transaction: CommittingTransaction,
@@ -45,6 +48,7 @@ pub(crate) struct Commit {
 impl Engine {
     /// Commits whenever someone has asked for it.
     pub(crate) async fn commit_task(self: Rc<Self>) {
+        self.world.name_task("commit");
         loop {
             self.pipeline.until_wanted().await;
             if self.pipeline.is_over() {
@@ -57,8 +61,10 @@ impl Engine {
             if self.pipeline.is_over() {
                 return;
             }
-            if let Some(freed) = self.pipeline.skip_empty() {
-                self.drop_freed(&freed);
+            // Before anyone learns that they may be used again, and while nobody can join.
+            let freed = self.pipeline.freed_without_log();
+            self.drop_freed(&freed).await;
+            if self.pipeline.skip_empty() {
                 continue;
             }
             if let Err(error) = self.commit_running().await {
@@ -118,6 +124,7 @@ impl Engine {
 
     /// Carries a commit out while others may set out.
     async fn carry_out_beside(self: Rc<Self>, commit: Commit) {
+        self.world.name_task("commit");
         if let Err(error) = self.write_log(commit).await {
             self.abort(&error);
         }
@@ -135,8 +142,7 @@ impl Engine {
         self.runner.run(plan).await?;
         self.pipeline.until_oldest(commit.plan.transaction).await?;
         self.log_is_written(&commit, clock);
-        self.finish(commit);
-        Ok(())
+        self.finish(commit).await
     }
 
     /// Takes the running transaction. One stretch without waiting, so that the images are those of
@@ -235,8 +241,7 @@ impl Engine {
         if let Some(moved) = moved {
             self.tail_moved(moved);
         }
-        self.finish(commit);
-        Ok(())
+        self.finish(commit).await
     }
 
     /// Who learns nothing counts no writes of `first`, the plan up to its last barrier but one.
@@ -262,7 +267,8 @@ impl Engine {
     }
 
     /// The commit block is durable: what was logged may go home, what was freed may be used again.
-    fn finish(&self, mut commit: Commit) {
+    /// Waits only where it freed much.
+    async fn finish(&self, mut commit: Commit) -> Result<(), EngineError> {
         let committed = commit.plan.carried_out(commit.transaction);
         let place = |at: HomeBlock| {
             let found = commit.places.binary_search_by_key(&at, |(home, _)| *home).ok()?;
@@ -282,34 +288,49 @@ impl Engine {
             let goes_home = commit.logged.iter().filter(|block| !block.stays());
             self.checkpoints.logged(goes_home.map(|block| block.number()));
         }
-        self.drop_freed(&commit.freed);
+        // Before anyone learns that they may be used again.
+        if !commit.freed.is_empty() {
+            self.drop_freed(&commit.freed).await;
+            self.pipeline.check()?;
+        }
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
         self.loose.committed(committed.id);
         self.pipeline.finish(committed.id, self.world.now());
         drop((commit.logged, commit.home, commit.plan));
         self.cache.borrow_mut().drop_made(commit.made);
         let is_much = self.pinned_images() > self.cache.borrow().limit() / 2;
+        let is_much = is_much || self.sequences.are_too_many();
         if self.log_is_short() || is_much || self.snapshot_is_due() {
             self.queue.kick();
         }
+        Ok(())
     }
 
     /// The transaction that freed these blocks is committed: nothing of them goes home any more.
-    fn drop_freed(&self, freed: &[Freed]) {
-        let mut cache = self.cache.borrow_mut();
+    /// Lets others run now and then.
+    async fn drop_freed(&self, freed: &[Freed]) {
+        let mut looks = 0;
         for (at, count) in freed {
-            for number in (0..*count).map(|index| at.plus(index)) {
+            let numbers: Vec<_> = {
+                let cache = self.cache.borrow();
                 // On a damaged volume another owner of the block may use it again before this
                 // commit, or in the next that is under way.
-                if cache
-                    .peek(number)
-                    .is_some_and(|block| block.is_running() || block.is_in_flight())
-                {
-                    continue;
-                }
-                let Some(block) = cache.remove(number) else { continue };
+                let unused = cache
+                    .within(*at, *count)
+                    .filter(|block| !block.is_running() && !block.is_in_flight());
+                unused.map(|block| block.number()).collect()
+            };
+            let mut cache = self.cache.borrow_mut();
+            for number in &numbers {
+                let Some(block) = cache.remove(*number) else { continue };
                 block.drop_committed();
                 self.queue.drop_block(&block);
+            }
+            drop(cache);
+            looks += 1 + numbers.len();
+            if looks >= FREED_LOOKS {
+                looks = 0;
+                runtime::yield_now().await;
             }
         }
     }

@@ -19,11 +19,14 @@ use journal::{Barrier, plan_home_durable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use units::{HomeBlock, Owner};
+use std::time::Duration;
+use units::{HomeBlock, Instant, Owner};
 
 /// Most home writes that no flush has covered whose addresses are kept. With more, a flush is one
 /// of everything.
 const ADDRESSES_MAX: usize = 256;
+/// How long loose data that write-back sent home waits in a disk's cache for somebody else's flush.
+const LOOSE_VOLATILE_MAX: Duration = Duration::from_secs(1);
 /// Most owners whose loose data no flush has covered that are kept apart. With more, it counts as
 /// everybody's.
 const OWNERS_MAX: usize = 4096;
@@ -67,6 +70,14 @@ pub(crate) struct Flush {
     covers: HomeWrites,
     /// [`Durability::begun`] when it began.
     begun: u64,
+    at: Instant,
+}
+
+impl Flush {
+    /// It begins now.
+    pub fn at(self, now: Instant) -> Flush {
+        Flush { at: now, ..self }
+    }
 }
 
 /// How the writes between two barriers become durable.
@@ -97,6 +108,8 @@ pub(crate) struct Durability {
     loose: RefCell<BTreeMap<Owner, HomeWrites>>,
     loose_of_others: Cell<HomeWrites>,
     loose_of_anybody: Cell<HomeWrites>,
+    /// No loose data that a flush has not covered went home earlier.
+    loose_since: Cell<Instant>,
     /// The last that held data that must be durable before a commit.
     early: Cell<HomeWrites>,
     failure: RefCell<Option<String>>,
@@ -117,6 +130,7 @@ impl Durability {
             loose: RefCell::default(),
             loose_of_others: Cell::default(),
             loose_of_anybody: Cell::default(),
+            loose_since: Cell::default(),
             early: Cell::default(),
             failure: RefCell::default(),
         }
@@ -196,8 +210,13 @@ impl Durability {
         !self.ordered.get() || self.durable.get() >= writes
     }
 
-    /// The last of `writes` held data of `owner` that is in no transaction.
-    pub fn note_loose(&self, owner: Owner, writes: HomeWrites) {
+    /// The last of `writes` held data of `owner` that is in no transaction. Whether it is the first
+    /// that a flush has to cover.
+    pub fn note_loose(&self, owner: Owner, writes: HomeWrites, now: Instant) -> bool {
+        let is_first = !self.wants_flush_of_loose(None);
+        if is_first {
+            self.loose_since.set(now);
+        }
         self.loose_of_anybody.set(writes);
         let mut loose = self.loose.borrow_mut();
         loose.insert(owner, writes);
@@ -205,6 +224,12 @@ impl Durability {
             loose.clear();
             self.loose_of_others.set(writes);
         }
+        is_first
+    }
+    /// When loose data at home is to be flushed, if nobody else has done it; `None`: there is none.
+    pub fn flush_of_loose_at(&self) -> Option<Instant> {
+        let at = self.loose_since.get().plus(LOOSE_VOLATILE_MAX);
+        self.wants_flush_of_loose(None).then_some(at)
     }
     /// The last of `writes` held data that must be durable before the running transaction commits.
     pub fn note_early(&self, writes: HomeWrites) {
@@ -229,7 +254,8 @@ impl Durability {
     }
 
     pub fn flush_begins(&self, place: Place) -> Flush {
-        Flush { place, covers: self.written.get(), begun: self.begun.get() }
+        let at = Instant::default();
+        Flush { place, covers: self.written.get(), begun: self.begun.get(), at }
     }
     /// What a flush of home that begins now must cover, besides `blocks`, which a plan wrote.
     pub fn volatile_home(&self, mut blocks: Vec<Range<HomeBlock>>) -> Completed {
@@ -252,6 +278,10 @@ impl Durability {
             self.durable.set(self.durable.get().max(flush.covers));
             self.volatile.borrow_mut().retain(|(write, _)| *write > flush.covers);
             self.loose.borrow_mut().retain(|_, write| *write > flush.covers);
+            // What it does not cover has gone home since it began.
+            if !units::fault!("flush-due-twice") {
+                self.loose_since.set(self.loose_since.get().max(flush.at));
+            }
         }
     }
 
@@ -405,15 +435,36 @@ mod tests {
         let owners = OWNERS_MAX as u64 + 1;
         for owner in 0..owners {
             assert_eq!(durability.loose.borrow().len() as u64, owner);
-            durability.note_loose(Owner(owner), durability.home_write_completed(block(owner)));
+            let writes = durability.home_write_completed(block(owner));
+            durability.note_loose(Owner(owner), writes, Instant(0));
         }
         assert!(durability.loose.borrow().is_empty());
         assert!((0..owners).all(|owner| durability.wants_flush_of_loose(Some(Owner(owner)))));
         flush(&durability);
         assert!((0..owners).all(|owner| !durability.wants_flush_of_loose(Some(Owner(owner)))));
-        durability.note_loose(Owner(1), durability.home_write_completed(block(1)));
+        durability.note_loose(Owner(1), durability.home_write_completed(block(1)), Instant(0));
         let wants = [1, 2].map(|owner| durability.wants_flush_of_loose(Some(Owner(owner))));
         assert_eq!(wants, [true, false], "after a flush they are kept apart again");
+    }
+
+    /// A stream of overwrites has a write under way at any time, also while a commit flushes.
+    #[test]
+    fn loose_data_is_not_due_before_its_second_although_writes_never_pause() {
+        let durability = Durability::new(ONE, true);
+        let writes = |at, now| {
+            let writes = durability.home_write_completed(block(at));
+            durability.note_loose(Owner(1), writes, now)
+        };
+        let second = Duration::from_secs(1);
+        let begin = Instant(0).plus(second);
+        assert_eq!(durability.flush_of_loose_at(), None);
+        assert!(writes(1, begin) && !writes(2, begin.plus(second / 4)));
+        assert_eq!(durability.flush_of_loose_at(), Some(begin.plus(second)));
+        let half = begin.plus(second / 2);
+        let flush = durability.flush_begins(Place::Home).at(half);
+        assert!(!writes(3, half.plus(second / 4)));
+        durability.flush_completed(flush);
+        assert_eq!(durability.flush_of_loose_at(), Some(half.plus(second)));
     }
 
     #[test]
@@ -498,7 +549,7 @@ mod tests {
         durability.home_write_completed(block(1));
         let (own, stranger) = (Some(Owner(1)), Some(Owner(2)));
         assert!(!durability.wants_flush_of_loose(None));
-        durability.note_loose(Owner(1), durability.home_written());
+        assert!(durability.note_loose(Owner(1), durability.home_written(), Instant(0)));
         let wants = [own, None, stranger].map(|owner| durability.wants_flush_of_loose(owner));
         assert_eq!(wants, [true, true, false]);
         flush(&durability);

@@ -99,6 +99,7 @@ impl Engine {
             dirty_blocks: self.queue.dirty() as u64,
             bytes: cache.bytes_of(cache.images()),
             limit_bytes: cache.bytes_of(cache.limit()),
+            sequence_bytes: self.sequences.memory() as u64,
         };
         let log = self.log.as_ref().map(|log| LogUse {
             records: self.options.record_format().name(),

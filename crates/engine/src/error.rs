@@ -46,6 +46,12 @@ pub enum EngineError {
          copy says"
     )]
     LogDisputed { said: units::TransactionId, copy: units::TransactionId },
+    /// Replay needs what home holds of a block beside the bytes in the log.
+    #[error(
+        "{at} cannot be read, and the log holds a part of it: {why}; okeanos recover --skip-unreadable leaves that \
+         block out, and replays all others"
+    )]
+    BaseUnreadable { at: units::HomeBlock, why: DeviceError },
     /// The log holds transactions that must be replayed first.
     #[error("the journal needs recovery")]
     NeedsRecovery,

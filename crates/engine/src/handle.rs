@@ -259,7 +259,10 @@ impl Handle {
     ) {
         let engine = &self.engine;
         if engine.policy.keeps_sequences() {
-            engine.sequences.set(update.home, sequence.after(decision, self.transaction));
+            let state = sequence.after(decision, self.transaction);
+            if engine.sequences.set(update.home, state) {
+                engine.cache.borrow_mut().shrink();
+            }
         }
         if let Some(auto) = engine.policy.learns().filter(|_| !update.sequential) {
             auto.updated(
@@ -303,36 +306,44 @@ impl Handle {
 
     /// The blocks `at .. at + count` are free from this transaction on. Their content is worthless
     /// and must not be written home any more, and old log records of them must not be replayed
-    /// (`revokes`).
+    /// (`revokes`). Visits what memory has of the range, and not each of its blocks.
     pub fn forget(&mut self, at: HomeBlock, count: u64, _contents: Contents) {
         self.changes += 1;
         let engine = &self.engine;
         engine.pipeline.free(at, count);
         let mut transaction = engine.pipeline.transaction();
-        let cache = engine.cache.borrow();
-        for number in (0..count).map(|index| at.plus(index)) {
-            let block = cache.peek(number);
-            let logged = engine.would_replay(number);
-            if logged || block.is_some_and(|block| block.is_running()) {
-                transaction.free(number, logged);
-                self.revokes += u32::from(logged);
+        if let Some(log) = &engine.log {
+            for number in log.borrow().live().in_run(at, count) {
+                transaction.free(number, true);
+                self.revokes += 1;
             }
-            engine.sequences.forget(number);
-            if let Some(owner) = block.and_then(|block| block.free()) {
+        }
+        for block in engine.cache.borrow().within(at, count) {
+            let number = block.number();
+            if block.is_running() {
+                transaction.free(number, engine.would_replay(number));
+            }
+            if let Some(owner) = block.free() {
                 engine.loose.remove(owner, number);
             }
         }
+        engine.sequences.forget(at, count);
         debug_assert!(
             u64::from(self.revokes) <= engine.revokes_of_handle(),
             "{at} is revoked without a reservation"
         );
     }
 
-    /// Makes room for `credits` more in the same transaction; false when it or memory is too full.
+    /// Makes room for `credits` more in the same transaction; false when it or memory is too full,
+    /// or a commit waits for the handle.
     /// The caller must then bring the volume into a consistent state, stop, and start anew
     /// (truncate of a large file).
     #[must_use]
     pub fn extend(&mut self, credits: Credits) -> bool {
+        // A commit, and all who wait for it, wait for this handle to stop.
+        if self.engine.is_locking() && !units::fault!("long-handle-delays-commit") {
+            return false;
+        }
         // As for a start; but who holds a handle waits for no memory, which its own commit may have
         // to free.
         if !self.engine.has_memory_for(credits) {

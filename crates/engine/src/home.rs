@@ -120,12 +120,7 @@ impl Engine {
     /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
     /// Whether it is the first there that is to be flushed.
     pub(crate) fn note_loose_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
-        let is_first = !self.durability.wants_flush_of_loose(None);
-        if is_first {
-            self.loose.went_home(self.world.now());
-        }
-        self.durability.note_loose(owner, writes);
-        is_first
+        self.durability.note_loose(owner, writes, self.world.now())
     }
 
     /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache

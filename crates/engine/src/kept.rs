@@ -6,7 +6,8 @@
 //!    record, which is whole. Or memory holds what the records give of it. Or it is home.
 //! 2. Records that a revoke hides are left out: no replay carries them out, and their revoke leaves
 //!    the log no sooner.
-//! 3. Where a snapshot tells of the oldest transactions, only the newest record of a block is known
+//! 3. No more is known than memory has room for: whatever the log holds, gathering stops there.
+//! 4. Where a snapshot tells of the oldest transactions, only the newest record of a block is known
 //!    of them. Parts are put over what it tells to be whole.
 
 use crate::mapping::{LogCopy, sum};
@@ -51,7 +52,15 @@ pub(crate) struct Gathered {
     at_home: BTreeSet<HomeBlock>,
     /// Where the log holds whole what later parts of a block are put over.
     bases: BTreeMap<HomeBlock, LogCopy>,
+    /// How much is known already, and the most that may be.
+    copies: usize,
+    recorded: usize,
+    most: usize,
 }
+
+/// Records that are known for each copy that the mapping table has room for. With that many, and 32
+/// bytes each, all records take a quarter of the cache.
+const RECORDS_A_COPY: usize = 2;
 
 /// The newest record of a block, and where the log holds it, if that is whole.
 struct Newest {
@@ -60,15 +69,43 @@ struct Newest {
 }
 
 impl Gathered {
-    /// Of `count` transactions from `first` on.
-    pub fn new(first: TransactionId, count: usize) -> Gathered {
-        Gathered {
+    /// Of `count` transactions from `first` on. `most`: copies that the mapping table has room for.
+    /// `None`: there are more transactions than records would be known.
+    pub fn new(first: TransactionId, count: usize, most: usize) -> Option<Gathered> {
+        (count <= most.saturating_mul(RECORDS_A_COPY)).then(|| Gathered {
             first,
             records: vec![BTreeMap::new(); count],
             newest: BTreeMap::new(),
             at_home: BTreeSet::new(),
             bases: BTreeMap::new(),
+            copies: 0,
+            recorded: 0,
+            most,
+        })
+    }
+
+    /// Whether there is more than memory has room for: nothing is kept then, and no more is to be
+    /// added.
+    pub fn is_too_much(&self) -> bool {
+        let is_over =
+            self.copies > self.most || self.recorded > self.most.saturating_mul(RECORDS_A_COPY);
+        is_over && !units::fault!("restart-gathers-all")
+    }
+
+    fn set_newest(&mut self, home: HomeBlock, newest: Newest) -> Option<Newest> {
+        self.copies += usize::from(newest.copy.is_some());
+        let before = self.newest.insert(home, newest);
+        self.copies -= usize::from(before.as_ref().is_some_and(|before| before.copy.is_some()));
+        before
+    }
+    fn record(&mut self, home: HomeBlock, by: TransactionId, coverage: Coverage) {
+        let of_transaction = &mut self.records[by.0.wrapping_sub(self.first.0) as usize];
+        let before = of_transaction.len();
+        let known = of_transaction.entry(home).or_insert(coverage);
+        if coverage == Coverage::Whole {
+            *known = coverage;
         }
+        self.recorded += of_transaction.len() - before;
     }
 
     /// What a snapshot tells of a block, of which `run` holds the newest record. Log blocks have
@@ -82,7 +119,7 @@ impl Gathered {
         stays: bool,
         is_early: bool,
     ) {
-        self.records[told.by.0.wrapping_sub(self.first.0) as usize].insert(home, Coverage::Whole);
+        self.record(home, told.by, Coverage::Whole);
         let Some(whole) = told.whole else {
             self.at_home.insert(home);
             return;
@@ -95,7 +132,7 @@ impl Gathered {
         if is_early {
             self.bases.insert(home, copy);
         }
-        self.newest.insert(home, Newest { by: told.by, copy: (!is_early).then_some(copy) });
+        self.set_newest(home, Newest { by: told.by, copy: (!is_early).then_some(copy) });
     }
 
     /// Records come in log order. `read_early`: blocks that are read at home before there is an
@@ -118,7 +155,7 @@ impl Gathered {
         if units::fault!("kept-part-as-whole") && copy.is_none() && was_whole {
             return true;
         }
-        let before = self.newest.insert(home, Newest { by: *by, copy });
+        let before = self.set_newest(home, Newest { by: *by, copy });
         self.at_home.remove(&home);
         match (coverage, before.and_then(|before| before.copy)) {
             (Coverage::Whole, _) => drop(self.bases.remove(&home)),
@@ -126,16 +163,12 @@ impl Gathered {
             (Coverage::Fragment, Some(base)) => drop(self.bases.insert(home, base)),
             (Coverage::Fragment, None) => {}
         }
-        let of_transaction = &mut self.records[by.0.wrapping_sub(self.first.0) as usize];
-        let known = of_transaction.entry(home).or_insert(coverage);
-        if coverage == Coverage::Whole {
-            *known = coverage;
-        }
+        self.record(home, *by, coverage);
         copy.is_some()
     }
 
     pub fn copies(&self) -> usize {
-        self.newest.values().filter(|newest| newest.copy.is_some()).count()
+        self.copies
     }
     /// Whether the log holds the block in part.
     pub fn is_in_part(&self, action: &ReplayAction) -> bool {

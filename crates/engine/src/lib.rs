@@ -60,6 +60,7 @@ mod restart;
 mod revokes;
 mod run_plan;
 mod running;
+mod sequence_relief;
 mod sequences;
 mod snapshot;
 mod state;

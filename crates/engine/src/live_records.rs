@@ -6,12 +6,13 @@
 //! 2. The transactions follow each other without gaps, oldest first.
 
 use std::collections::VecDeque;
-use units::{BlockMap, HomeBlock, TransactionId, is_within};
+use units::{BlockAreas, BlockMap, HomeBlock, TransactionId};
 
 /// Freeing one of them needs a revoke.
 #[derive(Default)]
 pub(crate) struct LiveRecords {
     latest: BlockMap<TransactionId>,
+    areas: BlockAreas,
     transactions: VecDeque<(TransactionId, Vec<HomeBlock>)>,
 }
 
@@ -31,16 +32,18 @@ impl LiveRecords {
     }
     /// The blocks with records within `runs` (first block and count, in order and apart), sorted.
     pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
-        let count: u64 = runs.iter().map(|(_, count)| count).sum();
-        if count < self.latest.len() as u64 {
-            let blocks =
-                runs.iter().flat_map(|(start, count)| (0..*count).map(|index| start.plus(index)));
-            return blocks.filter(|block| self.contains(*block)).collect();
-        }
-        let mut found: Vec<_> =
-            self.latest.keys().copied().filter(|at| is_within(runs, *at)).collect();
-        found.sort_unstable();
-        found
+        runs.iter().flat_map(|(at, count)| self.in_run(*at, *count)).collect()
+    }
+    /// The blocks with records among the `count` from `at` on, sorted. Visits only areas that have
+    /// one.
+    pub fn in_run(&self, at: HomeBlock, count: u64) -> impl Iterator<Item = HomeBlock> + '_ {
+        let parts = self.areas.parts(at, count);
+        let blocks = parts.flat_map(|(at, count)| (0..count).map(move |index| at.plus(index)));
+        blocks.filter(|block| self.contains(*block))
+    }
+    /// How many look-ups [`LiveRecords::in_run`] makes for the range.
+    pub fn visits(&self, at: HomeBlock, count: u64) -> u64 {
+        self.areas.visits(at, count)
     }
     /// `by` is committed, and revokes these: no replay carries out what older transactions hold of
     /// them.
@@ -48,13 +51,16 @@ impl LiveRecords {
         for block in blocks {
             if self.latest.get(block).is_some_and(|transaction| by.is_after(*transaction)) {
                 self.latest.remove(block);
+                self.areas.remove(*block);
             }
         }
     }
     /// `transaction` is about to be written to the log.
     pub fn add(&mut self, transaction: TransactionId, blocks: Vec<HomeBlock>) {
         for block in &blocks {
-            self.latest.insert(*block, transaction);
+            if self.latest.insert(*block, transaction).is_none() {
+                self.areas.add(*block);
+            }
         }
         self.transactions.push_back((transaction, blocks));
     }
@@ -67,6 +73,7 @@ impl LiveRecords {
             for block in blocks {
                 if self.latest.get(&block) == Some(&transaction) {
                     self.latest.remove(&block);
+                    self.areas.remove(block);
                 }
             }
         }

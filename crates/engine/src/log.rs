@@ -496,16 +496,19 @@ impl LogState {
     pub fn begin_piece(
         &self,
         told: Range<TransactionId>,
+        committed: TransactionId,
         items: &[SnapshotItem],
     ) -> Option<NewPiece> {
-        self.snapshot.as_ref()?.ring().begin_piece(told, items)
+        self.snapshot.as_ref()?.ring().begin_piece(told, committed, items)
     }
     /// The superblock is to name `piece`, or none that tells of nothing. `read_from`: from which
     /// transaction on a restart reads the log; `None`: no snapshot is to count.
+    /// `ends_swap`: from then on the copies of the swap count.
     pub fn begin_naming(
         &mut self,
         piece: Option<&NewPiece>,
         read_from: Option<TransactionId>,
+        ends_swap: bool,
     ) -> Naming {
         if self.tail.is_moving() {
             return Naming::Waits(self.superblock.arrival());
@@ -523,6 +526,10 @@ impl LogState {
             Some(NamedSnapshot { since, longest, ..named })
         });
         superblock.name_snapshot(named.clone());
+        if ends_swap {
+            self.space.count_copies();
+            superblock.set_moving(None);
+        }
         self.tail.move_begins();
         Naming::Begins(Box::new(SnapshotChange {
             named,

@@ -4,21 +4,15 @@
 //! Invariant: a block that is loose in the cache is in the set of its owner. One in the set need
 //! not be loose any more.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-use units::{HomeBlock, Instant, Owner, TransactionId};
-
-/// How long data that write-back sent home waits in a disk's cache for somebody else's flush.
-const VOLATILE_MAX: Duration = Duration::from_secs(1);
+use units::{HomeBlock, Owner, TransactionId};
 
 #[derive(Default)]
 pub(crate) struct Loose {
     blocks: RefCell<BTreeSet<(Owner, HomeBlock)>>,
     /// Only of owners whose transaction may not be committed yet.
     ordered_with: RefCell<BTreeMap<Owner, TransactionId>>,
-    /// Since when some has been in a disk's cache, unless a flush has covered it.
-    volatile_since: Cell<Instant>,
 }
 
 impl Loose {
@@ -35,15 +29,6 @@ impl Loose {
     }
     pub fn all(&self) -> Vec<(Owner, HomeBlock)> {
         self.blocks.borrow().iter().copied().collect()
-    }
-
-    /// The first that no flush has covered went home.
-    pub fn went_home(&self, now: Instant) {
-        self.volatile_since.set(now);
-    }
-    /// When what went home is to be flushed, if nobody else has done it.
-    pub fn flush_at(&self) -> Instant {
-        self.volatile_since.get().plus(VOLATILE_MAX)
     }
 
     /// A sync has had loose data of `owner` go home with `transaction`.

@@ -91,11 +91,12 @@ impl Engine {
     /// The superblock on disk has the new tail: what lies before it in the log is free.
     pub(crate) fn tail_moved(&self, moved: TailMove) {
         let Some(log) = &self.log else { return };
-        let tail = log.borrow_mut().tail_moved(moved);
+        log.borrow_mut().tail_moved(moved);
         self.counters.borrow_mut().moved_tail();
-        let cache = self.cache.borrow();
-        self.sequences.end(tail, |at| cache.peek(at).is_none_or(|block| !block.is_dirty()));
-        drop(cache);
+        self.sequences.tail_moved();
+        if self.sequences.want_sweep() {
+            self.queue.kick();
+        }
         self.pipeline.wake_joiners();
     }
 }

@@ -18,6 +18,7 @@ use crate::pace::NoPace;
 use crate::pipeline::Pipeline;
 use crate::promise::Promises;
 use crate::run_plan::Runner;
+use crate::sequence_relief;
 use crate::sequences::Sequences;
 use crate::stats::Counters;
 use crate::whose::DiskHome;
@@ -118,6 +119,8 @@ impl Engine {
         let runner = Runner::new(&parts, claims.clone(), durability.clone(), counters.clone());
         let mut cache = Cache::new(parts.options.cache_bytes, parts.block_size);
         log.iter().for_each(|log| cache.count_table(log.mapping().memory()));
+        let sequences = Sequences::new(sequence_relief::table_max(&cache));
+        cache.count_table(sequences.memory_in_use());
         let EngineParts { world, home, block_size, options, pace, .. } = parts;
         log.iter().for_each(|log| runner.count_log_in(log.records().block_bytes()));
         let engine = Rc::new(Engine {
@@ -132,7 +135,7 @@ impl Engine {
             loose: Loose::default(),
             long_writes: LongWrites::default(),
             promises: Promises::default(),
-            sequences: Sequences::default(),
+            sequences,
             log: log.map(RefCell::new),
             runner,
             counters,

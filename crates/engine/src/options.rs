@@ -16,6 +16,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, HomeBlock, LogBlock};
 
+/// Items of a piece of a snapshot: a few hundred kilobytes of memory.
+const SNAPSHOT_ITEMS: usize = 8192;
+
 /// How a barrier is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BarrierKind {
@@ -251,6 +254,8 @@ pub struct EngineOptions {
     /// so many bytes of them besides. A seek counts as what could be read in its time. `None`:
     /// never.
     pub snapshot_after: Option<u64>,
+    /// Most items of a piece of that, unless one transaction has more.
+    pub snapshot_items: usize,
     /// Most bytes of memory for blocks: the current image, those of transactions under way, and
     /// what goes with them.
     pub cache_bytes: u64,
@@ -280,6 +285,9 @@ pub struct EngineOptions {
     /// Recovery of a live log that another program has marked as empty: replay it instead of
     /// refusing.
     pub find_log: bool,
+    /// Recovery where home cannot be read: leave out blocks of which the log holds a part only,
+    /// instead of refusing.
+    pub skip_unreadable: bool,
 }
 
 impl Default for EngineOptions {
@@ -299,6 +307,7 @@ impl Default for EngineOptions {
             swap_above: Some(80),
             run_table: None,
             snapshot_after: Some(64 << 20),
+            snapshot_items: SNAPSHOT_ITEMS,
             cache_bytes: 256 << 20,
             journal_checksum: true,
             transaction_checksum: false,
@@ -312,6 +321,7 @@ impl Default for EngineOptions {
             keep_others_out: false,
             until_damage: false,
             find_log: false,
+            skip_unreadable: false,
         }
     }
 }

@@ -90,6 +90,7 @@ impl Engine {
     }
 
     async fn send_past_cache(self: Rc<Self>, write: LongWrite, claim: Claim, memory: Rc<Buffer>) {
+        self.world.name_task("large write");
         let count = memory.len() >> self.block_size.shift();
         let claim = if units::fault!("long-write-claims-late") {
             drop(claim);

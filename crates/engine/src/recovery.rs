@@ -31,7 +31,7 @@ use units::{HomeBlock, Instant, LogBlock, TransactionId};
 /// While run headers are looked for, which may be far apart.
 const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
-const IMAGES_MAX: usize = 8192;
+pub(crate) const IMAGES_MAX: usize = 8192;
 
 /// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A
 /// clean log is left as it is.
@@ -57,7 +57,7 @@ pub(crate) struct Recovery<'a> {
     pub area: &'a LogArea,
     pub superblock: JournalSuperblock,
     pub report: RecoveryReport,
-    reader: LogReader<'a>,
+    pub(crate) reader: LogReader<'a>,
     pub runner: Runner,
     begun: Instant,
 }
@@ -156,7 +156,7 @@ impl<'a> Recovery<'a> {
             Some(found) => found,
             None => self.find_behind(&told, logs).await.map_err(|error| error.to_string())?,
         };
-        told.check_found(found.count()).map_err(|refused| refused.to_string())?;
+        told.check_found(found.runs()).map_err(|refused| refused.to_string())?;
         Ok((told, found))
     }
 
@@ -228,26 +228,20 @@ impl<'a> Recovery<'a> {
         read: &ReadLog,
         take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
     ) -> Result<PassReport, EngineError> {
-        self.replay_over(Vec::new(), read, take).await
+        self.replay_while(read, take, || true).await
     }
 
-    /// The same over the content of blocks that is in `bases`.
-    pub async fn replay_over(
+    /// The same, as long as `goes_on`.
+    pub async fn replay_while(
         &mut self,
-        bases: Vec<ReplayAction>,
         read: &ReadLog,
         mut take: impl FnMut(ReplayedRecord) -> Option<ReplayAction>,
+        goes_on: impl Fn() -> bool,
     ) -> Result<PassReport, EngineError> {
         let mut replay = ReplayPass::new(&read.scanned, read.revokes.clone(), self.bounds());
         let begun = self.parts.world.now();
         let mut images = ReplayImages::new(self.parts.block_size);
-        for base in bases {
-            images.apply(base);
-            if images.len() >= IMAGES_MAX {
-                self.write_images(images.take()).await?;
-            }
-        }
-        while let Some(at) = replay.wants() {
+        while let Some(at) = replay.wants().filter(|_| goes_on()) {
             replay.give(self.reader.read(at).await?)?;
             replay
                 .take_records()
@@ -365,35 +359,53 @@ impl<'a> Recovery<'a> {
             Box::pin(async move { this.write_run(run).await })
         });
         let written = join_window(writes, HOME_REQUESTS_MAX).await?;
-        self.report.home_blocks_written += written.iter().map(|(written, _)| written).sum::<u64>();
-        self.report.home_blocks_read += written.iter().map(|(_, read)| read).sum::<u64>();
+        for run in written {
+            self.report.home_blocks_written += run.written;
+            self.report.home_blocks_read += run.read;
+            self.report.skipped_blocks.extend(run.skipped.iter().map(|block| block.get()));
+        }
+        self.report.skipped_blocks.sort_unstable();
+        self.report.skipped_blocks.dedup();
         Ok(())
     }
 
-    /// How many blocks it wrote, and how many of them it had to read first.
-    async fn write_run(&self, mut run: Vec<ReplayImage>) -> Result<(u64, u64), EngineError> {
+    async fn write_run(&self, mut run: Vec<ReplayImage>) -> Result<WrittenRun, EngineError> {
         let size = self.parts.block_size.bytes();
-        let begun = run[0].home;
-        let count = run.len() as u64;
-        let mut read = 0;
+        let mut done = WrittenRun::default();
         if run.iter().any(|image| !image.missing.is_empty()) {
-            let bases = self.read_bases(&run).await?;
+            let bases = self.read_bases(&run, &mut done.skipped).await?;
             for (image, base) in run.iter_mut().zip(bases.chunks_exact(size)) {
-                read += u64::from(!image.missing.is_empty());
+                done.read += u64::from(!image.missing.is_empty());
                 image.fill_from(base);
             }
+            run.retain(|image| !done.skipped.contains(&image.home));
         }
-        if !self.report.dry_run {
-            let kinds = vec![BlockKind::HomeData; run.len()];
-            let contents = run.into_iter().map(|image| Rc::new(image.content)).collect();
+        done.written = run.len() as u64;
+        if self.report.dry_run {
+            return Ok(done);
+        }
+        // Where one was left out the others are no neighbours.
+        let mut run = run.into_iter().peekable();
+        while let Some(first) = run.next() {
+            let (begun, mut contents) = (first.home, vec![Rc::new(first.content)]);
+            while let Some(next) =
+                run.next_if(|image| image.home == begun.plus(contents.len() as u64))
+            {
+                contents.push(Rc::new(next.content));
+            }
+            let kinds = vec![BlockKind::HomeData; contents.len()];
             self.runner.write_home(begun, &kinds, contents).await?;
         }
-        Ok((count, read))
+        Ok(done)
     }
 
     /// What home holds of a run of neighbours. Of those that need nothing of it perhaps zeros: home
-    /// may be unreadable there.
-    async fn read_bases(&self, run: &[ReplayImage]) -> Result<Buffer, EngineError> {
+    /// may be unreadable there. Those that need what cannot be read are an error, or `skipped`.
+    async fn read_bases(
+        &self,
+        run: &[ReplayImage],
+        skipped: &mut Vec<HomeBlock>,
+    ) -> Result<Buffer, EngineError> {
         let (home, size) = (&self.parts.home, self.parts.block_size.bytes());
         let together = home.read(run[0].home, run.len()).await;
         if together.is_ok() || units::fault!("replay-reads-neighbours") {
@@ -401,8 +413,15 @@ impl<'a> Recovery<'a> {
         }
         let mut bases = Buffer::zeroed(run.len() * size);
         for (image, base) in run.iter().zip(bases.chunks_exact_mut(size)) {
-            if !image.missing.is_empty() {
-                base.copy_from_slice(&home.read(image.home, 1).await?);
+            if image.missing.is_empty() {
+                continue;
+            }
+            match home.read(image.home, 1).await {
+                Ok(read) => base.copy_from_slice(&read),
+                Err(_) if self.parts.options.skip_unreadable => skipped.push(image.home),
+                Err(error) => {
+                    return Err(EngineError::BaseUnreadable { at: image.home, why: error });
+                }
             }
         }
         Ok(bases)
@@ -439,6 +458,16 @@ async fn read_table(
         table.give(&bytes).map_err(|refused| refused.to_string())?;
     }
     table.finish().map_err(|refused| refused.to_string())
+}
+
+/// What became of a run of neighbours.
+#[derive(Default)]
+struct WrittenRun {
+    /// Blocks written, and blocks read before that.
+    written: u64,
+    read: u64,
+    /// Blocks of which home could not be read.
+    skipped: Vec<HomeBlock>,
 }
 
 /// Cuts images into runs of neighbours, of `most` at most.

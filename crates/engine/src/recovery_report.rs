@@ -55,6 +55,9 @@ pub struct RecoveryReport {
     pub nanoseconds: u64,
     /// The log was damaged, and what had been committed behind the damage was given up: run e2fsck.
     pub gave_up: bool,
+    /// Home blocks that were left as they are, because what the log holds of them is a part, and
+    /// the rest cannot be read at home (`skip_unreadable`). Sorted.
+    pub skipped_blocks: Vec<u64>,
     /// In a dry run, of scattered logs: what a restart would read, which goes on with them.
     pub restart: Option<RestartForecast>,
 }

@@ -8,28 +8,30 @@
 //!    table has room for it.
 //! 3. What a snapshot tells of the log is not read, if all of it fits ([`Recovery::read_told`]).
 //!    Else all is read.
-//! 4. Nothing of the log changes but headers of torn runs ([`journal::plan_kept_log`]). So a crash
-//!    of a restart is one before it.
+//! 4. Nothing of the log changes but headers of torn runs, and of copies that an interrupted swap
+//!    has left ([`journal::plan_kept_log`]). So a crash of a restart is one before it.
 
 use crate::cache::Cache;
 use crate::error::EngineError;
 use crate::kept::{Gathered, KeptLog};
 use crate::limits::HOME_REQUESTS_MAX;
 use crate::log_format::is_written_so;
+use crate::log_reader::READ_BYTES;
 use crate::mapped::table_max;
 use crate::mapping::{COPY_BYTES, LogCopy};
 use crate::options::EngineParts;
-use crate::recovery::{Begun, ReadLog, Recovery, recover};
+use crate::recovery::{Begun, IMAGES_MAX, ReadLog, Recovery, recover};
 use crate::recovery_report::{RecoveryReport, RestartForecast};
 use device::Buffer;
 use journal::{
-    FoundRuns, LogKind, ReplayAction, ReplayImage, ReplayImages, ReplayedRecord, ToldPiece,
+    FindCopies, FoundRuns, LogKind, ReplayImage, ReplayImages, ReplayedRecord, ToldPiece,
     plan_kept_log, records,
 };
 use runtime::join_window;
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
-use units::HomeBlock;
+use units::{HomeBlock, LogBlock};
 
 /// As [`recover`], but for what stays in the log. `read_early`: blocks that are read at home before
 /// there is an engine.
@@ -112,17 +114,19 @@ impl Recovery<'_> {
         let Some(found) = read.found.as_ref().filter(|_| count > 0 && self.is_sound()) else {
             return Ok(None);
         };
-        let mut gathered = Gathered::new(first, count);
+        let Some(mut gathered) = Gathered::new(first, count, blocks_max(self.parts)) else {
+            return Ok(None);
+        };
         let parts = self.gather(&mut gathered, read, read_early).await?;
-        if gathered.copies() > blocks_max(self.parts) {
+        if gathered.is_too_much() {
             return Ok(None);
         }
         let parts = self.settle_parts(&gathered, parts, read, read_early).await?;
         self.end_kept(gathered, parts, read, found, Vec::new()).await.map(Some)
     }
 
-    /// Gathers what was read, and merges what there is of blocks in part. `None`: there is no
-    /// memory for that.
+    /// Gathers what was read, as far as memory has room for it, and merges what there is of blocks
+    /// in part. `None`: there is no memory for that.
     async fn gather(
         &mut self,
         gathered: &mut Gathered,
@@ -132,7 +136,11 @@ impl Recovery<'_> {
         let leaves_them = self.parts.options.durable_only;
         let most = parts_max(self.parts);
         let mut parts = Some(ReplayImages::new(self.parts.block_size));
+        let is_full = Cell::new(false);
         let add = |mut record: ReplayedRecord| {
+            if is_full.get() {
+                return None;
+            }
             record.stays &= leaves_them;
             let is_copy = gathered.add(&record, read_early);
             if let Some(images) = &mut parts {
@@ -142,9 +150,10 @@ impl Recovery<'_> {
                 }
             }
             parts.take_if(|images| images.len() > most);
+            is_full.set(gathered.is_too_much());
             None
         };
-        self.report.replay = self.replay(read, add).await?;
+        self.report.replay = self.replay_while(read, add, || !is_full.get()).await?;
         Ok(parts)
     }
 
@@ -162,15 +171,16 @@ impl Recovery<'_> {
         }
         let Some(mut parts) = parts else {
             // What was read gives its own.
-            let told =
-                gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by)).collect();
-            let bases = self.read_copies(told).await?.into_iter();
-            let bases =
-                bases.map(|(home, base)| ReplayAction::WriteWhole { home, bytes: base.to_vec() });
+            let told = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by));
+            for bases in told.collect::<Vec<_>>().chunks(IMAGES_MAX) {
+                let bases = self.read_copies(bases.to_vec()).await?.into_iter();
+                let whole = |(home, content)| ReplayImage { home, content, missing: Vec::new() };
+                self.write_images(bases.map(whole).collect()).await?;
+            }
             let take = |record: ReplayedRecord| {
                 gathered.is_in_part(&record.action).then_some(record.action)
             };
-            self.replay_over(bases.collect(), read, take).await?;
+            self.replay(read, take).await?;
             return Ok(Vec::new());
         };
         let mut parts = parts.take();
@@ -230,7 +240,8 @@ impl Recovery<'_> {
         }
         let count = end.0.wrapping_sub(first.0) as usize;
         let unit = self.superblock.log_block_bytes();
-        let mut gathered = Gathered::new(first, count);
+        let no_room = || "the mapping table has no room for it".to_owned();
+        let mut gathered = Gathered::new(first, count, most).ok_or_else(no_room)?;
         let leaves_them = self.parts.options.durable_only;
         let runs = found.first_runs(count);
         for (home, block) in snapshot.blocks() {
@@ -247,8 +258,8 @@ impl Recovery<'_> {
             }
         }
         let parts = self.gather(&mut gathered, &read, read_early).await.map_err(told)?;
-        if gathered.copies() > most {
-            return Err("the mapping table has no room for it".to_owned());
+        if gathered.is_too_much() {
+            return Err(no_room());
         }
         let parts = self.settle_parts(&gathered, parts, &read, read_early).await.map_err(told)?;
         self.report.snapshot_transactions = u64::from(read_from.0.wrapping_sub(first.0));
@@ -289,13 +300,28 @@ impl Recovery<'_> {
         let count = end.0.wrapping_sub(first.0) as usize;
         let unit = self.superblock.log_block_bytes();
         let nothing = Rc::new(Buffer::zeroed(unit));
-        let headers = found.headers_from(end).map(|at| (at, nothing.clone())).collect();
+        let copies = self.find_copies().await?;
+        let headers = found.headers_from(end).chain(copies).map(|at| (at, nothing.clone()));
+        let headers = headers.collect();
         self.runner.run(plan_kept_log(headers)).await?;
         self.report.transactions = count as u64;
         self.report.blocks_in_part = parts.len() as u64;
         self.report.blocks_kept = (gathered.copies() + parts.len()) as u64;
         let runs = found.first_runs(count).to_vec();
         Ok(gathered.keep(self.superblock.clone(), runs, parts, &read.revokes, told))
+    }
+
+    /// Returns where the headers are of copies that an interrupted swap has left.
+    async fn find_copies(&mut self) -> Result<Vec<LogBlock>, EngineError> {
+        let logs = self.area.logs(self.superblock.log_blocks_per_block())?;
+        let Some(mut find) = FindCopies::new(&self.superblock, &logs) else {
+            return Ok(Vec::new());
+        };
+        self.reader.follow(Rc::new(logs), READ_BYTES);
+        while let Some(at) = find.wants() {
+            find.give(self.reader.read(at).await?);
+        }
+        Ok(find.finish())
     }
 
     /// Whether the log is whole, and the mount writes it on as it is.

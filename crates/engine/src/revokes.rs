@@ -23,6 +23,9 @@ pub(crate) const FREED_BESIDE: u64 = 8;
 const CREDITS: u32 = 2;
 /// Most blocks of a run that are revoked at once, however long log blocks are.
 const AT_ONCE_MAX: u64 = 1024;
+/// Most look-ups that freeing a run at once may take in each table: a fraction of a millisecond.
+/// What memory has nothing of is freed without one.
+const VISITS_MAX: u64 = 4096;
 /// So many open handles need not wait until one of them stops. Each may free [`FREED_BESIDE`]
 /// blocks.
 const HANDLES_USUAL: u64 = 256;
@@ -39,19 +42,27 @@ impl Engine {
     }
 
     /// How many of the `count` blocks from `start` on may be freed with
-    /// [`Engine::credits_revokes`]: as many from either end.
+    /// [`Engine::credits_revokes`], and without a step that lasts: as many from either end.
     pub fn freed_at_once(&self, start: HomeBlock, count: u64) -> u64 {
-        let Some(log) = &self.log else { return count };
         if units::fault!("freed-in-one-step") {
             return count;
         }
+        let some = self.visited_at_once(start, count);
+        let Some(log) = &self.log else { return some };
         let log = log.borrow();
         let most = log.revokes_at_once();
         let live = log.live();
-        if live.len() as u64 <= most || live.within(&[(start, count)]).len() as u64 <= most {
-            return count;
-        }
-        count.min(most)
+        // Of the whole range: whoever frees takes its part from either end.
+        let is_more = || live.in_run(start, count).nth(most as usize).is_some();
+        if live.len() as u64 > most && is_more() { some.min(most) } else { some }
+    }
+
+    /// As many of `count` as [`crate::Handle::forget`] and the commit may visit at once.
+    fn visited_at_once(&self, start: HomeBlock, count: u64) -> u64 {
+        let live = self.log.as_ref().map_or(0, |log| log.borrow().live().visits(start, count));
+        let visits = self.cache.borrow().visits_within(start, count).max(live);
+        let is_much = visits.max(self.sequences.count_within(start, count)) > VISITS_MAX;
+        if is_much { count.min(VISITS_MAX) } else { count }
     }
 }
 

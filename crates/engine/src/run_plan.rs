@@ -10,7 +10,7 @@ use crate::home_claims::HomeClaims;
 use crate::options::{EngineParts, LogArea, LogPlace};
 use crate::stats::Counters;
 use crate::whose::Home;
-use device::{Buffer, DeviceError, Disk, LocalFuture};
+use device::{Buffer, DeviceError, Disk, LocalFuture, World};
 use format::run_table::TABLE_PAGE;
 use journal::{Address, Barrier, BlockKind, Plan, Step, SuperblockImage, Write};
 use runtime::{join_all, join_window};
@@ -44,6 +44,7 @@ impl DiskWrite {
 }
 
 pub(crate) struct Runner {
+    world: Rc<dyn World>,
     home: Rc<dyn Home>,
     log: Option<LogArea>,
     /// Memory that has the table of runs.
@@ -67,6 +68,7 @@ impl Runner {
         counters: Rc<RefCell<Counters>>,
     ) -> Runner {
         Runner {
+            world: parts.world.clone(),
             home: parts.home.clone(),
             log: parts.log.clone(),
             table: parts.options.run_table.as_ref().map(|memory| memory.0.clone()),
@@ -178,7 +180,7 @@ impl Runner {
     /// `blocks`: of home, which a plan wrote.
     async fn flush(&self, place: Place, blocks: Vec<Range<HomeBlock>>) -> Result<(), EngineError> {
         self.durability.check()?;
-        let begun = self.durability.flush_begins(place);
+        let begun = self.durability.flush_begins(place).at(self.world.now());
         self.counters.borrow_mut().flushed();
         let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
             (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),

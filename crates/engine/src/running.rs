@@ -100,11 +100,15 @@ impl Running {
         self.has_handles().then(|| (self.transaction.credits() + self.home_credits) as usize)
     }
 
-    /// Begins anew under the same id, since nothing is to be logged. Returns the completion that
-    /// callers of a commit wait for, and the blocks that it freed.
-    pub fn restart(&mut self) -> (Rc<Completion>, Vec<Freed>) {
+    /// Takes the blocks that it freed.
+    pub fn take_freed(&mut self) -> Vec<Freed> {
+        std::mem::take(&mut self.freed)
+    }
+    /// Begins anew under the same id, since nothing happened. Returns what those wait for who
+    /// wanted it committed.
+    pub fn restart(&mut self) -> Rc<Completion> {
         self.since = None;
-        (std::mem::take(&mut self.completion), std::mem::take(&mut self.freed))
+        std::mem::take(&mut self.completion)
     }
     /// Puts the next one in its place. No handle is open.
     pub fn take(&mut self, now: Instant, size: BlockSize) -> Taken {

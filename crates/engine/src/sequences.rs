@@ -1,34 +1,120 @@
 //! Selective mode: where each block stands in its update sequence.
 //!
-//! Invariant: once an update of a block is logged, all are, until the block is home and its records
-//! are out of the log.
+//! Invariants
+//! 1. Once an update of a block is logged, all are, until the block is home and its records are out
+//!    of the log.
+//! 2. An entry whose sequence has ended says so to whoever asks. So it may stay for a while, and
+//!    sweeps forget such entries a few at a time.
+//! 3. Whoever counts memory sees what the table takes, after every change of it.
 
-use std::cell::RefCell;
-use units::{BlockMap, HomeBlock, TransactionId};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::{CompactMap, HomeBlock, TransactionId};
 
 use journal::UpdateSequence;
 
+/// Entries that a sweep looks at before others have their turn.
+const SWEPT_AT_ONCE: usize = 1024;
+/// A sweep may wait until the table has grown by so many entries beyond twice its size.
+const GROWTH_MIN: usize = 4096;
+
 #[derive(Default)]
-pub(crate) struct Sequences(RefCell<BlockMap<UpdateSequence>>);
+pub(crate) struct Sequences {
+    states: RefCell<CompactMap<UpdateSequence>>,
+    memory: Rc<Cell<usize>>,
+    /// Most bytes of memory that it may take.
+    memory_max: usize,
+    /// Since the last sweep began.
+    tail_moved: Cell<bool>,
+    /// Entries that the last sweep left.
+    left: Cell<usize>,
+}
 
 impl Sequences {
+    /// A table that is to take `memory_max` bytes at most.
+    pub fn new(memory_max: usize) -> Sequences {
+        Sequences { memory_max, ..Sequences::default() }
+    }
+    /// The bytes of memory that it takes, at any time.
+    pub fn memory_in_use(&self) -> Rc<Cell<usize>> {
+        self.memory.clone()
+    }
+
     /// `clean`: home has the block's latest version. `tail`: the first transaction of the log on
     /// disk.
     pub fn of(&self, at: HomeBlock, clean: bool, tail: TransactionId) -> UpdateSequence {
-        self.0.borrow().get(&at).copied().unwrap_or_default().current(clean, tail)
+        self.states.borrow().get(at.get()).unwrap_or_default().current(clean, tail)
     }
-    pub fn set(&self, at: HomeBlock, state: UpdateSequence) {
-        self.0.borrow_mut().insert(at, state);
+    /// Whether the table takes more memory now.
+    pub fn set(&self, at: HomeBlock, state: UpdateSequence) -> bool {
+        let mut states = self.states.borrow_mut();
+        if states.insert(at.get(), state).is_some() {
+            return false;
+        }
+        let before = self.memory.replace(states.memory());
+        self.memory.get() > before
     }
-    /// The block is free.
-    pub fn forget(&self, at: HomeBlock) {
-        self.0.borrow_mut().remove(&at);
+    /// The blocks are free.
+    pub fn forget(&self, at: HomeBlock, count: u64) {
+        let mut states = self.states.borrow_mut();
+        if states.is_empty() {
+            return;
+        }
+        let known: Vec<u64> =
+            states.range(at.get(), at.plus(count).get()).map(|(block, _)| block).collect();
+        for block in &known {
+            states.remove(*block);
+        }
+        self.memory.set(states.memory());
     }
-    /// Forgets where blocks stood whose sequence has ended, now that the log on disk begins with
-    /// `tail`.
-    pub fn end(&self, tail: TransactionId, is_clean: impl Fn(HomeBlock) -> bool) {
-        let ended = UpdateSequence::None;
-        self.0.borrow_mut().retain(|at, state| state.current(is_clean(*at), tail) != ended);
+    /// How many blocks of the range it knows.
+    pub fn count_within(&self, at: HomeBlock, count: u64) -> u64 {
+        self.states.borrow().range(at.get(), at.plus(count).get()).count() as u64
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.memory.get()
+    }
+    /// It takes more memory than it may: sequences must come to their end.
+    pub fn are_too_many(&self) -> bool {
+        self.memory.get() > self.memory_max && !units::fault!("sequences-unbounded")
+    }
+
+    /// The log on disk begins with a later transaction: sequences may have ended.
+    pub fn tail_moved(&self) {
+        self.tail_moved.set(true);
+    }
+    /// A sweep may find something, and is worth while.
+    pub fn want_sweep(&self) -> bool {
+        let length = self.states.borrow().len();
+        self.tail_moved.get() && length > 2 * self.left.get() + GROWTH_MIN
+    }
+    /// Whether a sweep may find something.
+    pub fn may_have_ended(&self) -> bool {
+        self.tail_moved.get() && !self.states.borrow().is_empty()
+    }
+    pub fn begin_sweep(&self) {
+        self.tail_moved.set(false);
+    }
+    /// Forgets blocks whose sequence has ended among some from `from` on. Where to go on; `None`:
+    /// the sweep is over.
+    pub fn sweep_some(
+        &self,
+        from: u64,
+        tail: TransactionId,
+        is_clean: impl Fn(HomeBlock) -> bool,
+    ) -> Option<u64> {
+        let mut states = self.states.borrow_mut();
+        let some: Vec<_> = states.range(from, u64::MAX).take(SWEPT_AT_ONCE).collect();
+        for (block, state) in &some {
+            if state.current(is_clean(HomeBlock(*block)), tail) == UpdateSequence::None {
+                states.remove(*block);
+            }
+        }
+        self.memory.set(states.memory());
+        self.left.set(states.len());
+        some.last().filter(|_| some.len() == SWEPT_AT_ONCE).map(|(block, _)| block + 1)
     }
 }
 
@@ -42,9 +128,42 @@ mod tests {
         let (at, sequences) = (HomeBlock(5), Sequences::default());
         let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
         sequences.set(at, logged);
-        sequences.end(TransactionId(3), |_| true);
+        assert!(sequences.memory() > 0);
+        assert_eq!(sequences.sweep_some(0, TransactionId(3), |_| true), None);
         assert_eq!(sequences.of(at, false, TransactionId(3)), logged);
-        sequences.end(TransactionId(4), |_| true);
+        assert_eq!(sequences.sweep_some(0, TransactionId(4), |_| false), None);
+        assert_eq!(sequences.of(at, false, TransactionId(4)), logged);
+        sequences.sweep_some(0, TransactionId(4), |_| true);
         assert_eq!(sequences.of(at, false, TransactionId(4)), UpdateSequence::None);
+        assert_eq!(sequences.memory(), 0);
+    }
+
+    #[test]
+    fn a_sweep_visits_a_bounded_number_at_once_and_all_in_the_end() {
+        let sequences = Sequences::default();
+        let count = 3 * SWEPT_AT_ONCE as u64 + 5;
+        let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
+        (0..count).for_each(|block| {
+            sequences.set(HomeBlock(block * 7), logged);
+        });
+        let (mut from, mut pieces) = (Some(0), 0);
+        while let Some(begin) = from {
+            from = sequences.sweep_some(begin, TransactionId(4), |_| true);
+            pieces += 1;
+        }
+        assert_eq!((pieces, sequences.states.borrow().len()), (4, 0));
+    }
+
+    #[test]
+    fn freed_blocks_are_forgotten_by_range() {
+        let sequences = Sequences::default();
+        let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
+        [3, 9, 10, 11].iter().for_each(|block| {
+            sequences.set(HomeBlock(*block), logged);
+        });
+        assert_eq!(sequences.count_within(HomeBlock(4), 7), 2);
+        sequences.forget(HomeBlock(4), 7);
+        let known: Vec<u64> = sequences.states.borrow().iter().map(|(block, _)| block).collect();
+        assert_eq!(known, [3, 11]);
     }
 }

@@ -296,6 +296,8 @@ pub struct CacheUse {
     /// All images of blocks, with what goes with them in memory; and how many there may be.
     pub bytes: u64,
     pub limit_bytes: u64,
+    /// Of these bytes, those of the table of update sequences (`selective`, `adaptive`).
+    pub sequence_bytes: u64,
 }
 
 #[derive(Clone, Copy, Default, Debug, Serialize)]

@@ -7,9 +7,12 @@
 //! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
 //! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of
 //!    it.
-//! 4. Whatever knows where a run lies learns of its new place in one stretch, once it is durable
-//!    there. These are the log, the mapping table, and blocks in memory. A snapshot of the table
-//!    learns of it before ([`crate::tell`]).
+//! 4. Copies count for recovery when the superblock on disk says so, of all runs at once. That is
+//!    after they are durable with their headers, and before the old log is begun again. A snapshot
+//!    of the mapping table records the new places with the same write ([`crate::tell`]). So after
+//!    any crash all runs lie where the snapshot says: where they were, or where they went.
+//! 5. Whatever knows where a run lies learns of its new place in one stretch, once that counts.
+//!    These are the log, the mapping table, and blocks in memory.
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -85,7 +88,7 @@ impl Engine {
         }
         let headers = log.borrow().headers_of_swap(swap, self.pipeline.committed());
         self.runner.run(plan_run_headers(headers)).await?;
-        self.tell_moved(swap).await?;
+        self.count_copies(swap).await?;
         self.pipeline.check()?;
         self.runs_moved(swap);
         self.counters.borrow_mut().swapped();

@@ -8,7 +8,9 @@
 //!    next piece.
 //! 3. Blocks of which home lacks a part are read from the log: from the oldest transaction on that
 //!    any of them needs. That is looked up last.
-//! 4. Runs that have moved are told before their old log is begun again, or no snapshot counts.
+//! 4. The write of the superblock that makes copies of a swap count also names the piece that
+//!    records where they lie, or no snapshot.
+//! 5. A piece says what was committed when it was written: runs lay then where it says.
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -18,8 +20,6 @@ use format::snapshot::{HOME_END, SnapshotItem};
 use journal::{LogRun, LogSwap, NewPiece, WholePlace, plan_naming, plan_piece};
 use units::{HomeBlock, TransactionId};
 
-/// Items of a piece, unless one transaction has more: a few hundred kilobytes of memory.
-const PIECE_ITEMS: usize = 8192;
 /// Blocks that are looked at before others have their turn: a millisecond or so.
 const LOOKED_AT_MAX: usize = 1024;
 
@@ -47,17 +47,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The runs of `swap` have moved, durably. Whoever asks holds the turn.
-    pub(crate) async fn tell_moved(&self, swap: &LogSwap) -> Result<(), EngineError> {
-        if units::fault!("snapshot-kept-in-swap") {
-            return Ok(());
+    /// The copies of `swap` are durable, with their headers. One write of the superblock makes them
+    /// count, and has the snapshot record them, or names none. The caller holds the turn.
+    pub(crate) async fn count_copies(&self, swap: &LogSwap) -> Result<(), EngineError> {
+        let is_named = self.log.as_ref().is_some_and(|log| log.borrow().tells_of_runs());
+        if is_named && units::fault!("snapshot-kept-in-swap") {
+            return self.name_snapshot(None, Some(self.pipeline.committed().next()), true).await;
         }
-        if !self.log.as_ref().is_some_and(|log| log.borrow().tells_of_runs()) {
-            return Ok(());
-        }
-        match self.tell_piece(Some(swap)).await? {
-            Outcome::Counts => Ok(()),
-            Outcome::NoRoom => self.name_snapshot(None, None).await,
+        let is_recorded = is_named && self.tell_piece(Some(swap)).await? == Outcome::Counts;
+        match is_recorded {
+            true => Ok(()),
+            false => self.name_snapshot(None, None, true).await,
         }
     }
 
@@ -66,7 +66,8 @@ impl Engine {
         let (from, most) = log.borrow().untold();
         let mut end = from;
         let moves = swap.map_or(0, |swap| swap.runs().len());
-        let (committed, wanted) = (self.pipeline.committed(), PIECE_ITEMS.min(most));
+        let (committed, wanted) =
+            (self.pipeline.committed(), self.options.snapshot_items.min(most));
         let (mut items, mut looked_at) = (Vec::new(), 0);
         while committed.is_at_or_after(end) {
             let Some(told) = self.items_of(end).filter(|told| told.len() + moves <= most) else {
@@ -98,31 +99,32 @@ impl Engine {
             return Ok(Outcome::NoRoom);
         }
         let read_from = self.oldest_in_part(end);
-        let mut piece = log.borrow().begin_piece(from..end, &items);
+        let mut piece = log.borrow().begin_piece(from..end, committed, &items);
         if piece.is_none() && log.borrow().may_give_up_pieces() {
-            self.name_snapshot(None, Some(read_from)).await?;
-            piece = log.borrow().begin_piece(from..end, &items);
+            self.name_snapshot(None, Some(read_from), false).await?;
+            piece = log.borrow().begin_piece(from..end, committed, &items);
         }
         let Some(piece) = piece else {
             log.borrow_mut().cannot_tell();
             return Ok(Outcome::NoRoom);
         };
-        self.name_snapshot(Some(piece), Some(read_from)).await?;
+        self.name_snapshot(Some(piece), Some(read_from), swap.is_some()).await?;
         Ok(Outcome::Counts)
     }
 
     /// `read_from`: from which transaction on a restart reads the log; `None`: no snapshot is to
-    /// count any more.
+    /// count any more. `ends_swap`: the same write makes the copies of a swap count.
     async fn name_snapshot(
         &self,
         piece: Option<NewPiece>,
         read_from: Option<TransactionId>,
+        ends_swap: bool,
     ) -> Result<(), EngineError> {
         let Some(log) = &self.log else { return Ok(()) };
         // Meanwhile the superblock is free for whoever commits.
         self.runner.run(plan_piece(piece.as_ref())).await?;
         loop {
-            let naming = log.borrow_mut().begin_naming(piece.as_ref(), read_from);
+            let naming = log.borrow_mut().begin_naming(piece.as_ref(), read_from, ends_swap);
             match naming {
                 Naming::Begins(naming) => {
                     self.runner.run(plan_naming(naming.image())).await?;

@@ -26,13 +26,14 @@ impl Engine {
 
     /// Sends blocks home when there is a reason to.
     pub(crate) async fn home_task(self: Rc<Self>) {
+        self.world.name_task("write-back");
         let mut seen = 0;
         let pause = self.options.checkpoint.pause(self.options.writeback);
         let mut round_at = self.world.now().plus(pause);
         loop {
             let kicked = self.queue.until_kicked(seen, || self.pipeline.is_over());
             let is_idle = self.blocks_until_home() == 0;
-            let next = match self.flush_of_loose_at() {
+            let next = match self.durability.flush_of_loose_at() {
                 Some(flush_at) if is_idle => Some(flush_at),
                 Some(flush_at) => Some(flush_at.min(round_at)),
                 None => (!is_idle).then_some(round_at),
@@ -55,22 +56,17 @@ impl Engine {
         }
     }
 
-    /// Data that no commit waits for went home, perhaps into a disk's cache only: when that is to
-    /// be flushed.
-    fn flush_of_loose_at(&self) -> Option<Instant> {
-        self.durability.wants_flush_of_loose(None).then(|| self.loose.flush_at())
-    }
-
     async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
         let _turn = self.queue.turn().await;
         if self.pipeline.is_over() {
             return Ok(());
         }
-        if self.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
+        if self.durability.flush_of_loose_at().is_some_and(|at| at <= self.world.now()) {
             self.make_loose_durable(None).await?;
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;
+        self.relieve_sequences().await?;
         self.tell_if_due().await?;
         let now = self.world.now();
         if *round_at <= now {
@@ -85,6 +81,7 @@ impl Engine {
                 false => {}
             }
             self.advance_tail(Occasion::Round).await?;
+            self.sweep_sequences().await;
             self.swap_in_idle_time().await?;
         }
         Ok(())
@@ -149,6 +146,35 @@ impl Engine {
                 break;
             }
             self.relieve_log().await?;
+        }
+        Ok(())
+    }
+
+    /// Where the table takes more than its part, has sequences end: what is committed is written
+    /// back, files of which durability is enough included, and the tail moves. The caller holds
+    /// the turn.
+    async fn relieve_sequences(&self) -> Result<(), EngineError> {
+        if self.sequences.want_sweep() {
+            self.sweep_sequences().await;
+        }
+        let Some(log) = self.log.as_ref().filter(|_| self.sequences.are_too_many()) else {
+            return Ok(());
+        };
+        let began = self.world.now();
+        let blocks =
+            self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
+        for blocks in blocks.chunks(HOME_BATCH_MAX) {
+            if !self.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
+                break;
+            }
+        }
+        self.write_copied_home(true).await?;
+        log.borrow_mut().is_waited_for();
+        self.advance_tail(Occasion::Space).await?;
+        self.sweep_sequences().await;
+        if self.sequences.are_too_many() {
+            // The rest are of transactions that are not committed yet.
+            self.pipeline.request(self.running());
         }
         Ok(())
     }

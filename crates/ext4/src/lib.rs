@@ -14,6 +14,7 @@ mod inode_table;
 mod mapping;
 mod namespace;
 mod orphan;
+mod tree_check;
 mod volume;
 mod xattr;
 
@@ -22,8 +23,8 @@ pub use caller::Caller;
 pub use durable_only::DurableOnly;
 pub use error::{Error, errno};
 pub use file::{
-    Attributes, Content, KernelPages, Piece, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat,
-    WriteData, WriteFlags, WriteOrigin, Written,
+    Attributes, Content, FileRange, KernelPages, KillPrivileges, Piece, RangeMode, SeekWhat,
+    SetAttributes, SetTime, SyncWhat, WriteData, WriteFlags, WriteOrigin, Written,
 };
 pub use format::ext4::inode::flags;
 pub use inode::Inode;
@@ -31,9 +32,10 @@ pub use inode_table::{Atime, NewInode};
 pub use mapping::{Allocate, Allocated, Mapping, MappingCache, MappingState, RemovalProgress};
 pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
+pub use tree_check::{TreeFindings, TreeReport};
 pub use volume::{
-    Access, FLUSH_ZONE_NAME, FoundFlushZone, LOGS_NAME, LiveOptions, OnError, OpenParts,
-    OpenReport, Statfs, Volume, VolumeOptions, believed, check_unused, find_flush_zones,
+    Access, BlockOwner, FLUSH_ZONE_NAME, FoundFlushZone, LOGS_NAME, LiveOptions, OnError,
+    OpenParts, OpenReport, Statfs, Volume, VolumeOptions, believed, check_unused, find_flush_zones,
     make_journal_flush_zone, read_superblock, recover, was_closed,
 };
 pub use xattr::{Existence, SetXattr};

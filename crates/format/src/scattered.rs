@@ -40,6 +40,9 @@ pub struct ScatteredLogs {
     pub active: ActiveLogs,
     /// The snapshot of the mapping table, if one counts.
     pub snapshot: Option<NamedSnapshot>,
+    /// The first block of copies that do not count, up to the end of their log; `None`: no runs
+    /// are being moved.
+    pub moving: Option<LogBlock>,
 }
 
 /// What the journal superblock says of the snapshot that counts.

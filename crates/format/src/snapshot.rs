@@ -33,6 +33,8 @@ pub struct PieceHeader {
     pub from: TransactionId,
     pub end: TransactionId,
     pub items: u32,
+    /// Transactions from `end` on that were committed when the piece was written.
+    pub backlog: u32,
 }
 
 /// What a piece tells.
@@ -69,7 +71,7 @@ mod at {
     pub const END: usize = 12;
     pub const ITEMS: usize = 16;
     pub const ITEMS_SUM: usize = 20;
-    pub const RESERVED: usize = 24;
+    pub const BACKLOG: usize = 24;
     pub const OWN_SUM: usize = 28;
 }
 
@@ -150,7 +152,14 @@ impl PieceHeader {
             from: TransactionId(word(at::FROM)),
             end: TransactionId(word(at::END)),
             items: word(at::ITEMS),
+            backlog: word(at::BACKLOG),
         })
+    }
+
+    /// Returns the last transaction that was committed when the piece was written. Runs lie where
+    /// they lay then: a copy with a later durable floor was made afterwards, any other before.
+    pub fn committed(&self) -> TransactionId {
+        TransactionId(self.end.0.wrapping_add(self.backlog).wrapping_sub(1))
     }
 
     /// The items of the piece whose bytes, its header's included, begin `piece`. `None` if any is
@@ -178,6 +187,7 @@ impl PieceHeader {
             (at::FROM, self.from.0),
             (at::END, self.end.0),
             (at::ITEMS, self.items),
+            (at::BACKLOG, self.backlog),
             (at::ITEMS_SUM, sum),
         ] {
             field::put32(&mut bytes, at, word);
@@ -207,7 +217,11 @@ pub fn tables() -> String {
     row(&[&at::END, &"end", &"the first behind those; the next piece begins with it"]);
     row(&[&at::ITEMS, &"items", &format!("how many, of {ITEM_BYTES} bytes each")]);
     row(&[&at::ITEMS_SUM, &"checksum of the items", &"CRC-32C"]);
-    row(&[&at::RESERVED, &"reserved", &"0"]);
+    row(&[
+        &at::BACKLOG,
+        &"backlog",
+        &"how many transactions from `end` on were committed when this was written",
+    ]);
     row(&[&at::OWN_SUM, &"checksum", &format!("of the {} bytes before it", at::OWN_SUM)]);
     text.push_str(
         "\n#### Items of a snapshot\n\n| byte 0 | item | bytes 1-7 | 8-11 | 12-15 |\n|---|---|---|---|---|\n",
@@ -271,7 +285,7 @@ mod tests {
     }
     fn header() -> PieceHeader {
         let (from, end) = (TransactionId(u32::MAX), TransactionId(1));
-        PieceHeader { number: 7, from, end, items: items().len() as u32 }
+        PieceHeader { number: 7, from, end, items: items().len() as u32, backlog: 3 }
     }
 
     #[test]

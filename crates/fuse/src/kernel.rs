@@ -17,6 +17,13 @@ pub fn checks_flags() -> bool {
     version_of(&release.to_string_lossy()).is_some_and(|version| version >= (5, 13))
 }
 
+/// The size of a page of this machine, in bytes; `None` where the kernel does not say.
+pub fn page_bytes() -> Option<u64> {
+    // SAFETY: sysconf takes an integer and touches no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two())
+}
+
 /// The first two numbers of a release. One that reads otherwise is believed to be old.
 fn version_of(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map(str::parse);
@@ -26,6 +33,11 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_no_smaller_than_any_machine_has() {
+        assert!(page_bytes().is_some_and(|bytes| (4096..=64 << 10).contains(&bytes)));
+    }
 
     #[test]
     fn releases_are_compared_by_their_numbers() {

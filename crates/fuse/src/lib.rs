@@ -26,4 +26,4 @@ pub use request::{MalformedRequest, Operation, Request};
 pub use session::{
     InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport,
 };
-pub use volume_door::{ClosedBadly, DoorOptions, VolumeDoor};
+pub use volume_door::{AttributeOptions, ClosedBadly, DoorOptions, VolumeDoor};

@@ -33,28 +33,51 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// The calls that change owners.
+/// Whether the group is among the thread's supplementary ones. FUSE passes the first group alone.
+pub fn is_in_group(thread: u32, group: u32) -> bool {
+    let status = || fs::read_to_string(format!("/proc/{thread}/status")).ok();
+    thread != 0 && status().is_some_and(|status| groups(&status).any(|own| own == group))
+}
+
+fn groups(status: &str) -> impl Iterator<Item = u32> + '_ {
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|number| number.parse().ok())
+}
+
+/// The calls that change owners, then those of 32-bit programs: lchown, fchown, chown, each with 16
+/// and with 32 bits, and fchownat. As numbers of 64-bit programs the latter are no calls for which
+/// the kernel sends a SETATTR without a field.
 #[cfg(target_arch = "x86_64")]
-const OWNER_CALLS: [libc::c_long; 4] =
-    [libc::SYS_chown, libc::SYS_lchown, libc::SYS_fchown, libc::SYS_fchownat];
+const OWNER_CALLS: [libc::c_long; 11] = [
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    16,
+    95,
+    182,
+    198,
+    207,
+    212,
+    298,
+];
 #[cfg(not(target_arch = "x86_64"))]
 const OWNER_CALLS: [libc::c_long; 2] = [libc::SYS_fchown, libc::SYS_fchownat];
 /// A caller that is not asleep yet is looked at again.
 const LOOKS_MAX: usize = 1000;
 
-/// Whether the thread waits in a call that changes the owner of a file. Others are let run until it
-/// is asleep.
-pub async fn changes_owner(thread: u32) -> bool {
+/// Whether the thread waits in a call that changes the owner of a file; `None` where that cannot be
+/// seen. Other threads run until this one is asleep.
+pub async fn changes_owner(thread: u32) -> Option<bool> {
     for _ in 0..LOOKS_MAX {
-        let told = fs::read_to_string(format!("/proc/{thread}/syscall"));
-        match told.as_deref().map(waits_in) {
-            Ok(Some(number)) => return OWNER_CALLS.contains(&number),
+        match fs::read_to_string(format!("/proc/{thread}/syscall")).as_deref().map(waits_in) {
+            Ok(Some(number)) => return Some(OWNER_CALLS.contains(&number)),
             Ok(None) => std::thread::yield_now(),
-            Err(_) => return false,
+            Err(_) => return None,
         }
         runtime::yield_now().await;
     }
-    false
+    None
 }
 
 /// The number of the call, from the line of proc_pid_syscall(5); `None` while the thread runs.
@@ -82,6 +105,14 @@ mod tests {
         assert_eq!(effective(status), Some(1 << 21 | 1 << 3));
         assert_eq!(effective("CapEff:\tmany\n"), None);
         assert_eq!(effective(""), None);
+    }
+
+    #[test]
+    fn supplementary_groups_are_read() {
+        let status = "Uid:\t0\t0\t0\t0\nGroups:\t4 24 70000 \nNStgid:\t7\n";
+        assert_eq!(groups(status).collect::<Vec<_>>(), [4, 24, 70000]);
+        assert_eq!(groups("Groups:\t\nx: 5\n").count(), 0);
+        assert_eq!(groups("Name:\tx\n").count(), 0);
     }
 
     #[test]

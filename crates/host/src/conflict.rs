@@ -69,11 +69,14 @@ pub(crate) async fn set_aside(
     log: (u32, u32),
     why: &str,
 ) -> Result<String, HostError> {
-    let root = Creator { uid: 0, gid: 0 };
-    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid };
+    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid, umask: 0 };
     // Who is not root makes everything as himself, below a root that is his.
-    let ours = store.attributes(store.root()).await?.uid;
-    let directory = (NewNode::Directory { mode: 0o755 }, root);
+    let ours = store.attributes(store.root()).await?;
+    let ours = Creator { uid: ours.uid, gid: ours.gid, umask: 0 };
+    // An ordinary user can give nothing away.
+    let maker = if ours.uid == 0 { Creator { uid: 0, gid: 0, umask: 0 } } else { ours };
+    let directory = (NewNode::Directory { mode: 0o755 }, maker);
+    let ours = ours.uid;
     let (directory, _) =
         found_or_made(store, store.root(), CONFLICT_DIRECTORY, directory, &[0, ours]).await?;
     let directory = directory.file;
@@ -83,7 +86,8 @@ pub(crate) async fn set_aside(
     let runs = replay.runs(TRANSFER_BYTES_MAX);
     let (data, name) = found_or_made(store, directory, &name, file(), &owners).await?;
     write_file(store, data.file, &runs).await?;
-    let text = text_of(replay, why, &runs);
+    let path = store.path_of(replay.last.file).await.unwrap_or_default();
+    let text = text_of(replay, why, &runs, path);
     let (about, _) =
         found_or_made(store, directory, &format!("{name}.txt"), file(), &owners).await?;
     write_file(store, about.file, &[(0, text.into_bytes())]).await?;
@@ -92,13 +96,22 @@ pub(crate) async fn set_aside(
     Ok(name)
 }
 
-fn text_of(replay: &FileReplay, why: &str, runs: &[(u64, Vec<u8>)]) -> String {
-    let Version { number, ctime_ns, size } =
+fn text_of(
+    replay: &FileReplay,
+    why: &str,
+    runs: &[(u64, Vec<u8>)],
+    path: Option<Vec<u8>>,
+) -> String {
+    let number = replay.last.file.0;
+    let name = match path {
+        Some(path) => format!("Its name: {}", String::from_utf8_lossy(&path)),
+        None => format!("Its name, if it has one: find MOUNTPOINT -inum {number}"),
+    };
+    let Version { number: version, ctime_ns, size } =
         replay.last.states.last().copied().unwrap_or(replay.last.base);
     let mut text = format!(
-        "Bytes of file {} that were synced on this host and could not be brought to the store.\n{why}\n\
-         Last state journaled: version {number}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",
-        replay.last.file.0
+        "Bytes of file {number} that were synced on this host and could not be brought to the store.\n{name}\n{why}\n\
+         Last state journaled: version {version}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",
     );
     for (at, bytes) in runs.iter().take(RANGES_MAX) {
         text += &format!("{at}..{}\n", at + bytes.len() as u64);

@@ -11,9 +11,10 @@
 //!    that it is not there.
 
 use crate::error::HostError;
+use crate::files::Failure;
 use crate::host::Host;
 use crate::log::HostLog;
-use crate::recover::{FileFate, HostRecoveryReport, recover};
+use crate::recover::{FileFate, FileOutcome, HostRecoveryReport, recover};
 use runtime::race;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -69,6 +70,8 @@ impl Host {
     pub(crate) fn lose(&self, why: &str) {
         self.lost.borrow_mut().get_or_insert_with(|| why.into());
         self.log().hold_up(why);
+        self.drained.notify();
+        self.lease.end();
         self.ended.notify();
         // Nobody waits for a token that cannot come back.
         for file in self.files.all() {
@@ -103,6 +106,7 @@ impl Host {
                 Ok(report) => {
                     drop(turn);
                     self.count(|counters| counters.reconnections += 1);
+                    self.count_set_aside(&report);
                     *self.lost.borrow_mut() = None;
                     self.start_tasks();
                     self.restored.notify();
@@ -122,11 +126,19 @@ impl Host {
         }
     }
 
+    /// Of a recovery: for the statistics.
+    pub fn count_set_aside(&self, report: &HostRecoveryReport) {
+        let is_aside = |file: &&FileOutcome| matches!(file.outcome, FileFate::SetAside { .. });
+        let aside = report.files.iter().filter(is_aside).count() as u64;
+        self.count(|counters| counters.set_aside_files += aside);
+    }
+
     async fn restore(&self) -> Result<HostRecoveryReport, HostError> {
         self.log().end().await?;
         self.store.reconnect().await?;
         let report = recover(&*self.world, &*self.store, &self.journal, false).await?;
         let log = HostLog::open(self.world.clone(), &self.journal, self.options.records).await?;
+        self.begin_lease().await?;
         *self.log.borrow_mut() = log;
         let aside: BTreeMap<FileId, &str> = report
             .files
@@ -140,7 +152,18 @@ impl Host {
             self.end_token(&file);
             file.open.set(None);
             self.files.set_dirty(&file, None);
-            *file.failure.borrow_mut() = aside.get(&file.id).map(|why| (*why).into());
+            file.retry.set(None);
+            file.is_removed.set(false);
+            self.drained.notify();
+            let before = file.failure.take();
+            let is_open = file.opens.get() > 0 && !units::fault!("host-failure-forgotten");
+            // Who has it open must not take a later sync for a promise of what was set aside.
+            *file.failure.borrow_mut() = match (aside.get(&file.id), before) {
+                (Some(why), _) => Some(Failure::SetAside((*why).into())),
+                (None, Some(lasting)) if is_open && lasting.lasts() => Some(lasting),
+                (None, _) => None,
+            };
+            self.lose_locks(&file);
             self.files.forget(&file);
         }
         Ok(report)

@@ -26,8 +26,10 @@ pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a file that others want stays closed at the store, if nobody reads it.
 const CLOSED: Duration = Duration::from_secs(2);
-/// How often memory is looked at.
-const MEMORY_LOOK: Duration = Duration::from_secs(5);
+/// When nothing can go to the store.
+const STUCK: Duration = Duration::from_secs(1);
+/// How often failed files are looked for.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The oldest of them.
 fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, GiveWay)> {
@@ -45,7 +47,9 @@ impl Host {
     /// our records of it then.
     pub(crate) async fn bring_home(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
-        self.check_file(file)?;
+        if !self.may_try_again(file) {
+            self.check_file(file)?;
+        }
         let Some(dirty) = file.dirty.get() else { return Ok(()) };
         // The store may give up any of these states from here on: a crash must find them in the
         // journal.
@@ -57,14 +61,14 @@ impl Host {
             self.log().free(dirty.slot);
             self.log().commit_all().await?;
         }
-        if let Err(error) = self.noted(self.store.make_durable(open).await) {
-            // A second try that succeeds would prove nothing. The journal has it all.
-            file.fail(&error);
-            return Err(error);
-        }
+        // Where the store forgets what failed, a second try that succeeds would prove nothing. The
+        // journal has it all.
+        self.noted_with(file, self.store.make_durable(open).await)?;
+        self.succeeded(file).await?;
         self.log().free(dirty.slot);
         let bytes = file.ranges.borrow().bytes();
         self.files.set_dirty(file, None);
+        self.drained.notify();
         self.count(|counters| {
             counters.destaged_bytes += bytes;
             counters.destaged_files += 1;
@@ -96,14 +100,12 @@ impl Host {
             self.log().commit(dirty.last).await?;
         }
         let Some(open) = file.open.get() else { return Ok(()) };
-        if let Err(error) = self.noted(self.store.make_durable(open).await) {
-            file.fail(&error);
-            return Err(error);
-        }
+        self.noted_with(file, self.store.make_durable(open).await)?;
         file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
         if let Some(dirty) = file.dirty.get() {
             self.log().free(dirty.slot);
             self.files.set_dirty(file, None);
+            self.drained.notify();
         }
         self.log().commit_all().await
     }
@@ -161,10 +163,8 @@ impl Host {
     async fn send_content(&self, file: &Rc<File>) {
         let _guard = file.lock.write().await;
         let (Some(_), Some(open)) = (file.dirty.get(), file.open.get()) else { return };
-        if self.check_file(file).is_ok()
-            && let Err(error) = self.noted(self.store.send_content(open).await)
-        {
-            file.fail(&error);
+        if self.check_file(file).is_ok() {
+            let _ = self.noted_with(file, self.store.send_content(open).await);
         }
     }
 
@@ -182,6 +182,7 @@ impl Host {
                     let file = self.files.get_or_new(file);
                     // Before anyone else runs: nobody begins to write any more.
                     if !file.recalled.replace(true) {
+                        self.lease.begin_recall(file.id);
                         self.forget_kept(&file);
                         self.count(|counters| counters.recalls += 1);
                         self.world.spawn(Box::pin(self.clone().give_back(file)));
@@ -204,6 +205,7 @@ impl Host {
         let _busy = self.busy();
         // What goes wrong here is noted with the file or the connection, and told by the next sync.
         let _ = self.try_give_back(&file).await;
+        self.lease.end_recall(file.id);
         file.recalled.set(false);
         file.returned.notify();
         let _ = self.let_go(&file).await;
@@ -224,17 +226,21 @@ impl Host {
         let held = self.end_token(file);
         self.noted(self.store.return_token(file.id).await)?;
         match held {
-            Some(Token::SharedRead) => self.close_unread(file).await,
+            Some(Token::SharedRead | Token::ExclusiveWrite) => self.close_for_others(file).await,
             _ => Ok(()),
         }
     }
 
-    /// Some stores give nobody a token of a file that a client has open. So one that is only read,
-    /// such as by `tail -f`, is closed there: until the next read, and for a moment at most.
-    /// Another may take its last name meanwhile, and nobody opens it then. A recall may come with
-    /// that. The store tells how many names are left when it is done.
-    async fn close_unread(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
-        if file.open.get().is_none() || self.noted(self.store.attributes(file.id).await)?.links == 0
+    /// Some stores give nobody an exclusive token of a file that a client has open. So one that is
+    /// only read, such as by `tail -f`, or written in turns, is closed there: until the next read
+    /// or write, and for a moment at most. Another may take its last name meanwhile, and nobody
+    /// opens it then. A recall may come with that. The store tells how many names are left when it
+    /// is done. Locks of programs hang on what is open.
+    async fn close_for_others(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
+        let stays = !self.store.wants_files_closed() || !file.locks.is_empty();
+        if stays
+            || file.open.get().is_none()
+            || self.noted(self.store.attributes(file.id).await)?.links == 0
         {
             return Ok(());
         }
@@ -281,13 +287,15 @@ impl Host {
         let (log, writeback) = (self.log(), self.options.writeback);
         let mut look_at = self.world.now().plus(writeback);
         loop {
-            let crowded = self.crowd.until(|| self.is_crowded(1).then_some(()));
+            let crowded =
+                self.crowd.until(|| (self.is_crowded(1) || self.is_memory_short()).then_some(()));
             let pressed = race(log.until_short(), crowded);
-            let pause = MEMORY_LOOK.min(look_at.since(self.world.now()));
+            let pause = LOOK.min(look_at.since(self.world.now()));
             match race(pressed, self.pause(pause)).await {
                 Either::Left(_) => {
-                    self.relieve().await;
-                    if !self.pause(PAUSE).await {
+                    let did_something = self.relieve().await;
+                    self.retry_elsewhere().await;
+                    if !self.pause(if did_something { PAUSE } else { STUCK }).await {
                         return;
                     }
                 }
@@ -298,6 +306,7 @@ impl Host {
                         look_at = now.plus(writeback);
                     }
                     self.destage_due(is_time).await;
+                    self.retry_elsewhere().await;
                 }
                 Either::Right(false) => return,
             }
@@ -321,32 +330,49 @@ impl Host {
         }
     }
 
-    /// What memory has no room for, and old files if they are looked for.
-    async fn destage_due(&self, by_age: bool) {
+    /// What memory has no room for, and old files if they are looked for. False: there was nothing.
+    async fn destage_due(&self, by_age: bool) -> bool {
         let expire = match self.options.destage {
             Destage::After(age) if by_age => Some(age),
             _ => None,
         };
-        let files = self.files.dirty();
+        let now = self.world.now();
+        let (again, files): (Vec<_>, Vec<_>) =
+            self.files.dirty().into_iter().partition(|(_, file)| file.has_failed());
+        let kept: u64 = again.iter().map(|(_, file)| file.held_bytes()).sum();
         let known: Vec<(Instant, u64)> =
             files.iter().map(|(dirty, file)| (dirty.since, file.held_bytes())).collect();
-        let count = due(&known, self.world.now(), expire, self.options.dirty_bytes_max);
-        self.give_way_all(to_store(files, count)).await;
+        let most = self.options.dirty_bytes_max.saturating_sub(kept);
+        let count = due(&known, now, expire, most);
+        let mut chosen = to_store(files, count);
+        chosen.extend(self.due_again(&again));
+        let is_some = !chosen.is_empty();
+        self.give_way_all(chosen).await;
+        is_some
     }
 
-    /// The journal is short, or too many files are dirty.
-    async fn relieve(&self) {
-        let files = self.files.dirty();
-        let chosen = match self.log().is_short() {
-            true => self.give_way_to_journal(&files),
-            false => {
-                let count = share_of(files.len());
-                to_store(files, count)
-            }
-        };
+    /// The journal or memory is short, or too many files are dirty. False: nothing could be done.
+    async fn relieve(&self) -> bool {
+        let (failed, files): (Vec<_>, Vec<_>) =
+            self.files.dirty().into_iter().partition(|(_, file)| file.has_failed());
+        let mut chosen = self.due_again(&failed);
+        if self.log().is_short() {
+            chosen.extend(self.give_way_to_journal(&files));
+        } else if self.is_crowded(1) {
+            let count = share_of(files.len());
+            chosen.extend(to_store(files, count));
+        }
+        let mut did_something = !chosen.is_empty();
         self.give_way_all(chosen).await;
+        if self.is_memory_short() {
+            did_something |= self.destage_due(false).await;
+        }
+        // What has just failed may hold the tail, and others fill the log soon.
+        did_something |= self.carry_on_failed().await;
         // With the revokes the tail moves.
         let _ = self.log().commit_all().await;
+        self.refuse_if_stuck(did_something);
+        did_something
     }
 
     fn give_way_to_journal(&self, files: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, GiveWay)> {

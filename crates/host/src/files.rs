@@ -7,13 +7,15 @@
 //!    each write. From then on nobody writes until the token is back.
 
 use crate::dirty_ranges::DirtyRanges;
-use crate::error::HostError;
+use crate::lock_owners::ProgramLocks;
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
-use store::{FileId, OpenFile, Token, Version};
+use std::time::Duration;
+use store::{FileId, OpenFile, StoreError, Token, Version};
 use units::{Instant, TransactionId};
 
 pub(crate) struct File {
@@ -21,11 +23,16 @@ pub(crate) struct File {
     pub lock: Rc<RwLock>,
     /// Descriptors of applications.
     pub opens: Cell<u64>,
-    /// At the store.
+    /// At the store, for reading alone if that is all it allows.
     pub open: Cell<Option<OpenFile>>,
+    pub is_read_only: Cell<bool>,
+    /// Of programs of this host.
+    pub locks: ProgramLocks,
     pub token: Cell<Option<Token>>,
     /// How many tokens it has had: the number of this one.
     pub grant: Cell<u64>,
+    /// For which of them it is known that the file has no capabilities.
+    pub without_capabilities: Cell<u64>,
     /// A door's kernel may keep its attributes.
     pub kept: Cell<bool>,
     /// As the store told last.
@@ -38,8 +45,38 @@ pub(crate) struct File {
     pub recalled: Cell<bool>,
     /// The token is back.
     pub returned: Event,
-    /// Nobody knows what the store has.
-    pub failure: RefCell<Option<String>>,
+    pub failure: RefCell<Option<Failure>>,
+    /// After a failure: when the store is asked again, and how long that was put off.
+    pub retry: Cell<Option<Retry>>,
+    /// Its last name is being removed here. A recovery that does not find it misses nothing.
+    pub is_removed: Cell<bool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    pub at: Instant,
+    pub pause: Duration,
+}
+
+/// Between a failed destage and the next try: at first, and at most. It doubles each time.
+const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(300)];
+
+/// Why syncs of a file fail, and changes of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// Others changed it, and bytes of it were set aside: until every descriptor is closed.
+    SetAside(String),
+    /// Programs had locks of it when the connection ended: until every descriptor is closed.
+    LocksLost,
+    /// What the store answered to a flush. The journal has it all.
+    NotHome(StoreError),
+}
+
+impl Failure {
+    /// Whether it stands until every descriptor of the file is closed.
+    pub fn lasts(&self) -> bool {
+        matches!(self, Failure::SetAside(_) | Failure::LocksLost)
+    }
 }
 
 /// Something that the store may not have.
@@ -59,6 +96,8 @@ pub(crate) struct Files {
     table: RefCell<BTreeMap<FileId, Rc<File>>>,
     /// How many of them are dirty.
     dirty: Cell<usize>,
+    /// What the store buffers of all of them.
+    held_bytes: Cell<u64>,
 }
 
 impl Files {
@@ -68,11 +107,24 @@ impl Files {
     /// What the store may not have of a file changed.
     pub fn set_dirty(&self, file: &File, dirty: Option<Dirty>) {
         if dirty.is_none() {
+            self.held_bytes.set(self.held_bytes.get() - file.held_bytes());
             file.ranges.take();
         }
         let (now, before) =
             (usize::from(dirty.is_some()), usize::from(file.dirty.replace(dirty).is_some()));
         self.dirty.set(self.dirty.get() + now - before);
+    }
+    /// The store buffers these bytes of the file, too.
+    pub fn hold(&self, file: &File, range: Range<u64>) {
+        let before = file.held_bytes();
+        file.ranges.borrow_mut().insert(range);
+        self.held_bytes.set(self.held_bytes.get() + file.held_bytes() - before);
+    }
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes.get()
+    }
+    pub fn failed(&self) -> Vec<Rc<File>> {
+        self.table.borrow().values().filter(|file| file.has_failed()).cloned().collect()
     }
     pub fn get_or_new(&self, id: FileId) -> Rc<File> {
         let fresh = || {
@@ -81,8 +133,11 @@ impl Files {
                 lock: Rc::default(),
                 opens: Cell::new(0),
                 open: Cell::new(None),
+                is_read_only: Cell::new(false),
+                locks: ProgramLocks::default(),
                 token: Cell::new(None),
                 grant: Cell::new(0),
+                without_capabilities: Cell::new(0),
                 kept: Cell::new(false),
                 told: Cell::default(),
                 dirty: Cell::new(None),
@@ -91,6 +146,8 @@ impl Files {
                 recalled: Cell::new(false),
                 returned: Event::default(),
                 failure: RefCell::default(),
+                retry: Cell::new(None),
+                is_removed: Cell::new(false),
             })
         };
         self.table.borrow_mut().entry(id).or_insert_with(fresh).clone()
@@ -124,9 +181,51 @@ impl Files {
 }
 
 impl File {
-    /// What the store answered to a flush of it. The first counts.
-    pub fn fail(&self, error: &HostError) {
-        self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+    /// What the store answered to a flush of it.
+    pub fn fail(&self, error: StoreError, now: Instant) {
+        let [first, most] = RETRY_AFTER;
+        let pause = self.retry.get().map_or(first, |before| (before.pause * 2).min(most));
+        self.retry.set(Some(Retry { at: now.plus(pause), pause }));
+        let mut failure = self.failure.borrow_mut();
+        if !failure.as_ref().is_some_and(Failure::lasts) {
+            *failure = Some(Failure::NotHome(error));
+        }
+    }
+    /// The next try comes later still.
+    pub fn put_off(&self, now: Instant) {
+        if let Some(Retry { pause, .. }) = self.retry.get() {
+            let pause = (pause * 2).min(RETRY_AFTER[1]);
+            self.retry.set(Some(Retry { at: now.plus(pause), pause }));
+        }
+    }
+    /// The store has it now. Whether it had failed before.
+    pub fn succeed(&self) -> bool {
+        self.retry.set(None);
+        let mut failure = self.failure.borrow_mut();
+        let had_failed = matches!(*failure, Some(Failure::NotHome(_)));
+        if had_failed {
+            *failure = None;
+        }
+        had_failed
+    }
+    /// Nobody but those who have it open misses it.
+    pub fn is_gone(&self) -> bool {
+        self.is_removed.get() || self.nameless.get()
+    }
+    pub fn has_failed(&self) -> bool {
+        matches!(*self.failure.borrow(), Some(Failure::NotHome(_)))
+    }
+    /// Whether the store may be asked to take it: after a failure, not before its time.
+    pub fn may_go(&self, now: Instant) -> bool {
+        let is_later = |retry: Retry| now >= retry.at;
+        !self.has_failed() || self.retry.get().is_none_or(is_later)
+    }
+    /// The last descriptor is closed: who opens it now sees what is there.
+    pub fn forgive(&self) {
+        let mut failure = self.failure.borrow_mut();
+        if self.dirty.get().is_none() || failure.as_ref().is_some_and(Failure::lasts) {
+            *failure = None;
+        }
     }
     /// What the store buffers of it.
     pub fn held_bytes(&self) -> u64 {

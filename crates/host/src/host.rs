@@ -4,8 +4,9 @@
 use crate::creations::Creations;
 use crate::departures::Departures;
 use crate::error::HostError;
-use crate::files::{Dirty, File, Files};
-use crate::log::HostLog;
+use crate::files::{Dirty, Failure, File, Files};
+use crate::lease::StoreLease;
+use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::HostRecoveryReport;
@@ -14,9 +15,10 @@ use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
+use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use store::{FileAttributes, FileId, Found, OpenMode, Refusal, Store, StoreError, Token};
+use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
 
 /// When a write is promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +29,18 @@ pub enum Durable {
     Now,
 }
 
+/// Where a write goes.
+#[derive(Clone, Copy)]
+enum Position {
+    At(u64),
+    End,
+}
+
 /// Who is told of recoveries that come of themselves.
 type Listener = Box<dyn Fn(&HostRecoveryReport)>;
+
+/// Writes down what goes wrong while nobody waits for it.
+pub(crate) type Trouble = Box<dyn Fn(&str)>;
 
 /// Has a door's kernel forget the attributes of a file; it has when this returns.
 pub(crate) type Forget = Box<dyn Fn(FileId)>;
@@ -45,6 +57,7 @@ pub struct Host {
     pub(crate) departures: Departures,
     pub(crate) attributes_asked: SharedLooks<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLooks<(FileId, Vec<u8>), Result<Found, StoreError>>,
+    pub(crate) lease: StoreLease,
     /// The connection is gone: why.
     pub(crate) lost: RefCell<Option<String>>,
     /// Nobody changes a file any more: all goes to the store.
@@ -54,6 +67,8 @@ pub struct Host {
     pub(crate) ended: Event,
     /// More files may be dirty than should be.
     pub(crate) crowd: Event,
+    /// Less is held in memory, or nobody gets more.
+    pub(crate) drained: Event,
     /// Operations and tasks under way with this connection.
     pub(crate) busy: Cell<usize>,
     pub(crate) idle: Event,
@@ -61,6 +76,8 @@ pub struct Host {
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
     pub(crate) told: RefCell<Option<Listener>>,
+    /// Who writes down what goes wrong while nobody waits for it.
+    pub(crate) trouble: RefCell<Option<Trouble>>,
     pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
@@ -85,19 +102,23 @@ impl Host {
             departures: Departures::default(),
             attributes_asked: SharedLooks::default(),
             names_asked: SharedLooks::default(),
+            lease: StoreLease::default(),
             lost: RefCell::default(),
             closing: Cell::default(),
             closed: Cell::default(),
             ended: Event::default(),
             crowd: Event::default(),
+            drained: Event::default(),
             busy: Cell::default(),
             idle: Event::default(),
             restoring: Rc::default(),
             restored: Event::default(),
             told: RefCell::default(),
+            trouble: RefCell::default(),
             forget: RefCell::default(),
             counters: Cell::default(),
         });
+        host.begin_lease().await?;
         host.start_tasks();
         if host.options.reconnect.is_some() {
             host.world.spawn(Box::pin(host.clone().keep_connected()));
@@ -113,8 +134,13 @@ impl Host {
         &self.store
     }
     pub fn statistics(&self) -> HostStatistics {
-        let log = self.log();
-        self.counters.get().with_log(log.usage(), log.commits())
+        let (log, failed) = (self.log(), self.files.failed());
+        HostStatistics {
+            failed_files: failed.len() as u64,
+            failed_bytes: failed.iter().map(|file| file.ranges.borrow().bytes()).sum(),
+            held_bytes: self.files.held_bytes(),
+            ..self.counters.get().with_log(log.usage(), log.commits())
+        }
     }
     pub(crate) fn count(&self, change: impl FnOnce(&mut HostStatistics)) {
         let mut counters = self.counters.get();
@@ -128,12 +154,19 @@ impl Host {
     pub async fn open_file(&self, id: FileId) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         let file = self.files.get_or_new(id);
+        if self.store.reuses_numbers() && !units::fault!("host-number-not-held") {
+            let _guard = file.lock.write().await;
+            self.opened(&file).await?;
+        }
         file.opens.set(file.opens.get() + 1);
         Ok(())
     }
     pub async fn close_file(&self, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
         file.opens.set(file.opens.get().saturating_sub(1));
+        if file.opens.get() == 0 {
+            file.forgive();
+        }
         if self.check().is_err() {
             return Ok(());
         }
@@ -170,22 +203,18 @@ impl Host {
     /// one, or that for shared writing where another does not give way.
     pub(crate) async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
         self.check()?;
-        let open = match file.open.get() {
-            Some(open) => open,
-            None => {
-                let opened = match self.store.open(file.id, OpenMode::ReadWrite).await {
-                    Err(StoreError::Refused(Refusal::Other(EACCES | EROFS)))
-                        if wanted == Token::SharedRead =>
-                    {
-                        self.store.open(file.id, OpenMode::Read).await
-                    }
-                    result => result,
-                };
-                let open = self.noted(opened)?;
-                file.open.set(Some(open));
-                open
+        let wanted = self.token_beside_locks(file, wanted);
+        let mut open = self.opened(file).await?;
+        if file.is_read_only.get() && wanted != Token::SharedRead {
+            // Its mode may allow it by now.
+            open = self.noted(self.store.open(file.id, OpenMode::ReadWrite).await)?;
+            self.give_up_token(file).await?;
+            let former = file.open.replace(Some(open));
+            file.is_read_only.set(false);
+            if let Some(former) = former {
+                self.noted(self.store.close(former).await)?;
             }
-        };
+        }
         match file.token.get() {
             Some(held) if held == wanted || held != Token::SharedRead => return Ok(held),
             Some(_) => {
@@ -204,6 +233,24 @@ impl Host {
         };
         self.begin_token(file, taken, &attributes);
         Ok(taken)
+    }
+
+    /// The file's lock is held for writing. What is open at the store.
+    pub(crate) async fn opened(&self, file: &File) -> Result<OpenFile, HostError> {
+        if let Some(open) = file.open.get() {
+            return Ok(open);
+        }
+        let opened = self.store.open(file.id, OpenMode::ReadWrite).await;
+        let is_refused =
+            matches!(opened, Err(StoreError::Refused(Refusal::Other(EACCES | EROFS | ETXTBSY))));
+        let opened = match is_refused {
+            true => self.store.open(file.id, OpenMode::Read).await,
+            false => opened,
+        };
+        let open = self.noted(opened)?;
+        file.open.set(Some(open));
+        file.is_read_only.set(is_refused);
+        Ok(open)
     }
 
     // Content
@@ -240,20 +287,58 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
-        let end = end_of(at, bytes.len() as u64)?;
+        self.write_at(id, Position::At(at), bytes, durable).await
+    }
+    /// The same behind the end of the file, as it is when this host has the token: no other host
+    /// makes it longer in between.
+    pub async fn append(
+        self: &Rc<Self>,
+        id: FileId,
+        bytes: &[u8],
+        durable: Durable,
+    ) -> Result<FileAttributes, HostError> {
+        self.write_at(id, Position::End, bytes, durable).await
+    }
+    async fn write_at(
+        self: &Rc<Self>,
+        id: FileId,
+        position: Position,
+        bytes: &[u8],
+        durable: Durable,
+    ) -> Result<FileAttributes, HostError> {
+        if let Position::At(at) = position {
+            end_of(at, bytes.len() as u64)?;
+        }
         loop {
             let _busy = self.enter().await?;
-            match self.try_write(id, (at, end), bytes, durable).await {
+            match self.try_write(id, position, bytes, durable).await {
                 Err(error) if self.is_again(&error) => {}
                 result => return result,
             }
         }
     }
+    /// The file's lock is held for writing, with a token.
+    async fn place_of(
+        &self,
+        file: &File,
+        position: Position,
+        length: usize,
+    ) -> Result<(u64, u64), HostError> {
+        let at = match position {
+            Position::At(at) => at,
+            Position::End if file.token.get() == Some(Token::ExclusiveWrite) => {
+                file.told.get().size
+            }
+            // Another keeps the file open, and may write, too.
+            Position::End => self.noted(self.store.attributes(file.id).await)?.version.size,
+        };
+        Ok((at, end_of(at, length as u64)?))
+    }
 
     async fn try_write(
         self: &Rc<Self>,
         id: FileId,
-        (at, end): (u64, u64),
+        position: Position,
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
@@ -262,11 +347,19 @@ impl Host {
             self.check()?;
             self.check_file(&file)?;
             // Before the file: others may have to go to the store first, perhaps this one.
+            self.memory(bytes.len()).await?;
             let room = self.log().room(bytes.len()).await?;
             let guard = file.lock.write().await;
             let token = match file.recalled.get() {
                 true => None,
                 false => Some(self.hold(&file, Token::ExclusiveWrite).await?),
+            };
+            if token.is_some() && !file.recalled.get() {
+                self.drop_capabilities(&file).await?;
+            }
+            let (at, end) = match token {
+                Some(_) => self.place_of(&file, position, bytes.len()).await?,
+                None => (0, 0),
             };
             if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
                 self.make_room(&file, end).await?;
@@ -306,6 +399,7 @@ impl Host {
             drop((guard, room));
             if durable == Durable::Now && !units::fault!("host-answered-before-commit") {
                 self.log().commit(last).await?;
+                self.prove_lease().await?;
             }
             return Ok(attributes);
         }
@@ -327,8 +421,9 @@ impl Host {
             last: self.log().running_id(),
         };
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);
-        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, (at, bytes));
-        file.ranges.borrow_mut().insert(at..at + bytes.len() as u64);
+        let change = FileChange { is_removed: file.is_gone(), at, bytes };
+        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, change);
+        self.files.hold(file, at..at + bytes.len() as u64);
         self.files.set_dirty(file, Some(dirty));
         file.told.set(attributes.version);
         dirty.last
@@ -338,12 +433,17 @@ impl Host {
         if self.closing.get() { Err(HostError::Closing) } else { Ok(()) }
     }
     pub(crate) fn check_file(&self, file: &File) -> Result<(), HostError> {
-        file.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::NotHome(why)))
+        match file.failure.borrow().clone() {
+            None => Ok(()),
+            Some(Failure::SetAside(why)) => Err(HostError::SetAside(why)),
+            Some(Failure::LocksLost) => Err(HostError::LocksLost),
+            Some(Failure::NotHome(error)) => Err(HostError::NotHome(error)),
+        }
     }
 
     /// Everything of the file that was answered before survives a crash of this host when this
     /// returns.
-    pub async fn sync_file(&self, id: FileId) -> Result<(), HostError> {
+    pub async fn sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         loop {
             let _busy = self.enter().await?;
             match self.try_sync_file(id).await {
@@ -352,12 +452,14 @@ impl Host {
             }
         }
     }
-    async fn try_sync_file(&self, id: FileId) -> Result<(), HostError> {
+    async fn try_sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return self.check() };
-        self.check_file(&file)?;
         if let Some(dirty) = file.dirty.get() {
-            return self.log().commit(dirty.last).await;
+            self.log().commit(dirty.last).await?;
+            self.check_file(&file)?;
+            return self.prove_lease().await;
         }
+        self.check_file(&file)?;
         if file.token.get() == Some(Token::SharedWrite)
             && let Some(open) = file.open.get()
         {
@@ -367,12 +469,13 @@ impl Host {
     }
 
     /// The same for all files.
-    pub async fn sync(&self) -> Result<(), HostError> {
+    pub async fn sync(self: &Rc<Self>) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         for file in self.files.all() {
             self.try_sync_file(file.id).await?;
         }
-        self.log().commit_all().await
+        self.log().commit_all().await?;
+        self.prove_lease().await
     }
 
     /// Brings everything to the store, returns all tokens, and marks the journal empty.
@@ -381,7 +484,9 @@ impl Host {
             return Ok(());
         }
         let _turn = self.restoring.write().await;
-        let mut result = self.bring_all_home().await;
+        let mut result = match race(self.bring_all_home(), self.watch_lease()).await {
+            Either::Left(result) | Either::Right(result) => result,
+        };
         self.closed.set(true);
         self.ended.notify();
         self.idle.notify();
@@ -403,3 +508,4 @@ pub(crate) fn end_of(at: u64, length: u64) -> Result<u64, HostError> {
 const EACCES: i32 = 13;
 const EFBIG: i32 = 27;
 const EROFS: i32 = 30;
+const ETXTBSY: i32 = 26;

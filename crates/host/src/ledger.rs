@@ -59,9 +59,8 @@ impl Ledger {
         self.files.insert(file, Progress::Finished);
         let begin = self.done.map_or(0, |done| order.partition_point(|file| *file <= done));
         for next in &order[begin..] {
-            if !self.is_finished(*next)
-                && !(units::fault!("host-done-out-of-order") && *next < file)
-            {
+            let is_skipped = units::fault!("host-done-out-of-order") && *next < file;
+            if !(self.is_finished(*next) || is_skipped) {
                 break;
             }
             self.done = Some(*next);

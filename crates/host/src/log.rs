@@ -29,7 +29,7 @@ use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use store::{FileAttributes, Version};
+use store::{FileAttributes, StoreError, Version};
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
 /// The superblock is written when the tail can move by a part of the log.
@@ -50,6 +50,8 @@ pub struct HostLog {
     ended: Cell<bool>,
     /// Why nobody gets room any more.
     held_up: RefCell<Option<String>>,
+    /// Why nobody gets room for now: files that the store does not take hold the log.
+    refusal: RefCell<Option<StoreError>>,
     /// Someone wants a commit.
     work: Event,
     /// A transaction is committed, room came back, or the log failed.
@@ -99,6 +101,15 @@ struct Running {
     states_most: usize,
 }
 
+/// What a file record says beside the store's attributes, and the bytes that come with it.
+#[derive(Clone, Copy)]
+pub(crate) struct FileChange<'a> {
+    pub is_removed: bool,
+    pub at: u64,
+    /// None: the attributes alone.
+    pub bytes: &'a [u8],
+}
+
 /// Room for one write, given back when dropped.
 pub(crate) struct Room {
     log: Rc<HostLog>,
@@ -125,6 +136,16 @@ impl State {
         let fits_log = taken + blocks + capacity / REVOKE_SHARE <= self.space.free();
         // Whoever has room may add a state to the same file.
         fits_transaction && fits_log && self.running.states_most + self.rooms < STATES_MAX
+    }
+}
+
+impl State {
+    /// Whether the tail may pass something, once that is asked for.
+    fn can_move_tail(&self, committed: TransactionId) -> bool {
+        match self.live.front() {
+            Some((id, slots)) => *slots == 0 && committed.is_at_or_after(*id),
+            None => self.space.held_before(self.running.transaction.id()) > 0,
+        }
     }
 }
 
@@ -187,6 +208,7 @@ impl HostLog {
             closed: Cell::default(),
             ended: Cell::default(),
             held_up: RefCell::default(),
+            refusal: RefCell::default(),
             work: Event::default(),
             progress: Event::default(),
             waiting: Cell::default(),
@@ -233,11 +255,15 @@ impl HostLog {
             }
             let id =
                 (!state.running.transaction.is_empty()).then(|| state.running.transaction.id());
+            let can_move = state.can_move_tail(self.committed.get());
             drop(state);
             // What runs may be all that is in the way; else others free room.
             match id {
                 Some(id) => self.want(id),
                 None => {
+                    if let Some(why) = self.refusal().filter(|_| !can_move) {
+                        return Some(Err(why.into()));
+                    }
                     self.tail_wanted.set(true);
                     self.work.notify();
                 }
@@ -260,6 +286,24 @@ impl HostLog {
         let has_room = self.state.borrow().has_room(blocks);
         Ok(has_room.then(|| self.take_room(blocks)))
     }
+    /// Who waits for room, and finds none, gets this error from now on. `None`: room will come.
+    pub fn refuse(&self, why: Option<StoreError>) {
+        *self.refusal.borrow_mut() = why;
+        self.progress.notify();
+    }
+    pub fn refusal(&self) -> Option<StoreError> {
+        self.refusal.borrow().clone()
+    }
+    /// Whether a quarter of the log was written since the slot was begun.
+    pub fn is_old(&self, slot: Slot) -> bool {
+        let state = self.state.borrow();
+        let first = state.slots.get(&slot).and_then(|live| live.transactions.first());
+        let used = state.space.capacity() - state.space.free();
+        first.is_some_and(|first| {
+            used - state.space.held_before(*first) >= state.space.capacity() / 4
+        })
+    }
+
     fn blocks_bound(&self, bytes: usize) -> u32 {
         let fragments = (bytes >> BLOCK.shift()) as u64 + 2;
         let wanted = Holdings { blocks: 1, fragments, fragment_bytes: bytes as u64, revokes: 0 };
@@ -318,16 +362,15 @@ impl HostLog {
         slot
     }
 
-    /// A file changed: `bytes` from `at` on (none: its attributes alone), and the store has told
-    /// these attributes. The transaction that has it. False room is a defect: the caller holds a
-    /// [`Room`].
+    /// Logs a change of a file, of which the store has told these attributes, and returns the
+    /// transaction that has it. False room is a defect: the caller holds a [`Room`].
     pub(crate) fn append(
         &self,
         _room: &Room,
         slot: Slot,
         base: Version,
         attributes: &FileAttributes,
-        (at, bytes): (u64, &[u8]),
+        FileChange { is_removed, at, bytes }: FileChange,
     ) -> TransactionId {
         let state = &mut *self.state.borrow_mut();
         let running = &mut state.running;
@@ -352,6 +395,7 @@ impl HostLog {
         let record =
             running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes));
         record.add(attributes);
+        record.is_removed = is_removed;
         running.states_most = running.states_most.max(record.states.len());
         running.bytes += bytes.len() as u64;
         // Counted as a whole block until the commit: what it will hold is not known yet.

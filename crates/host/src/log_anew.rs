@@ -12,7 +12,7 @@
 use crate::error::HostError;
 use crate::files::{Dirty, File};
 use crate::host::Host;
-use crate::log::HostLog;
+use crate::log::{FileChange, HostLog};
 use runtime::join_window;
 use std::ops::Range;
 use std::pin::Pin;
@@ -32,7 +32,9 @@ impl Host {
     pub(crate) fn may_be_logged_anew(&self, file: &File, dirty: &Dirty) -> bool {
         let held = Duration::from_millis(self.store.hold_ms());
         let is_held_back = self.world.now().since(dirty.since) < held;
-        self.store.counts_every_change() && is_held_back && !file.recalled.get()
+        // After a failure nothing was written: the store has one of the two as well.
+        let is_known = self.store.counts_every_change() && is_held_back || file.has_failed();
+        is_known && !file.recalled.get()
     }
 
     pub(crate) async fn log_anew_or_destage(&self, file: &Rc<File>) -> Result<(), HostError> {
@@ -44,11 +46,20 @@ impl Host {
         self.let_go(file).await
     }
 
+    /// A file that the store does not take is logged anew at any price, so that the tail can move.
+    /// False: there was no room for it.
+    pub(crate) async fn carry_on(&self, file: &Rc<File>) -> Result<bool, HostError> {
+        let _guard = file.lock.write().await;
+        if file.has_failed() { self.log_anew(file).await } else { Ok(true) }
+    }
+
     /// The file's lock is held for writing. False: it was not to be, and the file must go to the
     /// store.
     async fn log_anew(&self, file: &File) -> Result<bool, HostError> {
         self.check()?;
-        self.check_file(file)?;
+        if !self.may_try_again(file) {
+            self.check_file(file)?;
+        }
         let Some(dirty) = file.dirty.get() else { return Ok(true) };
         let Some(open) = file.open.get().filter(|_| self.may_be_logged_anew(file, &dirty)) else {
             return Ok(false);
@@ -117,7 +128,7 @@ impl Host {
                     fresh.slot,
                     fresh.base,
                     attributes,
-                    (piece.start, &bytes),
+                    FileChange { is_removed: file.is_gone(), at: piece.start, bytes: &bytes },
                 ));
             }
             // Else whoever syncs meanwhile waits for one long write.

@@ -7,9 +7,12 @@ use crate::host::Host;
 use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use store::{
-    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, OpenMode, Refusal,
-    RenameOver, Space, StoreError, Token, XattrMode,
+    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, Refusal, RenameOver,
+    Space, StoreError, Token, XattrMode,
 };
+
+/// The extended attribute that has them.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Host {
     pub fn root(&self) -> FileId {
@@ -66,7 +69,7 @@ impl Host {
         self.give_up_token(file).await?;
         Ok(Some(guard))
     }
-    async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
+    pub(crate) async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
         match self.end_token(file) {
             Some(_) => self.noted(self.store.return_token(file.id).await),
             None => Ok(()),
@@ -85,12 +88,46 @@ impl Host {
         }
         let guard = file.lock.write().await;
         self.forget_kept(file);
-        if file.opens.get() > 0 && file.open.get().is_none() {
+        if file.opens.get() > 0 {
             // Without a name it is reached by what is open alone. Who may not write to it will be
             // told so when he does.
-            file.open.set(self.store.open(file.id, OpenMode::ReadWrite).await.ok());
+            let _ = self.opened(file).await;
         }
+        self.note_removal(file, true).await?;
         Ok(Some(guard))
+    }
+    /// A recovery that does not find the file must know that it was removed here. The file's lock
+    /// is held; the commit is waited for beside the removal.
+    async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<(), HostError> {
+        file.is_removed.set(is_removed);
+        let is_clean = file.dirty.get().is_none();
+        if is_clean || file.recalled.get() || units::fault!("host-removal-not-noted") {
+            return Ok(());
+        }
+        let attributes = self.noted(self.store.attributes(file.id).await);
+        let known = attributes.ok().filter(|known| known.version == file.told.get());
+        // Without room, or in a state that was not told, a crash sets the file aside.
+        if let Some(attributes) = known
+            && let Some(room) = self.log().room_now(0).await?
+            && file.dirty.get().is_some()
+        {
+            self.note_change(file, &room, &attributes, (0, &[]));
+            self.log().begin_commit();
+        }
+        Ok(())
+    }
+    /// The removal is to be in the journal before it is answered.
+    async fn removal_noted(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
+        match file.and_then(|file| file.dirty.get().filter(|_| file.is_removed.get())) {
+            Some(dirty) => self.log().commit(dirty.last).await,
+            None => Ok(()),
+        }
+    }
+    /// The store has refused to remove the name.
+    async fn not_removed(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
+        let Some(file) = file.filter(|file| file.is_removed.get()) else { return Ok(()) };
+        self.note_removal(file, false).await?;
+        if file.dirty.get().is_some() { self.log().commit_all().await } else { Ok(()) }
     }
     /// After a name went. Who asked for that need not wait for what becomes of a file that nobody
     /// has open.
@@ -120,6 +157,9 @@ impl Host {
             };
             let links = if units::fault!("host-names-not-counted") { 0 } else { links };
             file.nameless.set(links == 0);
+            if links > 0 {
+                file.is_removed.set(false);
+            }
             match links {
                 0 if file.opens.get() == 0 => self.drop_dirty(&file, dirty).await?,
                 0 => {}
@@ -127,6 +167,8 @@ impl Host {
             }
         }
         if file.dirty.get().is_none() {
+            // What is written later is of a file without a name if the next token says so.
+            file.is_removed.set(false);
             self.give_up_token(&file).await?;
         }
         drop(settled);
@@ -139,6 +181,7 @@ impl Host {
         self.log().commit(dirty.last).await?;
         self.log().free(dirty.slot);
         self.files.set_dirty(file, None);
+        self.drained.notify();
         // First, so that the store need not keep what is buffered.
         match file.open.take() {
             Some(open) => self.noted(self.store.close(open).await),
@@ -165,7 +208,13 @@ impl Host {
         let found = self.noted(self.store.lookup(parent, name).await)?;
         let file = self.files.get(found.file);
         let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
-        self.noted(self.store.unlink(parent, name).await)?;
+        if let Err(error) = self.noted(self.store.unlink(parent, name).await) {
+            if !error.is_lost() {
+                self.not_removed(file.as_ref()).await?;
+            }
+            return Err(error);
+        }
+        self.removal_noted(file.as_ref()).await?;
         self.name_went(file, settled).await
     }
 
@@ -183,7 +232,11 @@ impl Host {
         let replaced = self.store.lookup(new_parent, new_name).await.ok();
         let moved = self.noted(self.store.lookup(parent, name).await)?;
         let replaced = replaced.filter(|replaced| replaced.file != moved.file);
-        let links = replaced.map_or(0, |replaced| replaced.attributes.links);
+        let links = match mode {
+            // Nothing loses a name.
+            RenameOver::Exchange => u32::MAX,
+            _ => replaced.map_or(0, |replaced| replaced.attributes.links),
+        };
         let victim = replaced.and_then(|replaced| self.files.get(replaced.file));
         let file = self.files.get(moved.file);
         // Who holds two files took the smaller number first.
@@ -197,8 +250,15 @@ impl Host {
                 (self.settled_unless_last(victim.as_ref(), links).await?, of_file)
             }
         };
-        self.noted(self.store.rename(parent, name, new_parent, new_name, mode).await)?;
+        let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
+        if let Err(error) = self.noted(renamed) {
+            if !error.is_lost() {
+                self.not_removed(victim.as_ref()).await?;
+            }
+            return Err(error);
+        }
         drop(of_file);
+        self.removal_noted(victim.as_ref()).await?;
         self.name_went(victim, of_victim).await
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
@@ -273,6 +333,35 @@ impl Host {
             }
             return Ok(attributes);
         }
+    }
+
+    /// The file's lock is held for writing, with a token. As the kernel does for its own file
+    /// systems: what a program may do by its file goes when somebody writes the file.
+    pub(crate) async fn drop_capabilities(&self, file: &File) -> Result<(), HostError> {
+        let grant = file.grant.get();
+        if file.without_capabilities.get() == grant || units::fault!("host-capabilities-stay") {
+            return Ok(());
+        }
+        if self.has_capabilities(file.id).await? {
+            self.bring_home(file).await?;
+            self.noted(self.store.remove_xattr(file.id, CAPABILITIES).await)?;
+            file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+        }
+        file.without_capabilities.set(grant);
+        Ok(())
+    }
+    async fn has_capabilities(&self, id: FileId) -> Result<bool, HostError> {
+        match self.store.xattr(id, CAPABILITIES).await {
+            Err(StoreError::Refused(_)) => Ok(false),
+            found => self.noted(found).map(|_| true),
+        }
+    }
+    /// The same before a change of another kind: another size, another owner.
+    pub async fn forget_capabilities(&self, id: FileId) -> Result<(), HostError> {
+        if self.look(|| self.store.xattr(id, CAPABILITIES)).await.is_ok() {
+            self.set_xattr(id, CAPABILITIES, None, XattrMode::Set).await?;
+        }
+        Ok(())
     }
 
     pub async fn xattr(&self, file: FileId, name: &[u8]) -> Result<Vec<u8>, HostError> {

@@ -13,6 +13,8 @@ pub const BLOCK: BlockSize = BlockSize::new(4096).expect("a power of two");
 const MAGIC: &[u8; 8] = b"OKHFILE1";
 /// In one record: more in one transaction end it.
 pub const STATES_MAX: usize = 128;
+/// In the mode, of which files have twelve bits: [`FileRecord::is_removed`].
+const REMOVED: u32 = 1 << 31;
 const VERSION_BYTES: usize = 24;
 const HEAD: usize = 8 + 8 + VERSION_BYTES + 4 * 4 + 8 + 3 * 12;
 
@@ -42,6 +44,8 @@ pub struct FileRecord {
     /// Every state that the store told in this transaction, oldest first; the last is what the
     /// attributes are of.
     pub states: Vec<Version>,
+    /// Its last name was removed on this host, or is about to be.
+    pub is_removed: bool,
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -57,6 +61,7 @@ impl FileRecord {
             file: attributes.file,
             base,
             states: Vec::new(),
+            is_removed: false,
             mode: attributes.mode,
             uid: attributes.uid,
             gid: attributes.gid,
@@ -83,7 +88,8 @@ impl FileRecord {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.file.0.to_le_bytes());
         put_version(&mut bytes, self.base);
-        for number in [self.states.len() as u32, self.mode, self.uid, self.gid] {
+        let mode = self.mode | if self.is_removed { REMOVED } else { 0 };
+        for number in [self.states.len() as u32, mode, self.uid, self.gid] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(self.blocks.to_le_bytes());
@@ -106,7 +112,20 @@ impl FileRecord {
         let (mode, uid, gid, blocks) = (rest.u32()?, rest.u32()?, rest.u32()?, rest.u64()?);
         let (accessed, modified, changed) = (rest.time()?, rest.time()?, rest.time()?);
         let states = (0..count).map(|_| rest.version()).collect::<Option<Vec<_>>>()?;
-        Some(FileRecord { file, base, states, mode, uid, gid, blocks, accessed, modified, changed })
+        let (is_removed, mode) = (mode & REMOVED != 0, mode & !REMOVED);
+        Some(FileRecord {
+            file,
+            base,
+            states,
+            is_removed,
+            mode,
+            uid,
+            gid,
+            blocks,
+            accessed,
+            modified,
+            changed,
+        })
     }
 }
 
@@ -149,6 +168,7 @@ mod tests {
             file: FileId(u64::MAX),
             base: version(1),
             states: (0..STATES_MAX as u64).map(version).collect(),
+            is_removed: true,
             mode: 0o640,
             uid: 1,
             gid: 2,

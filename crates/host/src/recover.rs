@@ -55,6 +55,8 @@ pub enum FileFate {
     Replayed,
     /// An earlier recovery, which crashed, had brought it there.
     DoneBefore,
+    /// It was removed on this host, and the store does not have it any more.
+    Removed,
     /// Its bytes are in this file of the directory for conflicts, and why.
     SetAside { name: String, why: String },
 }
@@ -90,6 +92,9 @@ pub async fn recover(
 ) -> Result<HostRecoveryReport, HostError> {
     let begun = world.now();
     journal.check_store(store.name())?;
+    if !units::fault!("host-any-store") {
+        journal.check_store_identity(&store.store_identity())?;
+    }
     if !dry_run && !units::fault!("host-not-fenced") {
         store.fence(&journal.head.identity).await?;
     }
@@ -100,6 +105,9 @@ pub async fn recover(
         ..HostRecoveryReport::default()
     };
     if superblock.is_clean() {
+        if !dry_run {
+            journal.note_store_identity(&store.store_identity()).await?;
+        }
         return Ok(report);
     }
     let content = LogContent::read(journal, &superblock).await?;
@@ -137,6 +145,7 @@ pub async fn recover(
         superblock.set_clean(content.next.previous());
         records::clear(&mut superblock, true);
         run_plan(&*journal.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await?;
+        journal.note_store_identity(&store.store_identity()).await?;
     }
     report.nanoseconds = world.now().since(begun).as_nanos() as u64;
     Ok(report)
@@ -170,7 +179,10 @@ impl Recovery<'_> {
         let states =
             if is_finished { 0 } else { states_for(replay.runs(TRANSFER_BYTES_MAX).len()) };
         let place = self.window.enter(index, states, noted).await?;
-        let outcome = if is_finished { FileFate::DoneBefore } else { self.file(replay).await? };
+        let outcome = match is_finished {
+            true => FileFate::DoneBefore,
+            false => self.file(replay).await.map_err(|error| stuck_with(file, error))?,
+        };
         place.finish();
         Ok(FileOutcome { file: file.0, outcome, bytes: replay.bytes() })
     }
@@ -179,12 +191,13 @@ impl Recovery<'_> {
         let file = replay.last.file;
         match self.store.find(file).await {
             Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => {
-                return self.set_aside(replay, "The file is gone.".into(), None).await;
+                return self.gone(replay).await;
             }
             Err(error) => return Err(error.into()),
             Ok(found) if self.dry_run => {
                 return match self.judge(replay, found.attributes.version) {
                     None => Ok(FileFate::Replayed),
+                    Some(_) if replay.last.is_removed => Ok(FileFate::Removed),
                     Some(why) => Ok(FileFate::SetAside { name: String::new(), why }),
                 };
             }
@@ -193,20 +206,21 @@ impl Recovery<'_> {
         let open = match self.store.open(file, OpenMode::ReadWrite).await {
             // Its number names something else by now.
             Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound | Refusal::IsDirectory)) => {
-                return self.set_aside(replay, "The file is gone.".into(), None).await;
+                return self.gone(replay).await;
             }
             result => result?,
         };
-        let attributes = match units::fault!("host-token-not-taken") {
-            true => self.store.attributes(file).await?,
-            false => self.take_token(file, open).await?,
-        };
-        let refused = match self.judge(replay, attributes.version) {
-            None => self.replay(replay, open, attributes.version).await?,
-            refused => refused,
+        let refused = match self.take_token_or_refuse(replay, open).await? {
+            Err(why) => Some(why),
+            Ok(found) => match self.judge(replay, found) {
+                None => self.replay(replay, open, found).await?,
+                refused => refused,
+            },
         };
         let outcome = match refused {
             None => FileFate::Replayed,
+            // Another file has its number by now.
+            Some(_) if replay.last.is_removed => FileFate::Removed,
             Some(why) => self.set_aside(replay, why, Some(open)).await?,
         };
         self.finish(replay).await?;
@@ -233,6 +247,17 @@ impl Recovery<'_> {
             "The file was changed by others: the store has version {number}, changed {ctime_ns} ns after 1970, {size} \
              bytes, which is no state that was journaled here."
         ))
+    }
+
+    /// Nobody misses a file that this host has removed.
+    async fn gone(&self, replay: &FileReplay) -> Result<FileFate, HostError> {
+        if !replay.last.is_removed {
+            return self.set_aside(replay, "The file is gone.".into(), None).await;
+        }
+        if !self.dry_run {
+            self.finish(replay).await?;
+        }
+        Ok(FileFate::Removed)
     }
 
     async fn set_aside(
@@ -313,6 +338,35 @@ impl Recovery<'_> {
             }
         }
     }
+    /// Who keeps the file open may have changed it. Then no token is needed: where each change
+    /// counts, the number never becomes one of ours again.
+    async fn take_token_or_refuse(
+        &self,
+        replay: &FileReplay,
+        open: OpenFile,
+    ) -> Result<Result<Version, String>, HostError> {
+        let file = replay.last.file;
+        if units::fault!("host-token-not-taken") {
+            return Ok(Ok(self.store.attributes(file).await?.version));
+        }
+        let until = self.world.now().plus(PATIENCE);
+        loop {
+            match self.store.take_token(open, Token::ExclusiveWrite).await {
+                Err(StoreError::TokenHeld) => {}
+                taken => return Ok(Ok(taken?.version)),
+            }
+            if self.store.counts_every_change() {
+                let found = self.store.find(file).await?.attributes.version;
+                if let Some(why) = self.judge(replay, found) {
+                    return Ok(Err(why));
+                }
+            }
+            if self.world.now() >= until {
+                return Err(HostError::KeptOpen { file: file.0 });
+            }
+            self.world.sleep_until(self.world.now().plus(AGAIN)).await;
+        }
+    }
     async fn take_token(&self, file: FileId, open: OpenFile) -> Result<FileAttributes, HostError> {
         let until = self.world.now().plus(PATIENCE);
         loop {
@@ -373,6 +427,16 @@ impl Recovery<'_> {
             return Ok(());
         }
         self.ledger.change(self.journal, note).await
+    }
+}
+
+/// A store without space is said so of the file that it has none for.
+fn stuck_with(file: FileId, error: HostError) -> HostError {
+    match error {
+        HostError::Store(error @ (StoreError::Refused(_) | StoreError::Failed { .. })) => {
+            HostError::NotReplayed { file: file.0, error }
+        }
+        error => error,
     }
 }
 

@@ -2,6 +2,10 @@
 //!
 //! A slot whose record was revoked is home: it is left out whole. What is left of a file: its slots
 //! in their order, the states it may be in at the store, the bytes to bring there.
+//!
+//! A record format may log a block in parts, and leave out zeros. So the record of each transaction
+//! is put together by the ranges of its parts before it is parsed. Bytes of a slot without a record
+//! in the same transaction are damage: nothing is replayed then.
 
 use crate::error::HostError;
 use crate::log_reader::LogReader;
@@ -9,9 +13,9 @@ use crate::record::{BLOCK, FileRecord, Slot};
 use crate::superblock::HostJournal;
 use format::jbd2::JournalSuperblock;
 use journal::{Bounds, ReplayAction, ReplayPass, RevokePass, ScanPass};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::{FileId, Version};
-use units::{HomeBlock, TransactionId};
+use units::{BlockRange, HomeBlock, TransactionId};
 
 /// What one file needs.
 #[derive(Clone, Debug)]
@@ -49,6 +53,65 @@ pub(crate) struct LogContent {
 struct Gathered {
     records: Vec<FileRecord>,
     blocks: BTreeMap<u64, BlockBytes>,
+}
+
+/// Slots of one transaction, as they are read: the block of each one's record.
+struct OpenTransaction {
+    id: TransactionId,
+    records: BTreeMap<Slot, BlockBytes>,
+    /// Slots of which the transaction has file data.
+    with_data: BTreeSet<Slot>,
+}
+
+impl BlockBytes {
+    fn zeroed() -> BlockBytes {
+        BlockBytes { bytes: vec![0; BLOCK.bytes()], known: journal::RangeSet::new() }
+    }
+    fn put(&mut self, range: BlockRange, bytes: &[u8]) {
+        self.bytes[range.as_usize()].copy_from_slice(bytes);
+        self.known.insert(range);
+    }
+    /// Other bytes of the block are zeros.
+    fn clear(&mut self) {
+        self.bytes.fill(0);
+        self.known.insert(BLOCK.whole());
+    }
+    /// The bytes known from the first one on.
+    fn beginning(&self) -> &[u8] {
+        let first = self.known.as_slice().first().filter(|range| range.start == 0);
+        first.map_or(&[], |range| &self.bytes[range.as_usize()])
+    }
+}
+
+impl OpenTransaction {
+    fn new(id: TransactionId) -> OpenTransaction {
+        OpenTransaction { id, records: BTreeMap::new(), with_data: BTreeSet::new() }
+    }
+    /// All of the transaction has been read.
+    fn end(self, slots: &mut BTreeMap<Slot, Gathered>) -> Result<(), DamagedSlot> {
+        let damaged = |slot| DamagedSlot { slot, transaction: self.id };
+        for slot in &self.with_data {
+            if !self.records.contains_key(slot) {
+                return Err(damaged(*slot));
+            }
+        }
+        for (slot, block) in &self.records {
+            let record = FileRecord::parse(block.beginning()).ok_or(damaged(*slot))?;
+            let gathered = slots.entry(*slot).or_default();
+            if gathered.records.first().is_some_and(|first| first.file != record.file) {
+                return Err(damaged(*slot));
+            }
+            gathered.records.push(record);
+        }
+        Ok(())
+    }
+}
+
+/// A slot whose records do not say of which file it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct DamagedSlot {
+    slot: Slot,
+    transaction: TransactionId,
 }
 
 impl FileReplay {
@@ -104,16 +167,34 @@ impl LogContent {
         let revokes = revoke.finish();
         let slots_freed = revokes.len() as u64;
 
+        let freed = revokes.clone();
         let mut replay = ReplayPass::new(&scanned, revokes, AnySlot);
         let mut slots: BTreeMap<Slot, Gathered> = BTreeMap::new();
+        let mut open: Option<OpenTransaction> = None;
         let mut transactions = 0;
+        let damaged = |DamagedSlot { slot, transaction }| HostError::DamagedSlot {
+            journal: journal.disk.name().into(),
+            slot: slot.0,
+            transaction: transaction.0,
+        };
         while let Some(at) = journal::Pass::wants(&replay) {
             journal::Pass::give(&mut replay, reader.read(at).await?)?;
             transactions = journal::Pass::counts(&replay).transactions;
-            for action in replay.take_actions() {
-                gather(&mut slots, action);
+            for record in replay.take_records() {
+                if open.as_ref().is_none_or(|open| open.id != record.by) {
+                    let next = OpenTransaction::new(record.by);
+                    open.replace(next)
+                        .map_or(Ok(()), |one| one.end(&mut slots))
+                        .map_err(damaged)?;
+                }
+                // The record of a freed slot is hidden by its revoke, and its data are not.
+                if !freed.hides(Slot::of(record.action.home()).0.record_at(), record.by) {
+                    let open = open.as_mut().expect("a transaction has just been begun");
+                    gather(&mut slots, open, record.action);
+                }
             }
         }
+        open.map_or(Ok(()), |one| one.end(&mut slots)).map_err(damaged)?;
         let mut files: BTreeMap<FileId, FileReplay> = BTreeMap::new();
         // In the order in which the slots were begun.
         for gathered in slots.into_values() {
@@ -123,27 +204,27 @@ impl LogContent {
     }
 }
 
-fn gather(slots: &mut BTreeMap<Slot, Gathered>, action: ReplayAction) {
-    let (home, range, bytes) = match action {
-        ReplayAction::WriteWhole { home, bytes } => (home, BLOCK.whole(), bytes),
-        ReplayAction::Merge { home, range, bytes, .. } => (home, range, bytes),
+fn gather(slots: &mut BTreeMap<Slot, Gathered>, open: &mut OpenTransaction, action: ReplayAction) {
+    let (home, range, bytes, base_zero) = match action {
+        ReplayAction::WriteWhole { home, bytes } => (home, BLOCK.whole(), bytes, false),
+        ReplayAction::Merge { home, range, bytes, base_zero } => (home, range, bytes, base_zero),
     };
     let (slot, block) = Slot::of(home);
-    let gathered = slots.entry(slot).or_default();
-    match block {
+    let content = match block {
         Some(block) => {
-            let fresh =
-                || BlockBytes { bytes: vec![0; BLOCK.bytes()], known: journal::RangeSet::new() };
-            let content = gathered.blocks.entry(block).or_insert_with(fresh);
-            content.bytes[range.as_usize()].copy_from_slice(&bytes);
-            content.known.insert(range);
+            open.with_data.insert(slot);
+            let blocks = &mut slots.entry(slot).or_default().blocks;
+            blocks.entry(block).or_insert_with(BlockBytes::zeroed)
         }
-        // A record is written from its first byte on, whole.
-        None => gathered.records.extend(FileRecord::parse(&bytes)),
+        None => open.records.entry(slot).or_insert_with(BlockBytes::zeroed),
+    };
+    if base_zero && block.is_none() && !units::fault!("host-record-parts-alone") {
+        content.clear();
     }
+    content.put(range, &bytes);
 }
 
-/// A slot without a record was freed, and what is left of it is of no use.
+/// Each transaction with anything of the slot had a record of it.
 fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
     let (Some(first), Some(last)) = (gathered.records.first(), gathered.records.last()) else {
         return;
@@ -166,14 +247,9 @@ fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
             file.states.extend(states);
             file.last = last.clone();
             for (block, newer) in gathered.blocks {
-                let fresh = || BlockBytes {
-                    bytes: vec![0; BLOCK.bytes()],
-                    known: journal::RangeSet::new(),
-                };
-                let content = file.blocks.entry(block).or_insert_with(fresh);
+                let content = file.blocks.entry(block).or_insert_with(BlockBytes::zeroed);
                 for range in newer.known.as_slice() {
-                    content.bytes[range.as_usize()].copy_from_slice(&newer.bytes[range.as_usize()]);
-                    content.known.insert(*range);
+                    content.put(*range, &newer.bytes[range.as_usize()]);
                 }
             }
         }

@@ -13,6 +13,13 @@ pub struct HostStatistics {
     pub destaged_files: u64,
     /// Of file data that the journal has again, as it had too much of it.
     pub logged_anew_bytes: u64,
+    /// The store refuses to take them, and is asked again: files, and file data of them.
+    pub failed_files: u64,
+    pub failed_bytes: u64,
+    /// What the store buffers of files in memory.
+    pub held_bytes: u64,
+    /// Files of which something was set aside, since the mount.
+    pub set_aside_files: u64,
     pub recalls: u64,
     /// Connections that were lost and came back.
     pub reconnections: u64,

@@ -7,6 +7,7 @@ use crate::error::HostError;
 use crate::record::{BLOCK, Rest};
 use device::{Buffer, Disk, Durability, World};
 use format::jbd2::JournalSuperblock;
+use std::cell::RefCell;
 use std::rc::Rc;
 use store::Identity;
 
@@ -24,6 +25,8 @@ pub struct JournalHead {
     pub identity: Identity,
     /// The store's name.
     pub store: String,
+    /// Which store it is, whatever its name. Empty: the first recovery notes it.
+    pub store_identity: String,
     pub log_blocks: u32,
     pub uuid: [u8; 16],
 }
@@ -33,6 +36,8 @@ pub struct JournalHead {
 pub struct HostJournal {
     pub disk: Rc<dyn Disk>,
     pub head: JournalHead,
+    /// The head's, once it is noted.
+    store_identity: Rc<RefCell<String>>,
 }
 
 impl JournalHead {
@@ -41,7 +46,7 @@ impl JournalHead {
         bytes.extend(MAGIC);
         bytes.extend(self.log_blocks.to_le_bytes());
         bytes.extend(self.uuid);
-        for text in [&self.identity.0, &self.store] {
+        for text in [&self.identity.0, &self.store, &self.store_identity] {
             bytes.extend((text.len() as u32).to_le_bytes());
             bytes.extend(text.as_bytes());
         }
@@ -69,7 +74,10 @@ impl JournalHead {
                 rest.0 = &rest.0[text.len()..];
                 String::from_utf8(text).ok()
             };
-            Some(JournalHead { identity: Identity(text()?), store: text()?, log_blocks, uuid })
+            let (identity, store) = (Identity(text()?), text()?);
+            // Older programs have left zeros there.
+            let store_identity = text()?;
+            Some(JournalHead { identity, store, store_identity, log_blocks, uuid })
         };
         parse().ok_or("its head is damaged")
     }
@@ -87,7 +95,12 @@ impl HostJournal {
         if u64::from(head.log_blocks) + LOG_START > blocks {
             return Err(not("it was longer when it was made"));
         }
-        Ok(HostJournal { disk, head })
+        Ok(HostJournal::of(disk, head))
+    }
+
+    fn of(disk: Rc<dyn Disk>, head: JournalHead) -> HostJournal {
+        let store_identity = Rc::new(RefCell::new(head.store_identity.clone()));
+        HostJournal { disk, head, store_identity }
     }
 
     /// Whether the device holds a journal, or anything that calls itself one.
@@ -95,7 +108,13 @@ impl HostJournal {
         if disk.geometry().size < BLOCK.bytes() as u64 {
             return Ok(false);
         }
-        Ok(disk.read(0, BLOCK.bytes()).await?[4..12] == *MAGIC)
+        Ok(HostJournal::is_head(&disk.read(0, BLOCK.bytes()).await?))
+    }
+
+    /// Returns whether the first bytes of a disk, at least 12, call themselves the head of a host
+    /// journal, damaged or not.
+    pub fn is_head(start: &[u8]) -> bool {
+        start.get(4..4 + MAGIC.len()) == Some(&MAGIC[..])
     }
 
     /// Makes an empty journal. What the device held is lost; a crash in between leaves none.
@@ -118,10 +137,11 @@ impl HostJournal {
         let head = JournalHead {
             identity,
             store: store.chars().take(NAME_BYTES_MAX / 4).collect(),
+            store_identity: String::new(),
             log_blocks,
             uuid,
         };
-        let journal = HostJournal { disk, head };
+        let journal = HostJournal::of(disk, head);
         let zeros = Rc::new(Buffer::zeroed((LOG_START as usize) << BLOCK.shift()));
         journal.disk.write(0, vec![zeros], Durability::Durable).await?;
         let superblock = JournalSuperblock::new(BLOCK, log_blocks, uuid);
@@ -147,6 +167,32 @@ impl HostJournal {
         Err(HostError::Foreign { journal, found: self.head.store.clone(), wanted })
     }
 
+    /// The records are of this store's files. An empty identity, of either, says nothing.
+    pub fn check_store_identity(&self, found: &str) -> Result<(), HostError> {
+        let wanted = self.store_identity.borrow();
+        if wanted.is_empty() || found.is_empty() || *wanted == found {
+            return Ok(());
+        }
+        Err(HostError::OtherStore {
+            journal: self.disk.name().into(),
+            store: self.head.store.clone(),
+            found: found.into(),
+            wanted: wanted.clone(),
+        })
+    }
+    /// Notes it, once, while the log is empty: a head that is torn then costs nothing.
+    pub(crate) async fn note_store_identity(&self, found: &str) -> Result<(), HostError> {
+        if !self.store_identity.borrow().is_empty() || found.is_empty() {
+            return Ok(());
+        }
+        let store_identity = found.to_owned();
+        let head = JournalHead { store_identity: store_identity.clone(), ..self.head.clone() };
+        let image = Rc::new(Buffer::copy_of(&head.to_bytes()));
+        self.disk.write(0, vec![image], Durability::Durable).await?;
+        *self.store_identity.borrow_mut() = store_identity;
+        Ok(())
+    }
+
     pub(crate) async fn read_superblock(&self) -> Result<JournalSuperblock, HostError> {
         let bytes = self.disk.read(LOG_START << BLOCK.shift(), BLOCK.bytes()).await?;
         JournalSuperblock::parse(&bytes, BLOCK, self.head.log_blocks.into()).map_err(|error| {
@@ -162,7 +208,8 @@ mod tests {
     #[test]
     fn heads_come_back_and_damaged_ones_are_refused() {
         let (identity, store) = (Identity("host-1".into()), "dir:/srv".into());
-        let head = JournalHead { identity, store, log_blocks: 4711, uuid: [3; 16] };
+        let store_identity = "dir 0123".into();
+        let head = JournalHead { identity, store, store_identity, log_blocks: 4711, uuid: [3; 16] };
         let bytes = head.to_bytes();
         assert_eq!(JournalHead::parse(&bytes), Ok(head));
         for at in 0..64 {

@@ -200,7 +200,7 @@ fn snapshot(choice: u8, bytes: &[u8]) {
             items.iter().filter(|item| matches!(item, SnapshotItem::Run { .. })).count() as u32;
         let off = if word[0] == 0 { u32::from(word[1 % word.len()]) } else { 0 };
         let end = TransactionId(from.0.wrapping_add(runs).wrapping_add(off));
-        let Some(piece) = ring.begin_piece(from..end, items) else { break };
+        let Some(piece) = ring.begin_piece(from..end, end.previous(), items) else { break };
         from = end;
         for step in plan_piece(Some(&piece)).steps {
             if let Step::Write(write) = step
@@ -308,7 +308,7 @@ fn search_behind(superblock: &JournalSuperblock, told: &ToldLog, bytes: &[u8]) {
     if let Ok(found) = find.finish(false) {
         is_walked_once(&found);
         is_walked_once(&found.from(told.read_from()));
-        let _ = told.check_found(found.count());
+        let _ = told.check_found(found.runs());
     }
 }
 

@@ -9,7 +9,7 @@ use disks::{Image, MemoryDisk};
 use engine::{DataMode, EngineOptions};
 use ext4::{
     Access, Caller, Error, FileType, Inode, OpenParts, RangeMode, RenameMode, SeekWhat,
-    SetAttributes, Volume, VolumeOptions, WriteFlags,
+    SetAttributes, TreeFindings, Volume, VolumeOptions, WriteFlags,
 };
 use ext4::{Existence, SetXattr, SyncWhat};
 use runtime::{Either, VirtualWorld, race};
@@ -150,6 +150,9 @@ async fn open_and_walk(parts: OpenParts) -> Result<(), Error> {
     let _ = ext4::recover(&parts, true).await;
     let volume = Volume::open(parts).await?;
     let _ = volume.statfs().await;
+    let mut counted = CountedFindings(0);
+    let report = volume.check_tree(&mut counted).await;
+    black_box((report, counted.0));
     let found = walk(&volume).await;
     for inode in &found {
         let _ = read_whole(&volume, inode).await;
@@ -163,6 +166,15 @@ async fn open_and_walk(parts: OpenParts) -> Result<(), Error> {
     }
     let _ = volume.sync().await;
     volume.close().await
+}
+
+/// A tree check's findings, each made and thrown away.
+struct CountedFindings(usize);
+
+impl TreeFindings for CountedFindings {
+    fn problem(&mut self, what: String) {
+        self.0 += what.len();
+    }
 }
 
 /// Every inode that names lead to, each once, and a look at all it has.
@@ -208,7 +220,7 @@ async fn list(
 async fn look(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<(), Error> {
     let size = volume.getattr(inode).size;
     let _ = volume.readlink(inode).await;
-    if let Ok(names) = volume.list_xattrs(inode, &Caller::ROOT).await {
+    if let Ok(names) = volume.list_xattrs(inode, || true).await {
         for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
             let _ = volume.get_xattr(inode, name).await;
         }
@@ -249,7 +261,7 @@ async fn change(volume: &Rc<Volume>, inode: &Rc<Inode>, index: usize) -> Result<
         let set =
             SetXattr { name, value: &value[..60 + index % 240], existence, clear_set_group: false };
         let _ = volume.set_xattr(inode, &caller, set).await;
-        let _ = volume.remove_xattr(inode, &caller, name).await;
+        let _ = volume.remove_xattr(inode, name).await;
     }
     let mode = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
     let _ = volume.setattr(inode, &caller, mode).await;

@@ -32,9 +32,9 @@ pub use policy::{
 pub use ranges::RangeSet;
 pub use records::{CommitMoment, Records, WholePlace};
 pub use recover::{
-    Bounds, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass, ReadSnapshot,
-    ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass,
-    ScanPass, Scanned, SnapshotRefused, TableRefused, ToldBlock, ToldLog, look_ahead,
+    Bounds, FindCopies, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass,
+    ReadSnapshot, ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord,
+    RevokePass, ScanPass, Scanned, SnapshotRefused, TableRefused, ToldBlock, ToldLog, look_ahead,
 };
 pub use revoke::RevokeTable;
 pub use snapshot::{NewPiece, SnapshotRing, ToldPiece, plan_naming, plan_piece};

@@ -6,7 +6,10 @@
 //! 2. Pieces that the superblock on disk names are not written over. Those before the tail are
 //!    given up by its next change.
 //! 3. A log whose runs have moved is begun again only when a piece that says so counts, or none
-//!    does: `TailBeforeReuse`.
+//!    does: `TailBeforeReuse`. The same write of the superblock makes the copies count, so what a
+//!    snapshot says of places and what a search finds never differ.
+//! 4. A piece says up to which transaction was committed when it was written. Every copy of a run
+//!    that was left behind before has an earlier durable floor, every later copy a later one.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan};
 use crate::tail::SuperblockImage;
@@ -125,11 +128,13 @@ impl SnapshotRing {
     pub fn has_passed_pieces(&self, tail: TransactionId) -> bool {
         self.pieces.len() > 1 && self.pieces.front().is_some_and(|piece| !piece.end.is_after(tail))
     }
-    /// A piece of the transactions in `told`, which begin with [`SnapshotRing::end`]. `None` if
-    /// there is no room for it.
+    /// Makes a piece of the transactions in `told`, which begin with [`SnapshotRing::end`]. All up
+    /// to `committed` are committed, and the piece says where the runs lie now. `None` if there is
+    /// no room for it.
     pub fn begin_piece(
         &self,
         told: Range<TransactionId>,
+        committed: TransactionId,
         items: &[SnapshotItem],
     ) -> Option<NewPiece> {
         let Range { start: from, end } = told;
@@ -144,7 +149,8 @@ impl SnapshotRing {
             return None;
         }
         let number = self.next;
-        let header = PieceHeader { number, from, end, items: items.len() as u32 };
+        let backlog = committed.next().0.wrapping_sub(end.0);
+        let header = PieceHeader { number, from, end, items: items.len() as u32, backlog };
         let mut bytes = Buffer::zeroed(blocks as usize * self.places.block_bytes);
         let piece = header.serialize(items, self.places.seed);
         bytes[..piece.len()].copy_from_slice(&piece);
@@ -219,7 +225,7 @@ mod tests {
     fn tell(ring: &mut SnapshotRing, tail: u32, items: usize) -> Option<NamedSnapshot> {
         let items = vec![SnapshotItem::Other { home: HomeBlock(1) }; items];
         let end = ring.end(id(tail)).next();
-        let piece = ring.begin_piece(ring.end(id(tail))..end, &items)?;
+        let piece = ring.begin_piece(ring.end(id(tail))..end, end.previous(), &items)?;
         let named = ring.name(id(tail), Some(&piece), end).unwrap();
         ring.counts(&named, Some(piece));
         Some(named)

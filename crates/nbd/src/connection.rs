@@ -51,6 +51,9 @@ pub struct Connection {
     replying: Rc<RwLock>,
     /// A reply was cut: nothing after it makes sense to the client.
     broken: Cell<bool>,
+    /// Bytes that the client sent and took, since it connected.
+    received: Cell<u64>,
+    sent: Cell<u64>,
 }
 
 impl Connection {
@@ -63,7 +66,21 @@ impl Connection {
             socket,
             replying: Rc::default(),
             broken: Cell::new(false),
+            received: Cell::new(0),
+            sent: Cell::new(0),
         })
+    }
+
+    pub fn received(&self) -> u64 {
+        self.received.get()
+    }
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+    /// Ends it: whatever waits for the client fails.
+    pub fn shut(&self) {
+        self.broken.set(true);
+        self.socket.shut();
     }
 
     /// Only the task that reads requests calls it.
@@ -73,7 +90,10 @@ impl Connection {
         while done < bytes.len() {
             match self.socket.read(&mut bytes[done..]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => done += count,
+                Ok(count) => {
+                    done += count;
+                    self.received.set(self.received.get() + count as u64);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.readable.borrow_mut().next().await?;
                 }
@@ -93,8 +113,7 @@ impl Connection {
         for part in parts {
             let sent = self.write_all(part).await;
             if sent.is_err() {
-                self.broken.set(true);
-                self.socket.shut();
+                self.shut();
             }
             sent?;
         }
@@ -107,7 +126,10 @@ impl Connection {
         while done < bytes.len() {
             match self.socket.write(&bytes[done..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => done += count,
+                Ok(count) => {
+                    done += count;
+                    self.sent.set(self.sent.get() + count as u64);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable.borrow_mut().next().await?;
                 }

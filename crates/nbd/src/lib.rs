@@ -12,6 +12,7 @@ mod export;
 mod listener;
 mod negotiate;
 mod options;
+mod patience;
 mod request;
 mod server;
 mod window;

@@ -44,6 +44,8 @@ pub async fn negotiate(connection: &Connection, export: &Export) -> io::Result<O
     let zeroes = if flags & u32::from(NO_ZEROES) == 0 { 124 } else { 0 };
     let mut agreed = Agreed::default();
     loop {
+        // A client that sends option after option keeps nobody waiting.
+        runtime::yield_now().await;
         let mut header = [0; OPTION_HEADER];
         connection.read_exact(&mut header).await?;
         let field =

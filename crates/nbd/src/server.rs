@@ -5,6 +5,7 @@ use crate::connection::{Connection, Socket};
 use crate::export::Export;
 use crate::listener::Listener;
 use crate::negotiate::{Agreed, negotiate};
+use crate::patience::Patience;
 use crate::request::{
     Command, EIO, ENOSPC, ENOTSUP, HEADER, NbdRequest, data_chunk, error_chunk, simple_reply,
 };
@@ -79,7 +80,8 @@ async fn converse(
     };
     let Some(agreed) = agreed else { return Ok(()) };
     let window = Rc::new(Window::new(pool));
-    let client = Client { world, connection, export, agreed, window: window.clone() };
+    let patience = Rc::new(Patience { world: world.clone(), pool: pool.clone() });
+    let client = Client { world, connection, export, agreed, window: window.clone(), patience };
     let result = client.read_requests().await;
     // What was asked for is carried out, also for a client that is gone.
     window.empty().await;
@@ -93,11 +95,14 @@ struct Client {
     export: Rc<Export>,
     agreed: Agreed,
     window: Rc<Window>,
+    patience: Rc<Patience>,
 }
 
 impl Client {
     async fn read_requests(&self) -> io::Result<()> {
         loop {
+            // Requests that are refused wait for nothing, and other clients are to have their turn.
+            runtime::yield_now().await;
             let mut header = [0; HEADER];
             self.connection.read_exact(&mut header).await?;
             let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -117,7 +122,8 @@ impl Client {
             let payload = match request.command {
                 Command::Write => {
                     let mut payload = Buffer::zeroed(bytes.next_multiple_of(512));
-                    self.connection.read_exact(&mut payload[..bytes]).await?;
+                    let read = self.connection.read_exact(&mut payload[..bytes]);
+                    self.patience.with(&self.connection, Connection::received, read).await?;
                     Some(payload)
                 }
                 _ => None,
@@ -160,8 +166,8 @@ impl Client {
             }
         };
         match result {
-            Ok(()) => self.connection.send(&[&simple_reply(request.cookie, 0)]).await,
-            Err(error) => self.answer_error(&request, number_of(&error)).await,
+            Ok(()) => self.send(&[&simple_reply(request.cookie, 0)]).await,
+            Err(error) => self.answer_error(&request, number_of(&error, request.command)).await,
         }
     }
 
@@ -200,7 +206,7 @@ impl Client {
         } else {
             simple_reply(request.cookie, 0)
         };
-        self.connection.send(&[&head, data]).await
+        self.send(&[&head, data]).await
     }
     async fn answer_error(&self, request: &NbdRequest, error: u32) -> io::Result<()> {
         let reply = if self.agreed.structured && request.command == Command::Read {
@@ -208,16 +214,53 @@ impl Client {
         } else {
             simple_reply(request.cookie, error)
         };
-        self.connection.send(&[&reply]).await
+        self.send(&[&reply]).await
+    }
+
+    /// Waits for a client that takes its replies, and no longer.
+    async fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let sending = self.connection.send(parts);
+        self.patience.with(&self.connection, Connection::sent, sending).await
     }
 }
 
-/// The protocol knows a few errors only.
-fn number_of(error: &DeviceError) -> u32 {
+/// Returns the protocol's number for an error of the disk. Of the few that it knows, ENOSPC is for
+/// changes alone, and what was refused here in vain is an error of ours.
+fn number_of(error: &DeviceError, command: Command) -> u32 {
+    let changes = !matches!(command, Command::Read | Command::Flush);
     match error {
-        DeviceError::Failed { code, .. } if *code == libc::ENOSPC => ENOSPC,
-        DeviceError::Failed { .. } => EIO,
-        DeviceError::OutOfRange { .. } => ENOSPC,
+        DeviceError::Failed { code, .. }
+            if changes && matches!(*code, libc::ENOSPC | libc::EDQUOT) =>
+        {
+            ENOSPC
+        }
+        DeviceError::Failed { .. } | DeviceError::OutOfRange { .. } => EIO,
         DeviceError::Unaligned { .. } => crate::request::EINVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::Operation;
+
+    #[test]
+    fn full_disks_are_no_answer_to_reads() {
+        let failed = |code| DeviceError::Failed {
+            disk: "d".into(),
+            operation: Operation::Write,
+            at: 0,
+            length: 512,
+            code,
+        };
+        assert_eq!(number_of(&failed(libc::ENOSPC), Command::Write), ENOSPC);
+        assert_eq!(number_of(&failed(libc::EDQUOT), Command::WriteZeroes), ENOSPC);
+        for command in [Command::Read, Command::Flush] {
+            assert_eq!(number_of(&failed(libc::ENOSPC), command), EIO);
+        }
+        let (disk, operation) = ("d".to_owned(), Operation::Read);
+        let beyond = DeviceError::OutOfRange { disk, operation, at: 8, length: 8, size: 8 };
+        assert_eq!(number_of(&beyond, Command::Read), EIO);
+        assert_eq!(number_of(&beyond, Command::Write), EIO);
     }
 }

@@ -26,6 +26,13 @@ pub struct Pool {
     changed: Event,
 }
 
+impl Pool {
+    /// Whether a request waits for room that others hold.
+    pub fn is_wanted(&self) -> bool {
+        !self.waiting.borrow().is_empty() && !units::fault!("nbd-stall-waited-for")
+    }
+}
+
 pub struct Window {
     pool: Rc<Pool>,
     requests: Cell<usize>,

@@ -9,9 +9,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 8 << 20;
+/// A client that sends nothing of what it announced is cut off then in any case.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// A server on a thread of its own, until the process ends.
 struct Server {
@@ -207,4 +209,47 @@ fn who_speaks_nonsense_is_shown_out_and_others_are_served() {
     assert_eq!(wrong_name.option_reply(2).0, 1);
     other.ask(0, 3, 9, 0, 0, &[]);
     assert_eq!(other.simple(), (0, 9));
+}
+
+/// The room that all clients share is small beside what they may ask for.
+#[test]
+fn clients_that_stall_hold_no_room_that_others_want() {
+    let server = Server::start();
+    let mut stalled = Vec::new();
+    for cookie in 0..8 {
+        // A header and a thousand bytes.
+        let mut writer = server.transmit(false);
+        writer.ask(0, 1, cookie, 0, 32 << 20, &[1; 1000]);
+        stalled.push(writer);
+    }
+    for cookie in 0..8 {
+        // Replies that nobody reads.
+        let mut reader = server.transmit(false);
+        for _ in 0..4 {
+            reader.ask(0, 0, cookie, 0, SIZE as u32, &[]);
+        }
+        stalled.push(reader);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let begun = Instant::now();
+    let mut other = server.transmit(false);
+    other.ask(0, 1, 1, 0, 4 << 20, &[7; 4 << 20]);
+    assert_eq!(other.simple(), (0, 1));
+    other.ask(0, 0, 2, 0, 4 << 20, &[]);
+    assert_eq!((other.simple(), other.take(4 << 20)), ((0, 2), vec![7; 4 << 20]));
+    assert!(begun.elapsed() < SILENCE_MAX, "they were cut off for their silence alone");
+    drop(stalled);
+}
+
+/// Nobody waits for the room that it holds.
+#[test]
+fn a_slow_client_alone_is_served() {
+    let server = Server::start();
+    let mut slow = server.transmit(false);
+    slow.ask(0, 1, 1, 0, 3 << 20, &[7; 1 << 20]);
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_secs(3));
+        slow.say(&[&[7; 1 << 20]]);
+    }
+    assert_eq!(slow.simple(), (0, 1));
 }

@@ -1,5 +1,5 @@
 //! Tasks on one thread, in virtual time (seeded, deterministic) or in real time over one io_uring.
-//! Unsafe code is in `ring`, `heap` and `standard_error` alone.
+//! Unsafe code is in `ring`, `heap`, `step_clock` and `standard_error` alone.
 #![deny(unsafe_code)]
 
 mod channel;
@@ -11,6 +11,8 @@ mod real_world;
 mod ring;
 #[allow(unsafe_code)]
 pub mod standard_error;
+#[allow(unsafe_code)]
+mod step_clock;
 pub mod sync;
 mod tasks;
 mod timers;

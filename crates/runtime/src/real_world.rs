@@ -8,7 +8,7 @@ use crate::polling::{Ended, Expected, Polling};
 use crate::ring::{Ring, Signals, Wait};
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
-use device::{LocalFuture, World};
+use device::{LocalFuture, LongSteps, World};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -22,6 +22,9 @@ use units::{Instant, Timestamp};
 
 /// Polls after which the ring is looked at, so that tasks that wake one another cannot starve it.
 const POLLS_PER_TURN: usize = 4096;
+/// Time that steps take together after which the ring is looked at. Tasks that yield, and are ready
+/// again at once, would else keep requests and completions waiting.
+const STEPS_PER_TURN_MAX: Duration = device::STEP_LONG;
 /// Polls after which the clocks are looked at. A small write asks for the time six times.
 const POLLS_PER_LOOK: usize = 16;
 
@@ -100,8 +103,12 @@ impl RealWorld {
         self.look_at_clocks();
         loop {
             let mut polls = 0;
+            self.0.tasks.begin_steps();
             while polls < POLLS_PER_TURN && self.0.tasks.poll_first() {
                 polls += 1;
+                if self.0.tasks.steps_took() >= STEPS_PER_TURN_MAX {
+                    break;
+                }
                 if polls.is_multiple_of(POLLS_PER_LOOK) {
                     self.look_at_clocks();
                 }
@@ -178,6 +185,12 @@ impl World for RealWorld {
     }
     fn expect_soon(&self, soon: bool) {
         self.0.expected.set(if soon { Expected::Answer } else { Expected::Request });
+    }
+    fn name_task(&self, name: &'static str) {
+        self.0.tasks.name_current(name);
+    }
+    fn long_steps(&self) -> Vec<LongSteps> {
+        self.0.tasks.long_steps()
     }
 }
 

@@ -1,11 +1,13 @@
 //! The task table: futures, their wakers, and the queue of those that can go on.
 
-use device::LocalFuture;
-use std::cell::RefCell;
+use crate::step_clock::StepClock;
+use device::{LocalFuture, LongSteps};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 type Queue = Arc<Mutex<VecDeque<usize>>>;
 
@@ -33,13 +35,20 @@ struct TaskSlot {
     wake: Arc<TaskWaker>,
     /// `None` while the task is being polled.
     waker: Option<Waker>,
+    name: &'static str,
 }
+
+/// The name of tasks that gave themselves none.
+const UNNAMED: &str = "unnamed";
 
 #[derive(Default)]
 pub struct Tasks {
     ready: Queue,
     slots: RefCell<Vec<TaskSlot>>,
     free: RefCell<Vec<usize>>,
+    /// The slot of the task that is being polled.
+    current: Cell<Option<usize>>,
+    clock: StepClock,
 }
 
 impl Tasks {
@@ -49,11 +58,33 @@ impl Tasks {
             let slot = slots.len();
             let queued = AtomicBool::new(false);
             let wake = Arc::new(TaskWaker { slot, queued, ready: self.ready.clone() });
-            slots.push(TaskSlot { future: None, waker: Some(Waker::from(wake.clone())), wake });
+            let waker = Some(Waker::from(wake.clone()));
+            slots.push(TaskSlot { future: None, wake, waker, name: UNNAMED });
             slot
         });
         slots[slot].future = Some(future);
+        slots[slot].name = UNNAMED;
         slots[slot].wake.wake_by_ref();
+    }
+
+    /// The task that is being polled has this name from now on.
+    pub fn name_current(&self, name: &'static str) {
+        if let Some(slot) = self.current.get() {
+            self.slots.borrow_mut()[slot].name = name;
+        }
+    }
+
+    /// The thread has done something else than polling, or has slept.
+    pub fn begin_steps(&self) {
+        self.clock.begin();
+    }
+    /// From [`Tasks::begin_steps`] to the end of the last step.
+    pub fn steps_took(&self) -> Duration {
+        self.clock.steps_took()
+    }
+    /// Steps that kept the processor for long, the longest first.
+    pub fn long_steps(&self) -> Vec<LongSteps> {
+        self.clock.long_steps()
     }
 
     pub fn ready_count(&self) -> usize {
@@ -83,12 +114,17 @@ impl Tasks {
             let Some(future) = entry.future.take() else { return };
             (future, entry.waker.take().expect("no task polls itself"))
         };
+        self.current.set(Some(slot));
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        // Before the slot is borrowed: what the task held may spawn others as it is dropped.
+        let goes_on = polled.is_pending().then_some(future);
+        self.current.set(None);
         let entry = &mut self.slots.borrow_mut()[slot];
+        self.clock.step_ended(entry.name);
         entry.waker = Some(waker);
-        match polled {
-            Poll::Ready(()) => self.free.borrow_mut().push(slot),
-            Poll::Pending => entry.future = Some(future),
+        match goes_on {
+            Some(future) => entry.future = Some(future),
+            None => self.free.borrow_mut().push(slot),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
-use device::{LocalFuture, World};
+use device::{LocalFuture, LongSteps, World};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -63,6 +63,7 @@ impl VirtualWorld {
             let value = main.await;
             *slot.borrow_mut() = Some(value);
         }));
+        state.tasks.begin_steps();
         loop {
             if let Some(value) = result.borrow_mut().take() {
                 return Ok(value);
@@ -108,6 +109,12 @@ impl World for VirtualWorld {
     }
     fn random(&self) -> u64 {
         self.0.random.next()
+    }
+    fn name_task(&self, name: &'static str) {
+        self.0.tasks.name_current(name);
+    }
+    fn long_steps(&self) -> Vec<LongSteps> {
+        self.0.tasks.long_steps()
     }
 }
 
@@ -196,6 +203,25 @@ mod tests {
         assert_eq!(world.now(), Instant(10));
         assert_eq!(world.try_run(std::future::pending::<()>()), Err(Deadlock { at: Instant(10) }));
         assert_eq!(world.now(), Instant(10));
+    }
+    #[test]
+    fn a_long_step_is_counted_and_moves_no_clock() {
+        let world = VirtualWorld::new(1);
+        let inner = world.clone();
+        world.run(async move {
+            inner.name_task("spins");
+            let mut steps = 0;
+            while inner.long_steps().is_empty() {
+                // Long by the wall clock alone does not count, so how long this takes is open.
+                let until = std::time::Instant::now() + 2 * device::STEP_LONG;
+                while std::time::Instant::now() < until {}
+                crate::yield_now().await;
+                steps += 1;
+            }
+            assert!(steps >= 1);
+        });
+        let long = world.long_steps();
+        assert_eq!((long.len(), long[0].task, world.now()), (1, "spins", Instant(0)));
     }
     #[test]
     fn a_hang_is_reported_not_endured() {

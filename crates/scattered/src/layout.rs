@@ -129,6 +129,12 @@ impl Superblock {
         Ok(superblock)
     }
 
+    /// Returns whether the first bytes of a disk call themselves the superblock of scattered logs,
+    /// damaged or of a newer version or not.
+    pub fn is_begun(start: &[u8]) -> bool {
+        start.starts_with(&MAGIC)
+    }
+
     pub fn parse(bytes: &[u8]) -> Result<Superblock, FormatError> {
         let bytes = sealed(bytes, MAGIC, None).ok_or(FormatError::NoSuperblock)?;
         let version = u32_at(bytes, 24);
@@ -243,16 +249,20 @@ impl Layout {
         MAX_ENTRIES.min(self.log_blocks() as usize - 1)
     }
 
-    /// Where a home lies, and how many homes follow one another from there.
+    /// Returns the place of a home, and how many homes follow one another from there.
+    ///
+    /// The tail may be longer than the data of a group: all of it follows the last log, as no log
+    /// lies in it.
     pub fn place_of(&self, home: u64) -> (u64, u64) {
+        let groups = u64::from(self.logs);
+        let group_blocks = u64::from(self.superblock.group_blocks);
         let (group, within) = (home / self.data_blocks(), home % self.data_blocks());
-        let place = self.first_group + group * u64::from(self.superblock.group_blocks) + within;
-        let together = if group < u64::from(self.logs) {
-            self.data_blocks() - within
-        } else {
-            self.homes() - home
-        };
-        (place, together)
+        if group < groups || units::fault!("block-tail-in-groups") {
+            let place = self.first_group + group * group_blocks + within;
+            return (place, (self.data_blocks() - within).min(self.homes() - home));
+        }
+        let within = home - groups * self.data_blocks();
+        (self.first_group + groups * group_blocks + within, self.tail - within)
     }
     pub fn log_begin(&self, log: u32) -> u64 {
         let group = u64::from(self.superblock.group_blocks);
@@ -332,6 +342,62 @@ mod tests {
                 assert_eq!(layout.log_of(place), Some((log, position)));
                 assert!(taken.insert(place));
             }
+        }
+    }
+    /// Checks the homes on both sides of each seam, and that runs of neighbours cover the disk.
+    fn check_seams(layout: &Layout) {
+        let (groups, data) = (u64::from(layout.logs), layout.data_blocks());
+        let seams = [0, 1, groups / 2, groups - 1, groups, groups + 1].map(|group| group * data);
+        let end = layout.homes();
+        for home in seams.into_iter().chain([end]).flat_map(|seam| seam.saturating_sub(2)..seam + 2)
+        {
+            if home >= end {
+                continue;
+            }
+            let (place, together) = layout.place_of(home);
+            assert!(together > 0 && home + together <= end, "{home} of {layout:?}");
+            for place in [place, place + together - 1] {
+                assert!(place >= layout.first_group, "{home} of {layout:?}");
+                assert!(place < layout.superblock.device_blocks, "{home} of {layout:?}");
+                assert_eq!(layout.log_of(place), None, "{home} of {layout:?}");
+            }
+            if home + together < end {
+                assert!(layout.place_of(home + together).0 >= place + together, "{layout:?}");
+            }
+        }
+        let last = layout.superblock.device_blocks - 1;
+        let is_data = layout.log_of(last).is_none();
+        assert_eq!(is_data, layout.place_of(end - 1).0 == last, "{layout:?}");
+    }
+
+    #[test]
+    fn every_home_is_on_the_disk_for_every_size() {
+        let block = BLOCK as u64;
+        // Tails of every length, behind one group and more.
+        for log in LOG_BLOCKS_MIN..LOG_BLOCKS_MIN + 4 {
+            for group in log + 1..log + 40 {
+                let sizes = Sizes { log: u64::from(log) * block, group: u64::from(group) * block };
+                for blocks in (ALIGNMENT..ALIGNMENT + 3 * u64::from(group)).map(|it| it * block) {
+                    if let Ok(superblock) = Superblock::new(blocks, sizes, 7, false) {
+                        check_seams(&Layout::new(superblock).expect("a layout"));
+                    }
+                }
+            }
+        }
+        let random = units::SplitMix::new(7);
+        for _ in 0..100_000 {
+            let log = 16 + random.below(1 << random.below(14));
+            let group = log + 1 + random.below(1 << random.below(18));
+            let size = ((1 + random.below(1 << random.below(12))) * group + random.below(group))
+                * block
+                + random.below(block);
+            let sizes = Sizes { log: log * block, group: group * block };
+            if let Ok(superblock) = Superblock::new(size, sizes, 7, random.below(2) == 0) {
+                check_seams(&Layout::new(superblock).expect("a layout"));
+            }
+        }
+        for gibibytes in 1..2048 {
+            check_seams(&layout(gibibytes << 30, Sizes::default()));
         }
     }
     #[test]

@@ -323,10 +323,9 @@ impl<'a> Reader<'a> {
                 // What is written over parts of it might make it whole, and it would follow again.
                 let nonce = self.layout.nonce();
                 if places.clone().any(|place| Header::was_begun(window.from(place), nonce, log.tag))
+                    && !units::fault!("block-torn-goes-on")
                 {
-                    if !units::fault!("block-torn-goes-on") {
-                        log.fill = blocks;
-                    }
+                    log.fill = blocks;
                 }
                 return Ok(());
             };

@@ -5,7 +5,7 @@ use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
 use crate::judge::{Wrong, judge};
 use crate::liar::Liar;
-use crate::model::{History, Outcome};
+use crate::model::{History, Outcome, WriteBounds};
 use crate::script::{Mix, Script, ScriptSize, add_rests, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
@@ -15,6 +15,9 @@ use engine::{BarrierKind, DataMode, EngineOptions, LogGap, RecordFormat, WriteTh
 use ext4::DurableOnly;
 use runtime::SplitMix;
 use std::time::Duration;
+
+/// Bytes of a page of the kernel that splits writes.
+const PAGE: usize = 4096;
 
 /// Everything that decides a run: the same case is the same run.
 #[derive(Clone, Debug)]
@@ -184,6 +187,12 @@ impl Case {
         if (self.seed / 7).is_multiple_of(2) { Some(0) } else { never_long }
     }
 
+    /// In one case of four writes come through the kernel's page cache: one that begins within a
+    /// page and ends behind it comes in two requests (`fuse_fill_write_pages`).
+    pub(crate) fn splits_at_page(&self) -> Option<usize> {
+        (self.seed / 11 % 4 == 3 && self.fault.is_none() && !self.hostile).then_some(PAGE)
+    }
+
     /// Two commits are on their way at once in half of the cases, where they may be.
     pub(crate) fn commits_in_flight(&self) -> usize {
         1 + (self.seed / 3 % 2) as usize
@@ -266,9 +275,14 @@ impl Case {
         }
     }
 
+    /// What is promised of single writes, and how the kernel hands them over.
+    pub(crate) fn write_bounds(&self) -> WriteBounds {
+        WriteBounds { page: self.splits_at_page(), ..self.setup.write_bounds() }
+    }
+
     /// `outcomes`: of each writer what became of its actions.
     pub(crate) fn histories(&self, outcomes: &[Vec<Outcome>]) -> Vec<History> {
-        let bounds = self.setup.write_bounds();
+        let bounds = self.write_bounds();
         let scripts = self.scripts();
         let each = scripts.iter().zip(outcomes).enumerate();
         each.map(|(writer, (script, outcomes))| {

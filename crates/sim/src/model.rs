@@ -42,6 +42,17 @@ pub struct WriteBounds {
     /// Bytes of the longest write that is whole or not at all. A longer one may take several
     /// transactions.
     pub whole_max: usize,
+    /// Bytes of the pages at which the kernel splits a write that begins within one; `None`: it
+    /// splits none.
+    pub page: Option<usize>,
+}
+
+impl WriteBounds {
+    /// Bytes of the first of two requests that the write comes in.
+    pub fn first_request(&self, offset: usize, length: usize) -> Option<usize> {
+        let first = offset.next_multiple_of(self.page?) - offset;
+        (0 < first && first < length).then_some(first)
+    }
 }
 
 /// What there is to tell of a directory that is as it should be.
@@ -87,7 +98,7 @@ impl History {
             writer,
             script,
             &[],
-            WriteBounds { block: LARGEST_BLOCK, whole_max: usize::MAX },
+            WriteBounds { block: LARGEST_BLOCK, whole_max: usize::MAX, page: None },
         )
     }
 
@@ -189,6 +200,15 @@ impl History {
         if torn.is_some_and(allowed) {
             return Ok(Judged { writes, split: true });
         }
+        let first_request = |state: &usize| {
+            self.write_after(*state)
+                .and_then(|write| self.bounds.first_request(write.start, write.len()))
+                .map(|most| self.part_after(*state, most))
+                .is_some_and(|tree| self.matches(found, &tree, *state, window, promise).is_ok())
+        };
+        if (acknowledged..started).any(|state| first_request(&state)) {
+            return Ok(Judged { writes, split: true });
+        }
         let nearest = nearest.map(|(_, why)| why).unwrap_or_default();
         Err(CrashVerdict { acknowledged, started, nearest, torn, writes })
     }
@@ -216,6 +236,7 @@ impl History {
         !write.is_empty()
             && block(write.start) != block(write.end - 1)
             && write.len() <= self.bounds.whole_max
+            && self.bounds.first_request(write.start, write.len()).is_none()
     }
 
     /// What the write after `state` leaves if it is torn between blocks: its blocks up to each
@@ -224,11 +245,14 @@ impl History {
         let (start, length) =
             self.write_after(state).map_or((0, 0), |write| (write.start, write.len()));
         let first = (start / SMALLEST_BLOCK + 1) * SMALLEST_BLOCK - start;
-        (first..length).step_by(SMALLEST_BLOCK).map(move |most| {
-            let mut tree = self.states[state].clone();
-            apply(&mut tree, self.writer, state, &self.script[state].action, most);
-            tree
-        })
+        (first..length).step_by(SMALLEST_BLOCK).map(move |most| self.part_after(state, most))
+    }
+
+    /// What the write after `state` leaves if its first `most` bytes are there.
+    fn part_after(&self, state: usize, most: usize) -> Tree {
+        let mut tree = self.states[state].clone();
+        apply(&mut tree, self.writer, state, &self.script[state].action, most);
+        tree
     }
 
     /// Whether `found` is `tree`, which is `state` or on the way to the next one.

@@ -121,7 +121,7 @@ impl Setup {
     /// is whole.
     pub fn write_bounds(&self) -> WriteBounds {
         let whole_max = (self.log_blocks() / 8 * self.block_size()).min(1 << 20) as usize;
-        WriteBounds { block: self.block_size() as usize, whole_max }
+        WriteBounds { block: self.block_size() as usize, whole_max, page: None }
     }
 }
 

@@ -2,7 +2,7 @@
 //! come.
 
 use crate::case::Case;
-use crate::model::{Outcome, directory_name, file_name, inner_name, link_name};
+use crate::model::{Outcome, WriteBounds, directory_name, file_name, inner_name, link_name};
 use crate::script::{Action, Offset, Script, Sync, link_target, pattern};
 use device::{Buffer, World};
 use engine::DataMode;
@@ -61,6 +61,8 @@ struct Writer {
     transactions: Vec<TransactionId>,
     /// The transaction of the last change that this writer made to each file.
     changed: BTreeMap<InodeNumber, TransactionId>,
+    /// How the kernel hands writes over.
+    bounds: WriteBounds,
     /// Whether actions may be refused for want of room.
     tight: bool,
     /// Whether the disk will fail, or the volume refuse.
@@ -104,6 +106,7 @@ impl Writers {
                 outcomes: outcomes.clone(),
                 transactions,
                 changed: BTreeMap::new(),
+                bounds: case.write_bounds(),
                 tight: case.setup.is_tight(),
                 failing: case.fault.is_some() || case.hostile,
                 outcome: Cell::new(Outcome::Done),
@@ -358,7 +361,40 @@ impl Writer {
         }
     }
 
+    /// One write(2): a request, or two of which the second comes when the first is answered.
     async fn write(
+        &self,
+        inode: &Rc<Inode>,
+        offset: u64,
+        bytes: &[u8],
+        flags: WriteFlags,
+    ) -> Result<TransactionId, Error> {
+        let at = if flags.append { self.volume.getattr(inode).size } else { offset };
+        let Some(first) = self.bounds.first_request(at as usize, bytes.len()) else {
+            return self.request(inode, offset, bytes, flags).await;
+        };
+        let flags = WriteFlags { append: false, ..flags };
+        let transaction = self.request(inode, at, &bytes[..first], flags).await?;
+        if let Outcome::Short(_) = self.outcome.get() {
+            return Ok(transaction);
+        }
+        // The kernel returns what was written before an error.
+        match self.request(inode, at + first as u64, &bytes[first..], flags).await {
+            Ok(transaction) => {
+                if let Outcome::Short(count) = self.outcome.get() {
+                    self.outcome.set(Outcome::Short(first + count));
+                }
+                Ok(transaction)
+            }
+            Err(Error::Refused(errno::ENOSPC)) if self.tight => {
+                self.outcome.set(Outcome::Short(first));
+                Ok(transaction)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn request(
         &self,
         inode: &Rc<Inode>,
         offset: u64,

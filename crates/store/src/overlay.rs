@@ -56,6 +56,13 @@ impl Overlay {
         self.pieces.insert(at, bytes.to_vec());
     }
 
+    /// What this one has comes over `older`, on which it was made: both are to be given again.
+    pub fn put_over(&mut self, mut older: Overlay) {
+        let newer = std::mem::replace(self, Overlay::over(0));
+        newer.pieces().for_each(|(at, bytes)| older.write(at, bytes));
+        *self = older;
+    }
+
     /// No piece has any byte of `start..end` afterwards.
     fn clear(&mut self, start: u64, end: u64) {
         if let Some((at, piece)) = self.pieces.range_mut(..start).next_back()

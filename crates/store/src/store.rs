@@ -1,6 +1,7 @@
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::StoreError;
 use crate::event::{Identity, StoreEvent, Token};
+use crate::lock::FileLock;
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
 use device::LocalFuture;
@@ -30,13 +31,14 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 ///    when the event is told complete. A store may tell its servers the file's attributes with the
 ///    recall, before the content is there. It does so after [`Store::acknowledge_recall`]; unasked
 ///    after a second, as another waits.
-/// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file.
+/// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file, unless the
+///    store [keeps them](Store::keeps_failed_writes).
 /// 7. After [`StoreEvent::Disconnected`], or an error that [`StoreError::is_lost`], only
 ///    [`Store::reconnect`] is called. An implementation answers everything else with that error and
 ///    touches the lost connection no more.
 /// 8. A change of a file's names changes its state. The caller returns its token before, or the
 ///    store takes it away and tells [`StoreEvent::Recall`] before it answers. Who has the file in
-///    between is never passed over in silence.
+///    between is never passed over in silence. Tokens of other clients are recalled before.
 /// 9. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never
 ///    exceeds them.
 pub trait Store {
@@ -44,17 +46,45 @@ pub trait Store {
     fn name(&self) -> &str;
     /// The identity of this connection, given when it was made.
     fn identity(&self) -> Identity;
+    /// Which store this is, whatever it is called: of its cluster and file system, or of the
+    /// directory. At most 128 printable ASCII characters; empty if it cannot be told. File numbers
+    /// and versions mean something in this one alone.
+    fn store_identity(&self) -> String;
     /// See rule 3. Milliseconds.
     fn hold_ms(&self) -> u64;
     /// See rule 3. Of a file that had `size` bytes when it was made durable last, or the token was
     /// taken.
     fn held_below(&self, size: u64) -> u64;
+    /// Whether what [`Store::make_durable`] failed to bring to the servers stays buffered, so that
+    /// a later success of it counts for all of it. See rule 6.
+    fn keeps_failed_writes(&self) -> bool;
     /// Whether an unchanged number proves that nobody has changed the file since the durable state
     /// that had it, as far as anybody was told. Sizes and times of change prove nothing then.
     /// False: others may change files past the store.
     fn counts_every_change(&self) -> bool;
+    /// Whether a file's number names another file once the last name is gone and nobody has it
+    /// open here. The caller opens what an application opens, so that the number stays.
+    fn reuses_numbers(&self) -> bool {
+        false
+    }
+    /// Whether nobody gets an exclusive token of a file that another client has open.
+    fn wants_files_closed(&self) -> bool {
+        false
+    }
+
+    /// For how long a question that the servers have answered proves, from when it was asked, that
+    /// nobody has what this connection's tokens exclude. Milliseconds. `u64::MAX`: for as long as
+    /// this process lives.
+    ///
+    /// A recall that this connection does not answer may end that earlier. It does not, for this
+    /// long after the last question that was asked before the recall.
+    fn lease_ms(&self) -> u64;
 
     // Life of the connection
+
+    /// Asks the servers whether they still know this connection. An answer, or the end of the
+    /// connection, comes within [`Store::lease_ms`] or a little more.
+    fn still_known(&self) -> Answer<()>;
 
     /// Ends whatever connection `former` had, or has: from when this answers, nothing of it reaches
     /// the servers, and what it buffered is gone. Its tokens are free. `former` may be this
@@ -77,6 +107,10 @@ pub trait Store {
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found>;
     /// A file by its number alone, as after a crash. [`crate::Refusal::Stale`]: there is none.
     fn find(&self, file: FileId) -> Answer<Found>;
+    /// One of the file's names, from the root on, for people to read; `None`: it cannot be told.
+    fn path_of(&self, _file: FileId) -> Answer<Option<Vec<u8>>> {
+        Box::pin(async { Ok(None) })
+    }
     /// This client no longer refers to the file, by whatever number of lookups: a hint that memory
     /// may be freed.
     fn forget(&self, file: FileId);
@@ -108,8 +142,9 @@ pub trait Store {
     // Attributes
 
     fn attributes(&self, file: FileId) -> Answer<FileAttributes>;
-    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers. Another size
-    /// is durable there in any case, as is what was buffered before.
+    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers: behind what
+    /// another client has buffered under its token, which is recalled. Another size is durable
+    /// there in any case, as is what was buffered before.
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes>;
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
     /// Names, each followed by a zero byte.
@@ -167,4 +202,13 @@ pub trait Store {
     /// Gives the token back, recalled or not. Buffered writes of the file are made durable before
     /// another can have it; an error is that of [`Store::make_durable`]. Without a token: nothing.
     fn return_token(&self, file: FileId) -> Answer<()>;
+
+    // Locks of programs. They end with the connection, at the latest
+
+    /// Sets or removes a lock, and does not wait. [`crate::Refusal::Other`] with EAGAIN: another's
+    /// stands against it; with ENOLCK: the store cannot share such locks. The file stays open as
+    /// long as it has locks.
+    fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()>;
+    /// A lock that stands against this one.
+    fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>>;
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod block_areas;
 mod block_map;
 mod compact_map;
 pub mod faults;
@@ -12,6 +13,7 @@ mod time;
 mod transaction;
 
 pub use block::{BlockRange, BlockSize, is_within};
+pub use block_areas::{AREA_BLOCKS, BlockAreas};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};
 pub use compact_map::CompactMap;
 pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner};

@@ -14,14 +14,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, Found, Identity,
-    LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, OpenMode, Refusal, RenameOver,
-    Space, StoreError, StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX,
-    XattrMode, half_of_room,
+    Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, FileLock, Found,
+    Identity, LISTING_ENTRIES_MAX, Listing, LockKind, LockOwner, NAME_BYTES_MAX, NewNode, OpenFile,
+    OpenMode, Refusal, RenameOver, Space, StoreError, StoreEvent, TARGET_BYTES_MAX,
+    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.
 const CONNECT: Duration = Duration::from_secs(90);
+/// For how long servers that begin anew wait for a client that had a session (Ceph's default,
+/// `mds_reconnect_timeout`).
+const RECONNECT: Duration = Duration::from_secs(45);
 /// Of the layout that files have unless an administrator chose another.
 const OBJECT_BYTES: u64 = 4 << 20;
 
@@ -153,6 +156,12 @@ fn error_of_lost(store: &str, Lost { fenced, why }: Lost) -> StoreError {
 }
 
 impl Shared {
+    /// The helper gives up a recalled token before the servers' patience with a session ends, and
+    /// servers that begin anew wait for their clients for a while. A tenth is for clocks.
+    fn lease(&self) -> Duration {
+        let recall = Duration::from_millis(self.welcome.get().recall_ms);
+        recall.min(RECONNECT) * 9 / 10
+    }
     async fn ask(
         &self,
         what: &'static str,
@@ -226,16 +235,54 @@ impl store::Store for CephStore {
     fn identity(&self) -> Identity {
         self.0.options.identity.clone()
     }
+    fn store_identity(&self) -> String {
+        let Welcome { cluster_high, cluster_low, file_system, .. } = self.0.welcome.get();
+        match (cluster_high, cluster_low) {
+            (0, 0) => String::new(),
+            (high, low) => format!("ceph {high:016x}{low:016x} {file_system}"),
+        }
+    }
     fn hold_ms(&self) -> u64 {
         self.0.welcome.get().hold_ms
     }
     fn held_below(&self, size: u64) -> u64 {
         half_of_room(size, OBJECT_BYTES)
     }
+    /// The library may drop what the data servers had no space for.
+    fn keeps_failed_writes(&self) -> bool {
+        false
+    }
     /// The metadata server never lowers the number, and each set of attributes that it takes from a
     /// client raises it.
     fn counts_every_change(&self) -> bool {
         true
+    }
+    fn wants_files_closed(&self) -> bool {
+        true
+    }
+
+    fn lease_ms(&self) -> u64 {
+        self.0.lease().as_millis() as u64
+    }
+    /// Without an answer the connection is given up: the servers may have given our files away.
+    fn still_known(&self) -> Answer<()> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let link = shared.link.borrow().clone();
+            let patience = shared.world.sleep_until(shared.world.now().plus(shared.lease()));
+            let asked = shared.ask("a question", Meaning::Usual, HelperRequest::StillKnown);
+            match race(asked, patience).await {
+                Either::Left(Ok(Reply::Done)) => Ok(()),
+                Either::Left(Ok(_)) => Err(shared.nonsense("the reply to a question")),
+                Either::Left(Err(error)) => Err(error),
+                Either::Right(()) => {
+                    let why = format!("the servers did not answer for {:?}", shared.lease());
+                    let lost = Lost { fenced: false, why };
+                    link.end(lost.clone());
+                    Err(error_of_lost(&shared.name, lost))
+                }
+            }
+        })
     }
 
     fn fence(&self, former: &Identity) -> Answer<()> {
@@ -266,9 +313,21 @@ impl store::Store for CephStore {
     fn disconnect(&self) -> Answer<()> {
         let shared = self.0.clone();
         Box::pin(async move {
-            let reply = shared
-                .ask("making everything durable", Meaning::Durability, HelperRequest::Disconnect)
-                .await?;
+            let asked = shared.ask(
+                "making everything durable",
+                Meaning::Durability,
+                HelperRequest::Disconnect,
+            );
+            let patience = shared.world.sleep_until(shared.world.now().plus(shared.lease()));
+            let reply = match race(asked, patience).await {
+                Either::Left(reply) => reply?,
+                Either::Right(()) => {
+                    let why = "the servers did not answer to the end of the connection".into();
+                    let lost = Lost { fenced: false, why };
+                    shared.link.borrow().end(lost.clone());
+                    return Err(error_of_lost(&shared.name, lost));
+                }
+            };
             shared.link.borrow().end(Lost { fenced: false, why: "it was asked to end".into() });
             shared.events.queue.borrow_mut().clear();
             if reply == Reply::Done {
@@ -346,8 +405,8 @@ impl store::Store for CephStore {
         mode: RenameOver,
     ) -> Answer<()> {
         let request = match (mode, checked(name), checked(new_name)) {
-            // The servers know no such request.
-            (RenameOver::NoReplace, ..) => Err(Refusal::Unsupported.into()),
+            // The servers know no such requests.
+            (RenameOver::NoReplace | RenameOver::Exchange, ..) => Err(Refusal::Unsupported.into()),
             (_, Ok(name), Ok(new_name)) => {
                 Ok(HelperRequest::Rename { parent, name, new_parent, new_name })
             }
@@ -480,6 +539,40 @@ impl store::Store for CephStore {
     fn return_token(&self, file: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::ReturnToken { file });
         answer!(self, "returning a token", Durability, request, Reply::Done => ())
+    }
+
+    fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
+        let FileLock { owner, mode, range } = lock;
+        let request = self.lockable(open, owner).map(|file| HelperRequest::Lock {
+            file,
+            owner: owner.number,
+            mode,
+            start: range.start,
+            end: range.end,
+        });
+        answer!(self, "locking", Lock, request, Reply::Done => ())
+    }
+    fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>> {
+        let FileLock { owner, mode, range } = lock;
+        let mode = mode.ok_or(Refusal::Invalid);
+        let request = self.lockable(open, owner).and_then(|file| {
+            let (mode, start, end) = (mode?, range.start, range.end);
+            Ok(HelperRequest::TestLock { file, owner: owner.number, mode, start, end })
+        });
+        answer!(self, "looking for a lock", Lock, request,
+        Reply::Lock { mode, start, end } if start <= end => mode.map(|mode| FileLock {
+            owner: LockOwner { number: 0, ..owner }, mode: Some(mode), range: start..end,
+        }))
+    }
+}
+
+impl CephStore {
+    /// libcephfs has no call for flock(2) of a file that is open by its number.
+    fn lockable(&self, open: OpenFile, owner: LockOwner) -> Result<FileId, StoreError> {
+        match owner.kind {
+            LockKind::Bytes => self.0.opened(open, false),
+            LockKind::Whole => Err(Refusal::Other(libc::ENOLCK).into()),
+        }
     }
 }
 

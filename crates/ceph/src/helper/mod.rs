@@ -18,7 +18,7 @@ mod recalls;
 mod serve;
 mod tokens;
 
-use crate::library::{Mount, Settings, end_process, end_with, ignore_signals};
+use crate::library::{Inode, Mount, Settings, end_process, end_with, ignore_signals};
 use crate::wire::{Hello, HelperRequest, Reply, Report, Welcome};
 use files::Files;
 use gate::Gate;
@@ -111,12 +111,19 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     );
     let mount = connected.unwrap_or_else(|why| output.lost(false, &why));
     let root = mount.root().and_then(|root| Ok((root.attributes()?, root)));
-    let (attributes, root) =
+    let (attributes, root): (_, Inode) =
         root.unwrap_or_else(|errno| output.lost(false, &format!("no root: {errno:?}")));
+    let cluster = root.cluster();
     let files = Arc::new(Files::new(mount, root, attributes.file, gate));
     let _ = served.set(files.clone());
-    let welcome =
-        Welcome { root: attributes, recall_ms: mount.recall_ms(), hold_ms: mount.hold_ms() };
+    let welcome = Welcome {
+        root: attributes,
+        recall_ms: mount.recall_ms(),
+        hold_ms: mount.hold_ms(),
+        cluster_high: (cluster >> 64) as u64,
+        cluster_low: cluster as u64,
+        file_system: mount.file_system(),
+    };
     output.send(&Report::Success { request: first.number, reply: Reply::Welcome { welcome } });
 
     let lanes = Lanes::new(THREADS_MAX);

@@ -105,6 +105,7 @@ functions! {
     ceph_mount(*mut MountInfo, *const c_char) -> c_int;
     ceph_unmount(*mut MountInfo) -> c_int;
     ceph_release(*mut MountInfo) -> c_int;
+    ceph_get_fs_cid(*mut MountInfo) -> i64;
     ceph_mount_perms(*mut MountInfo) -> *mut UserPerm;
     ceph_userperm_new(libc::uid_t, libc::gid_t, c_int, *mut libc::gid_t) -> *mut UserPerm;
     ceph_userperm_destroy(*mut UserPerm);
@@ -131,6 +132,7 @@ functions! {
     ceph_ll_write(*mut MountInfo, *mut RawHandle, i64, u64, *const c_char) -> c_int;
     ceph_ll_fallocate(*mut MountInfo, *mut RawHandle, c_int, i64, i64) -> c_int;
     ceph_ll_getlk(*mut MountInfo, *mut RawHandle, *mut libc::flock, u64) -> c_int;
+    ceph_ll_setlk(*mut MountInfo, *mut RawHandle, *mut libc::flock, u64, c_int) -> c_int;
     ceph_ll_fsync(*mut MountInfo, *mut RawHandle, c_int) -> c_int;
     ceph_sync_fs(*mut MountInfo) -> c_int;
     ceph_ll_lazyio(*mut MountInfo, *mut RawHandle, c_int) -> c_int;

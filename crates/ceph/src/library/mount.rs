@@ -120,6 +120,11 @@ impl Mount {
         Errno::check(unsafe { (self.call.ceph_sync_fs)(self.raw) }).map(drop)
     }
 
+    /// The number of the file system, which no later one of the cluster has.
+    pub fn file_system(&self) -> u64 {
+        // SAFETY: the connection is mounted.
+        unsafe { (self.call.ceph_get_fs_cid)(self.raw) as u64 }
+    }
     pub fn recall_ms(&self) -> u64 {
         self.recall_ms
     }

@@ -123,3 +123,30 @@ fn requests_beside_a_write_that_waits_are_answered() {
         store.make_durable(open).await.unwrap();
     });
 }
+
+/// A host's syncs hang on it: who is known learns so, and whose servers are silent for a lease
+/// gives the connection up.
+#[test]
+fn questions_are_answered_by_the_servers_or_end_the_connection() {
+    let cluster = Cluster::small();
+    let options = cluster.options("here");
+    run(|world| async move {
+        let store = Rc::new(connect(&world, options).await);
+        let identity = store.store_identity();
+        let words: Vec<&str> = identity.split(' ').collect();
+        assert!(matches!(words[..], ["ceph", uuid, _] if uuid.len() == 32), "{identity:?}");
+        store.still_known().await.unwrap();
+        let helper = store.helper().unwrap() as i32;
+        // SAFETY: a signal to the helper that this test started, and has not yet reaped.
+        assert_eq!(unsafe { libc::kill(helper, libc::SIGSTOP) }, 0);
+        let begun = world.now();
+        let answer = store.still_known().await;
+        assert!(answer.as_ref().is_err_and(is_disconnected), "{answer:?}");
+        let waited = world.now().since(begun);
+        let lease = Duration::from_millis(store.lease_ms());
+        assert!(waited >= lease && waited < lease + Duration::from_secs(10), "{waited:?}");
+        store.reconnect().await.unwrap();
+        store.still_known().await.unwrap();
+        assert_eq!(store.store_identity(), identity);
+    });
+}

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use store::{
     Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Identity,
-    Listing, NewNode, Store as _, StoreError, TimeChange, Token, Version, XattrMode,
+    Listing, LockMode, NewNode, Store as _, StoreError, TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
@@ -54,13 +54,13 @@ fn requests() -> Vec<HelperRequest> {
             parent: file,
             name: name.clone(),
             node,
-            caller: Creator { uid: 1, gid: 2 },
+            caller: Creator { uid: 1, gid: 2, umask: 0o22 },
         },
         HelperRequest::Create {
             parent: file,
             name: name.clone(),
             mode: 0o644,
-            caller: Creator { uid: 1, gid: 2 },
+            caller: Creator { uid: 1, gid: 2, umask: 0o22 },
         },
         HelperRequest::SetAttributes { file, change },
         HelperRequest::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
@@ -69,6 +69,8 @@ fn requests() -> Vec<HelperRequest> {
         HelperRequest::SendContent { file },
         HelperRequest::SendAttributes,
         HelperRequest::AcknowledgeRecall { file },
+        HelperRequest::Lock { file, owner: 7, mode: None, start: 1, end: 9 },
+        HelperRequest::TestLock { file, owner: 7, mode: LockMode::Shared, start: 1, end: 9 },
         HelperRequest::TakeToken { file, token: Token::ExclusiveWrite },
     ]
 }
@@ -291,7 +293,14 @@ fn says(bytes: &[u8]) -> String {
 
 #[test]
 fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
-    let welcome = Welcome { root: attributes(), recall_ms: 1000, hold_ms: 1000 };
+    let welcome = Welcome {
+        root: attributes(),
+        recall_ms: 1000,
+        hold_ms: 1000,
+        cluster_high: 1,
+        cluster_low: 2,
+        file_system: 3,
+    };
     let welcome = frame(&Report::Success { request: 1, reply: Reply::Welcome { welcome } });
     let with = |behind: Vec<u8>| says(&[welcome.clone(), behind].concat()) + "sleep 60";
     let unasked = frame(&Report::Success { request: 4711, reply: Reply::Done });

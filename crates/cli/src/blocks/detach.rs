@@ -46,7 +46,8 @@ pub fn run(device: &Path) -> Result<(), CliError> {
 
 /// Ends the daemon of a volume that has no block device.
 pub fn run_at(place: &Place) -> Result<(), CliError> {
-    umount::run(UmountArguments { lazy: false, force: false, directory: place.0.clone() })?;
+    let directory = place.0.clone();
+    umount::run(UmountArguments { lazy: false, force: false, if_dead: false, directory })?;
     // Another attachment makes it again.
     let _ = std::fs::remove_dir(&place.0);
     Ok(())

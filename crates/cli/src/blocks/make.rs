@@ -1,9 +1,9 @@
 //! `okeanos blocks format`.
 
 use super::{FormatArguments, failed};
+use crate::disk::content::refuse_to_overwrite;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
-use crate::programs;
 use crate::text::output::print;
 use crate::text::quantity::format_size;
 use blocks::{BlocksFormatOptions, GroupBytes, format_journal, format_volume};
@@ -14,9 +14,8 @@ use std::path::Path;
 
 pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.target)?;
-    if !arguments.force {
-        check_empty(&arguments.target)?;
-        arguments.log.as_deref().map_or(Ok(()), check_empty)?;
+    for path in std::iter::once(&arguments.target).chain(&arguments.log) {
+        refuse_to_overwrite(path, arguments.force, "okeanos blocks format --force")?;
     }
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let open = |path: &Path| open_disk(&world, path, DiskAccess::ReadWrite);
@@ -59,15 +58,4 @@ async fn make(
         format_journal(log, &options).await?;
     }
     format_volume(&disk, &options).await
-}
-
-fn check_empty(target: &Path) -> Result<(), CliError> {
-    let name = target.display();
-    let found = match super::place::uuid_of(target) {
-        Ok(Some(_)) => Some("a block volume".to_owned()),
-        _ => programs::signature_of(target)?,
-    };
-    let Some(found) = found else { return Ok(()) };
-    Err(CliError::new(format!("{name} appears to hold {found} already"))
-        .with_remedy(format!("To overwrite it: okeanos blocks format --force {name}.")))
 }

@@ -1,12 +1,15 @@
-//! An unmounted volume: every structure with a checksum, and who uses which block.
+//! An unmounted volume: every structure with a checksum, which inode has which block, and which
+//! names lead to it.
 
 use super::Findings;
 use crate::daemon::mount_table;
 use crate::disk::open_disk::claim;
 use crate::error::CliError;
-use crate::inspect::reader::Reader;
+use crate::inspect::reader::{Layout, Reader};
 use crate::text::progress::Progress;
-use disks::DiskOpenError;
+use disks::{Claim, DiskOpenError};
+use ext4::TreeReport;
+use format::ext4::directory::{DirectoryError, RawEntry};
 use format::ext4::extent::ExtentNode;
 use format::ext4::inode::flags;
 use format::ext4::superblock::state;
@@ -20,25 +23,24 @@ use units::{GroupNumber, HomeBlock, InodeNumber};
 /// are.
 const FIRST_ORDINARY: u32 = 11;
 const RESIZE: u32 = 7;
+const ROOT: InodeNumber = InodeNumber(2);
+/// Inodes count their space in 512 bytes.
+const SECTOR_SHIFT: u32 = 9;
 /// Where the pointer to the resize inode's only block of its own stands.
 const RESIZE_POINTER: u32 = 13;
 
-pub fn check(
-    path: &Path,
-    progress: &Progress,
-    findings: &mut Findings,
-) -> Result<String, CliError> {
-    // Whoever has it mounted changes it as we read.
-    let _claim = match claim(path) {
-        Ok(claim) => Some(claim),
-        // Whoever may only read can look all the same.
+/// Claims the volume for the time of the check: another program that has it mounted changes it.
+pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
+    match claim(path) {
+        Ok(claim) => Ok(Some(claim)),
+        // A user who may only read can look all the same.
         Err(DiskOpenError::Open { source, .. })
             if matches!(
                 source.kind(),
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
             ) =>
         {
-            None
+            Ok(None)
         }
         Err(
             error @ (DiskOpenError::Mounted { .. }
@@ -52,10 +54,24 @@ pub fn check(
                 }
                 None => "If it is mounted, check where it is mounted: okeanos list.".into(),
             };
-            return Err(CliError::from(error).with_remedy(remedy));
+            Err(CliError::from(error).with_remedy(remedy))
         }
-        Err(error) => return Err(error.into()),
-    };
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the volume's journal has to be replayed first: then nothing at home is as it will be.
+pub fn has_live_log(path: &Path) -> bool {
+    Reader::open(path).is_ok_and(|reader| reader.superblock.features.has(feature::RECOVER))
+}
+
+/// Looks at a volume that the caller has claimed. Returns what was looked at.
+pub fn check(
+    path: &Path,
+    journal_device: Option<&Path>,
+    progress: &Progress,
+    findings: &mut Findings,
+) -> Result<String, CliError> {
     let reader = Reader::open(path)?;
     let superblock = &reader.superblock;
     if superblock.features.has(feature::RECOVER) {
@@ -71,12 +87,28 @@ pub fn check(
     if bytes.is_none_or(|bytes| bytes > reader.length()) {
         return Err(reader.damaged("it is shorter than its volume"));
     }
+    let has_journal = superblock.features.has(feature::HAS_JOURNAL);
+    if has_journal && superblock.journal_inode == 0 && journal_device.is_none() {
+        let name = path.display();
+        return Err(CliError::new(format!("the journal of {name} is on another device"))
+            .with_remedy(format!("Name it: okeanos check --journal-device DEVICE {name}.")));
+    }
+    let tree = super::tree::walk(path, journal_device, findings)?;
     let used = vec![0; superblock.blocks.div_ceil(8) as usize];
-    let mut check =
-        ImageCheck { reader: &reader, used, shared: BTreeSet::new(), inodes: 0, findings };
+    let mut check = ImageCheck {
+        reader: &reader,
+        used,
+        shared: BTreeSet::new(),
+        inodes: 0,
+        tree: tree.as_ref(),
+        findings,
+    };
     check.fixed_places();
     if superblock.state & state::ERROR != 0 {
         check.findings.note(super::MARKED);
+    }
+    if superblock.last_orphan != 0 || superblock.features.has(feature::ORPHAN_PRESENT) {
+        check.findings.note("inodes were being removed or cut when it was last in use");
     }
     let groups = superblock.groups();
     for group in (0..groups).map(GroupNumber) {
@@ -87,7 +119,13 @@ pub fn check(
         progress.show(format_args!("bitmaps of group {} of {groups}", group.get() + 1));
         check.blocks_of(group);
     }
-    Ok(format!("{} inodes and the bitmaps of {groups} groups were read", check.inodes))
+    let names = match &tree {
+        Some(tree) => format!("the names of {} directories", tree.directories),
+        None => "no names".into(),
+    };
+    let journal = if has_journal { ", the journal" } else { "" };
+    let inodes = check.inodes;
+    Ok(format!("{inodes} inodes, {names}{journal} and the bitmaps of {groups} groups were read"))
 }
 
 struct ImageCheck<'a> {
@@ -97,6 +135,8 @@ struct ImageCheck<'a> {
     /// Attribute blocks, which several inodes may have.
     shared: BTreeSet<HomeBlock>,
     inodes: u64,
+    /// What the names say, where the volume could be opened.
+    tree: Option<&'a TreeReport>,
     findings: &'a mut Findings,
 }
 
@@ -221,10 +261,13 @@ impl ImageCheck<'_> {
             }
             return;
         }
+        self.names_of(number, inode);
+        self.contradictions_of(number, inode);
         let layout = match self.reader.layout(number, inode) {
             Ok(layout) => layout,
             Err(error) => return self.findings.note(error),
         };
+        self.space_of(number, inode, &layout);
         for extent in &layout.extents {
             self.claim(extent.home, extent.count.into(), number);
         }
@@ -251,6 +294,84 @@ impl ImageCheck<'_> {
         }
     }
 
+    /// Compares the inode's links with the names that lead to it.
+    fn names_of(&mut self, number: InodeNumber, inode: &RawInode) {
+        let superblock = &self.reader.superblock;
+        let Some(tree) = self.tree else { return };
+        let own = [superblock.journal_inode, superblock.orphan_file_inode];
+        let quotas = [
+            superblock.user_quota_inode,
+            superblock.group_quota_inode,
+            superblock.project_quota_inode,
+        ];
+        let is_internal = number.get() < superblock.first_inode && number != ROOT
+            || own.iter().chain(&quotas).any(|own| *own == number.get());
+        // Values of attributes have references instead of names.
+        if is_internal || inode.flags & flags::EA_INODE != 0 {
+            return;
+        }
+        let is_directory = inode.mode & 0xf000 == 0x4000;
+        // One link: the directory has more subdirectories than links can count.
+        let uncounted =
+            is_directory && inode.links == 1 && superblock.features.has(feature::DIR_NLINK);
+        match tree.links.get(&number).copied().unwrap_or(0) {
+            0 if inode.links == 0 && superblock.last_orphan == 0 => {
+                self.findings.note(format!("{number} is marked as in use and has no links"));
+            }
+            0 if inode.links == 0 => {}
+            0 => self.findings.note(format!("{number} is in use, and no name leads to it")),
+            found if uncounted || found == u32::from(inode.links) => {}
+            found => {
+                let stored = inode.links;
+                self.findings.note(format!("{number}: {found} links lead to it, it says {stored}"));
+            }
+        }
+    }
+
+    /// Compares the space and the size that the inode says it has with its blocks.
+    fn space_of(&mut self, number: InodeNumber, inode: &RawInode, layout: &Layout) {
+        let superblock = &self.reader.superblock;
+        let of_extents: u64 = layout.extents.iter().map(|extent| u64::from(extent.count)).sum();
+        let attributes = u64::from(inode.xattr_block.get() != 0);
+        let blocks = of_extents + layout.nodes.len() as u64 + attributes;
+        let (shift, stored) = (superblock.block_size.shift(), inode.sectors);
+        let sectors = blocks << (shift - SECTOR_SHIFT);
+        // An inode pays for its attributes' values in other inodes, too.
+        let is_right = match superblock.features.has(feature::EA_INODE) {
+            true => sectors <= stored,
+            false => sectors == stored,
+        };
+        if !is_right {
+            self.findings
+                .note(format!("{number}: its blocks take {sectors} sectors, it says {stored}"));
+        }
+        let written = layout.extents.iter().filter(|extent| !extent.unwritten);
+        let end = written.map(|extent| u64::from(extent.at.get()) + u64::from(extent.count)).max();
+        let behind = end.filter(|end| *end > inode.size.div_ceil(1 << shift));
+        let is_file = inode.mode & 0xf000 == 0x8000;
+        // Hashes of a file's content stand behind its end.
+        let has_hashes = superblock.features.has(feature::VERITY);
+        if let Some(end) = behind.filter(|_| is_file && !has_hashes) {
+            let size = inode.size;
+            self.findings.note(format!("{number}: it has {size} bytes, and {end} blocks of data"));
+        }
+    }
+
+    /// What no inode in use may have.
+    fn contradictions_of(&mut self, number: InodeNumber, inode: &RawInode) {
+        let features = &self.reader.superblock.features;
+        if inode.links > 0 && inode.deletion_time != 0 {
+            self.findings.note(format!("{number} has links, and a time of deletion"));
+        }
+        if inode.flags & flags::INLINE_DATA != 0 && !features.has(feature::INLINE_DATA) {
+            self.findings
+                .note(format!("{number} holds its content, which the volume does not allow"));
+        }
+        if inode.xattr_block.get() != 0 && !features.has(feature::EXT_ATTR) {
+            self.findings.note(format!("{number} has attributes, which the volume does not allow"));
+        }
+    }
+
     fn attributes(&mut self, number: InodeNumber, at: HomeBlock) {
         if !self.shared.insert(at) {
             return;
@@ -273,6 +394,7 @@ impl ImageCheck<'_> {
             Ok(blocks) => blocks,
             Err(error) => return self.findings.note(error),
         };
+        let mut names = 0;
         for (_, home) in blocks {
             let Ok(block) = self.reader.block(home) else { continue };
             // An index hides behind entries that leave its room no checksum of their own.
@@ -284,13 +406,25 @@ impl ImageCheck<'_> {
             if is_index {
                 continue;
             }
-            if let Some(Err(error)) = format.entries(&block).find(|entry| entry.is_err()) {
-                self.findings.note(format!("{number}: {home}, byte {}: {}", error.at, error.why));
+            let is_name = |entry: &RawEntry| entry.inode.is_some() && !is_dots(entry.name);
+            for entry in format.entries(&block) {
+                match entry {
+                    Ok(entry) => names += u64::from(is_name(&entry)),
+                    Err(DirectoryError { at, why }) => {
+                        self.findings.note(format!("{number}: {home}, byte {at}: {why}"));
+                    }
+                }
             }
             if !format.checksum_is_right(&block) {
                 self.findings
                     .note(format!("{number}: the checksum of the directory's {home} is wrong"));
             }
+        }
+        let indexed = self.tree.and_then(|tree| tree.indexed.get(&number));
+        if let Some(listed) = indexed.filter(|listed| **listed != names) {
+            self.findings.note(format!(
+                "{number}: its blocks hold {names} names, its index leads to {listed}"
+            ));
         }
     }
 
@@ -339,4 +473,8 @@ impl ImageCheck<'_> {
             self.findings.note(format!("{name}: {taken} blocks are in use and marked free"));
         }
     }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
 }

@@ -1,39 +1,65 @@
-//! `okeanos check`: reads everything that has a checksum, and changes nothing.
+//! `okeanos check`: reads everything that has a checksum, follows every name, has e2fsck judge the
+//! structure where it can, and changes nothing.
 
+mod e2fsck;
 mod image;
 mod mounted;
+mod tree;
+mod verdict;
 
 use crate::daemon::control::find_mount;
 use crate::error::CliError;
-use crate::text::output::print;
 use crate::text::progress::Progress;
-use std::path::PathBuf;
+use e2fsck::Judgement;
+use std::path::{Path, PathBuf};
+use verdict::{CheckVerdict, FoundBy};
 
 const NOTES: &str = "\
-Of an unmounted volume, check reads superblock, group descriptors, bitmaps, inodes, extent trees, directories and attribute
-blocks, compares the bitmaps with what is in use, and tells of blocks that belong to two. Of a mounted one,
-it walks all files through the mount, so that the daemon reads and verifies what they are made of; bitmaps are
-not compared, and what kernel and daemon hold in memory is not read again. File data has no checksums.
+An unmounted volume is opened as a mount opens it, but read-only: superblock, journal, root
+directory. Every name is followed; inodes, link counts, extent trees, directories and their indexes,
+attribute blocks and bitmaps are read and compared with one another. Then e2fsck -fn, where it is
+installed, judges the structure, too, within bounds of time and memory: its verdict is reported
+beside ours, and the worse one counts. Where it is not asked, the last line says what nobody looked
+at.
+
+Of a mounted volume, check walks all files through the mount, so that the daemon reads and verifies
+what they are made of; bitmaps and link counts are not compared, and what kernel and daemon hold in
+memory is not read again. File data has no checksums.
 
 Of a block volume (okeanos blocks) that is not attached, check reads both superblocks and the whole log. What lies in it is
 for the checker of the file system above, once it is attached.
 
 Repairing is for e2fsck(8).
 
-Exit status, as of fsck(8):
-  0    nothing is wrong
-  4    something is wrong, or was and e2fsck has not looked since; it is told, and nothing is changed
-  8    it could not be checked: in use, not recovered after a crash, not readable
+Exit status, as of fsck(8); 4 and 8 add up:
+  0    nothing is wrong in what was looked at
+  4    something is wrong, or was and e2fsck has not looked since; it is printed
+  8    it could not be checked, or not to the end: in use, not recovered, not readable
   16   wrong usage
+
+With --json one object is printed: target, mounted, looked_at (null if it could not be checked),
+problems (each with found_by, okeanos or e2fsck, and text), more_problems (how many are left out),
+e2fsck (verdict: clean, errors, none or not asked; the reason), not_looked_at, not_checked (why, or
+null), exit_status.
 
 Examples:
   okeanos check disk.img
-  okeanos check /mnt/a          while it is mounted";
+  okeanos check --journal-device /dev/sdc1 /dev/sdb1    a journal on a disk of its own
+  okeanos check /mnt/a                                  while it is mounted";
 
 /// Check a volume, mounted or not, without changing it
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct CheckArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The external journal of an unmounted volume
+    #[arg(long, value_name = "IMAGE|DEVICE")]
+    journal_device: Option<PathBuf>,
+    /// Do not ask e2fsck
+    #[arg(long)]
+    without_e2fsck: bool,
     /// An unmounted image file or block device, or where a volume is mounted
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
     pub target: PathBuf,
@@ -45,13 +71,22 @@ pub const NOT_CHECKED: u8 = 8;
 pub const WRONG_USAGE: i32 = 16;
 
 /// More of them help nobody.
-const TOLD_MAX: usize = 100;
+const PROBLEMS_MAX: usize = 100;
 
-/// By whoever found damage, and by a recovery that left something out.
+/// By a check or a mount that found damage, or by a recovery that left something out.
 const MARKED: &str =
     "the volume is marked: errors were found on it earlier, or a recovery left something out";
 
-/// What was found, and how much was looked at.
+const LEFT_OF_MOUNTED: [&str; 3] =
+    ["bitmaps", "link counts", "inodes and blocks that no name leads to"];
+const LEFT_TO_E2FSCK: [&str; 4] = [
+    "copies of the superblock and the descriptors",
+    "inodes of the file system's own, such as those of quotas",
+    "sizes of files against their blocks",
+    "fields that neither a mount nor a walk over all names needs",
+];
+
+/// What our own code found.
 #[derive(Default)]
 pub struct Findings {
     problems: Vec<String>,
@@ -61,38 +96,71 @@ pub struct Findings {
 impl Findings {
     fn note(&mut self, problem: impl std::fmt::Display) {
         match self.problems.len() {
-            TOLD_MAX.. => self.more += 1,
+            PROBLEMS_MAX.. => self.more += 1,
             _ => self.problems.push(problem.to_string()),
         }
+    }
+    fn append(&mut self, other: Findings) {
+        other.problems.into_iter().for_each(|problem| self.note(problem));
+        self.more += other.more;
     }
 }
 
 pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
-    let not_checked = |error: CliError| error.with_code(NOT_CHECKED);
     let target = arguments.target.as_path();
-    let progress = Progress::new();
-    let mut findings = Findings::default();
-    let looked_at = match target.is_dir() {
-        true => {
-            find_mount(target).and_then(|mount| mounted::check(&mount, &progress, &mut findings))
-        }
-        false => {
-            crate::daemon::mounted::refuse_if_its_daemon_died(target).map_err(not_checked)?;
-            image::check(target, &progress, &mut findings)
-        }
+    let mut verdict = CheckVerdict::new(target);
+    let ended = match target.is_dir() {
+        true => check_mounted(target, &mut verdict),
+        false => check_unmounted(&arguments, &mut verdict),
     };
-    drop(progress);
-    let looked_at = looked_at.map_err(not_checked)?;
-    let Findings { problems, more } = findings;
-    let name = target.display();
-    if problems.is_empty() {
-        return print(&format_args!("{name}: {looked_at}; nothing is wrong.\n"));
+    verdict.end(ended, arguments.json)
+}
+
+fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliError> {
+    verdict.mounted = true;
+    let mut findings = Findings::default();
+    let mount = find_mount(target)?;
+    let looked_at = mounted::check(&mount, &Progress::new(), &mut findings);
+    verdict.add_own(findings, looked_at)?;
+    verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED);
+    Ok(())
+}
+
+fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Result<(), CliError> {
+    let (target, journal_device) =
+        (arguments.target.as_path(), arguments.journal_device.as_deref());
+    crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
+    let _claim = image::claim_for_check(target)?;
+    let mut findings = Findings::default();
+    let own = image::check(target, journal_device, &Progress::new(), &mut findings);
+    let own = verdict.add_own(findings, own);
+    if image::has_live_log(target) {
+        // What e2fsck would say of a volume whose log it does not replay means nothing.
+        return own;
     }
-    let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
-    let rest = if more > 0 { format!("and {more} more\n") } else { String::new() };
-    print(&format_args!("{lines}{rest}{name}: {looked_at}.\n"))?;
-    let count = problems.len() + more;
-    Err(CliError::new(format!("{name}: {count} problems"))
-        .with_remedy("Copy what you need from it; then unmount it and repair it: e2fsck -f.")
-        .with_code(DAMAGED))
+    if arguments.without_e2fsck {
+        verdict.leave_out("e2fsck was not asked", LEFT_TO_E2FSCK);
+        return own;
+    }
+    let progress = Progress::new();
+    progress.show("e2fsck -fn");
+    match e2fsck::judge(target, journal_device)? {
+        Judgement::Clean => verdict.e2fsck = verdict::OfE2fsck::Clean,
+        Judgement::Errors(printed) => {
+            verdict.e2fsck = verdict::OfE2fsck::Errors;
+            verdict.add(FoundBy::E2fsck, printed.lines, printed.more);
+        }
+        Judgement::NoVerdict { why, printed, errors } => {
+            verdict.e2fsck = verdict::OfE2fsck::None { reason: why.clone() };
+            verdict.is_damaged |= errors;
+            verdict.add(FoundBy::E2fsck, printed.lines, printed.more);
+            own?;
+            return Err(CliError::new(format!("{}: {why}", target.display()))
+                .with_remedy("Run e2fsck -fn on it by hand to see why."));
+        }
+        Judgement::NotInstalled => {
+            verdict.leave_out("e2fsck is not installed: apt-get install e2fsprogs", LEFT_TO_E2FSCK);
+        }
+    }
+    own
 }

@@ -11,7 +11,8 @@ use crate::error::CliError;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,28 +74,69 @@ pub struct About {
     pub live: Option<Live>,
 }
 
+impl About {
+    /// What everybody may know: what `/proc/mounts` shows of the mount, where its device is called
+    /// `source`.
+    pub fn for_everybody(self, source: &str) -> About {
+        About { process: 0, source: source.to_owned(), options: Vec::new(), live: None, ..self }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct End {
     pub clean: bool,
 }
 
-/// Where this user's daemons have their sockets.
+/// Where this user's daemons have their sockets: the first place that is his, or can become so.
 pub fn socket_directory() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
+    if user == 0 {
+        return PathBuf::from("/run/okeanos");
+    }
     // After su(1) it may be another's.
     let is_ours =
         |directory: &PathBuf| fs::metadata(directory).is_ok_and(|found| found.uid() == user);
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_ours) {
-        _ if user == 0 => PathBuf::from("/run/okeanos"),
         Some(directory) => directory.join("okeanos"),
-        None => PathBuf::from(format!("/tmp/okeanos-{user}")),
+        None => usual_place(Path::new(TEMPORARY), user),
     }
 }
 
 /// Where the files of attached block volumes appear.
 pub fn blocks_directory() -> PathBuf {
     socket_directory().join("blocks")
+}
+
+const TEMPORARY: &str = "/tmp";
+
+/// `okeanos-USER` where everybody may make directories; and if that is another's, who would deny
+/// this user every mount, one with a name that nobody could take before.
+fn usual_place(parent: &Path, user: u32) -> PathBuf {
+    let usual = parent.join(format!("okeanos-{user}"));
+    let is_free = fs::symlink_metadata(&usual)
+        .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |found| is_of(&found, user));
+    if is_free {
+        return usual;
+    }
+    let others = unusual_places(parent, user).next();
+    others.unwrap_or_else(|| parent.join(format!("okeanos-{user}-{}", std::process::id())))
+}
+
+/// The user's directories beside the usual one.
+fn unusual_places(parent: &Path, user: u32) -> impl Iterator<Item = PathBuf> + use<> {
+    let prefix = format!("okeanos-{user}-");
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let named =
+        entries.filter(move |entry| entry.file_name().as_bytes().starts_with(prefix.as_bytes()));
+    named.map(|entry| entry.path()).filter(move |path| is_owned(path, user))
+}
+
+fn is_owned(path: &Path, user: u32) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| is_of(&found, user))
+}
+fn is_of(found: &fs::Metadata, user: u32) -> bool {
+    found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0
 }
 
 /// The same for a daemon whose mount will lie at `mounted`: if that covers the directory, another
@@ -108,12 +150,20 @@ pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
     }
     let is_free =
         |place: &PathBuf| !place.starts_with(mounted) && place.parent().is_some_and(Path::is_dir);
-    places_of(user).into_iter().find(is_free).unwrap_or(usual)
+    let places = [login_place(user), usual_place(Path::new(TEMPORARY), user)];
+    places.into_iter().find(is_free).unwrap_or(usual)
+}
+
+fn login_place(user: u32) -> PathBuf {
+    PathBuf::from(format!("/run/user/{user}/okeanos"))
 }
 
 /// Where an ordinary user's daemons may have their sockets, whatever his login says.
-fn places_of(user: u32) -> [PathBuf; 2] {
-    [format!("/run/user/{user}/okeanos"), format!("/tmp/okeanos-{user}")].map(PathBuf::from)
+fn places_of(user: u32) -> impl Iterator<Item = PathBuf> {
+    let temporary = Path::new(TEMPORARY);
+    [login_place(user), temporary.join(format!("okeanos-{user}"))]
+        .into_iter()
+        .chain(unusual_places(temporary, user))
 }
 
 /// Where everybody finds daemons that tell and take no orders: those of root that let others in
@@ -126,7 +176,8 @@ pub fn socket_name(device: (u32, u32)) -> String {
     format!("{}-{}.sock", device.0, device.1)
 }
 
-/// Makes the sockets' directory; nobody else may put anything in it.
+/// Makes the sockets' directory; nobody else may put anything in it. It has this mode whatever the
+/// umask of who mounts first.
 pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(mode).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -134,11 +185,14 @@ pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     }
     let found = fs::symlink_metadata(directory)?;
     // SAFETY: geteuid has no preconditions.
-    if found.is_dir() && found.uid() == unsafe { libc::geteuid() } && found.mode() & 0o022 == 0 {
-        return Ok(());
+    if !is_of(&found, unsafe { libc::geteuid() }) {
+        let why = format!("{} belongs to somebody else", directory.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
-    let why = format!("{} belongs to somebody else", directory.display());
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+    if found.mode() & 0o777 != mode {
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
 }
 
 /// To a socket that the mount itself covers: a thread looks without the mount.
@@ -195,6 +249,20 @@ impl Client {
         Ok(client)
     }
 
+    /// Asks a daemon once, and orders nothing. Each user has one conversation at a time with a
+    /// daemon of root's: another program of his is waited for.
+    pub fn look<T: for<'de> Deserialize<'de>>(mount: &Mount, ask: Ask) -> Result<T, CliError> {
+        const ATTEMPTS: u32 = 20;
+        for _ in 0..ATTEMPTS {
+            match Client::connect_to_look(mount)?.ask(ask) {
+                Ok(answer) => return Ok(answer),
+                Err(error) if is_end(&error) => std::thread::sleep(Duration::from_millis(50)),
+                Err(_) => break,
+            }
+        }
+        Err(no_answer(mount, None))
+    }
+
     pub fn say(&mut self, ask: Ask) -> io::Result<()> {
         let mut line = serde_json::to_vec(&ask)?;
         line.push(b'\n');
@@ -219,13 +287,19 @@ impl Client {
     }
 }
 
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// In a directory that others can write to anybody may answer for a daemon.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(directory)?;
     // SAFETY: geteuid has no preconditions.
-    let is_ours =
-        found.is_dir() && found.uid() == unsafe { libc::geteuid() } && found.mode() & 0o022 == 0;
-    if is_ours { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    if is_of(&fs::symlink_metadata(directory)?, unsafe { libc::geteuid() }) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 }
 
 fn connect_elsewhere(mount: &Mount) -> Option<UnixStream> {
@@ -238,11 +312,9 @@ fn places_to_look(mount: &Mount) -> impl Iterator<Item = PathBuf> + use<> {
     let user = mount.user().unwrap_or(0);
     let places = match user {
         0 => vec![public_directory()],
-        _ => places_of(user).to_vec(),
+        _ => places_of(user).collect(),
     };
-    places.into_iter().filter(move |place| {
-        fs::symlink_metadata(place).is_ok_and(|found| found.is_dir() && found.uid() == user)
-    })
+    places.into_iter().filter(move |place| is_owned(place, user))
 }
 
 /// Why a daemon does not answer, and what to do. `tried`: where it was looked for.
@@ -338,6 +410,40 @@ mod tests {
         assert_eq!(Changed::Refused { error: "no".into() }, refused);
         assert!(serde_json::from_str::<Ask>(r#"{"ask":"money"}"#).is_err());
         assert_eq!(serde_json::to_string(&End { clean: true }).unwrap(), r#"{"clean":true}"#);
+    }
+
+    /// Also where who mounted first had a umask of 077.
+    #[test]
+    fn the_sockets_directory_has_its_mode_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("sockets");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        make_directory(&path, 0o755).unwrap();
+        assert_eq!(mode(), 0o755);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        make_directory(&path, 0o755).unwrap();
+        assert_eq!(mode(), 0o755);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(make_directory(&path, 0o755).is_err(), "anybody may have put something there");
+    }
+
+    #[test]
+    fn a_place_that_another_took_is_passed_over() {
+        let parent = tempfile::tempdir().unwrap();
+        // SAFETY: geteuid has no preconditions.
+        let user = unsafe { libc::geteuid() };
+        let usual = usual_place(parent.path(), user);
+        assert_eq!(usual, parent.path().join(format!("okeanos-{user}")));
+        // Not ours: others may write to it, or it is no directory.
+        fs::write(&usual, "").unwrap();
+        let other = usual_place(parent.path(), user);
+        assert_ne!(other, usual);
+        make_directory(&other, 0o700).unwrap();
+        assert_eq!(unusual_places(parent.path(), user).collect::<Vec<_>>(), [other.clone()]);
+        let foreign = parent.path().join(format!("okeanos-{user}-0"));
+        make_directory(&foreign, 0o700).unwrap();
+        fs::set_permissions(&foreign, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(usual_place(parent.path(), user), other);
     }
 
     #[test]

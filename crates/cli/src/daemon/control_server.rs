@@ -3,7 +3,7 @@
 use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_name};
 use crate::error::CliError;
 use device::{LocalFuture, World};
-use runtime::{File, RealWorld};
+use runtime::{File, RealWorld, race};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::fs;
@@ -13,6 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
+use units::Instant;
 
 /// Longer lines are no asks of ours.
 const LINE_MAX: usize = 1024;
@@ -20,6 +22,12 @@ const LINE_MAX: usize = 1024;
 const CLIENTS_MAX: usize = 64;
 /// Of these with those who may only ask.
 const PUBLIC_CLIENTS_MAX: usize = 8;
+/// A client that may only ask is answered from memory for so long: no number of asks is felt.
+const FRESH: Duration = Duration::from_secs(1);
+/// It is let in so often, all users together.
+const PUBLIC_PAUSE: Duration = Duration::from_millis(20);
+/// It has so long to ask.
+const PUBLIC_PATIENCE: Duration = Duration::from_secs(2);
 /// Descriptors of one: the socket, and the copy that the ring watches.
 const CLIENT_DESCRIPTORS: usize = 2;
 
@@ -57,8 +65,19 @@ pub struct ControlServer {
     answers: Box<Answers>,
     clients: Cell<usize>,
     clients_max: usize,
+    /// Users who are asking through the public socket: one conversation each.
+    users: RefCell<Vec<u32>>,
+    /// What the public socket answers, as long as it is fresh.
+    answered: RefCell<Vec<Answered>>,
     /// Those who wait for the end.
     waiting: RefCell<Vec<Rc<UnixStream>>>,
+}
+
+/// An answer that is given again.
+struct Answered {
+    ask: Ask,
+    line: Vec<u8>,
+    until: Instant,
 }
 
 impl ControlSocket {
@@ -159,6 +178,8 @@ impl ControlServer {
             answers,
             clients: Cell::new(0),
             clients_max,
+            users: RefCell::default(),
+            answered: RefCell::default(),
             waiting: RefCell::default(),
         });
         world.spawn(Box::pin(server.clone().accept(watched)));
@@ -181,8 +202,10 @@ impl ControlServer {
         loop {
             while let Ok((stream, _)) = self.socket.listener.accept() {
                 if self.clients.get() < self.clients_max && stream.set_nonblocking(true).is_ok() {
-                    self.clients.set(self.clients.get() + 1);
-                    self.world.spawn(Box::pin(self.clone().converse(Rc::new(stream))));
+                    self.admit(stream);
+                }
+                if self.socket.is_public {
+                    self.world.sleep_until(self.world.now().plus(PUBLIC_PAUSE)).await;
                 }
             }
             if ready.next().await.is_err() {
@@ -191,11 +214,46 @@ impl ControlServer {
         }
     }
 
-    async fn converse(self: Rc<Self>, stream: Rc<UnixStream>) {
+    fn admit(self: &Rc<Self>, stream: UnixStream) {
+        let user = if self.socket.is_public {
+            let Ok(user) = user_of(&stream) else { return };
+            if self.users.borrow().contains(&user) {
+                return;
+            }
+            self.users.borrow_mut().push(user);
+            Some(user)
+        } else {
+            None
+        };
+        self.clients.set(self.clients.get() + 1);
+        self.world.spawn(Box::pin(self.clone().converse(Rc::new(stream), user)));
+    }
+
+    async fn converse(self: Rc<Self>, stream: Rc<UnixStream>, user: Option<u32>) {
         // Whatever goes wrong with a client is the client's problem.
-        let _ = self.answer_lines(&stream).await;
+        if user.is_some() {
+            let late = self.world.sleep_until(self.world.now().plus(PUBLIC_PATIENCE));
+            drop(race(Box::pin(self.answer_lines(&stream)), late).await);
+        } else {
+            let _ = self.answer_lines(&stream).await;
+        }
         self.waiting.borrow_mut().retain(|waiting| !Rc::ptr_eq(waiting, &stream));
+        self.users.borrow_mut().retain(|asking| Some(*asking) != user);
         self.clients.set(self.clients.get() - 1);
+    }
+
+    /// One answer, which everybody gets for a while.
+    async fn answer_everybody(&self, ask: Ask) -> Vec<u8> {
+        let now = self.world.now();
+        self.answered.borrow_mut().retain(|answered| answered.until > now);
+        let kept = |answered: &Answered| (answered.ask == ask).then(|| answered.line.clone());
+        if let Some(line) = self.answered.borrow().iter().find_map(kept) {
+            return line;
+        }
+        let line = line_of(&(self.answers)(ask).await);
+        let (kept, until) = (line.clone(), self.world.now().plus(FRESH));
+        self.answered.borrow_mut().push(Answered { ask, line: kept, until });
+        line
     }
 
     async fn answer_lines(&self, stream: &Rc<UnixStream>) -> io::Result<()> {
@@ -216,8 +274,12 @@ impl ControlServer {
             while let Some(end) = lines.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = lines.drain(..=end).collect();
                 let ask = serde_json::from_slice(&line)?;
-                if self.socket.is_public && !matches!(ask, Ask::About | Ask::Stats) {
-                    return Err(io::ErrorKind::PermissionDenied.into());
+                if self.socket.is_public {
+                    if !matches!(ask, Ask::About | Ask::Stats) {
+                        return Err(io::ErrorKind::PermissionDenied.into());
+                    }
+                    // One answer, and the next conversation may begin.
+                    return (&**stream).write_all(&self.answer_everybody(ask).await);
                 }
                 if ask == Ask::End {
                     self.waiting.borrow_mut().push(stream.clone());
@@ -237,6 +299,23 @@ fn line_of(value: &impl serde::Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("plain values become JSON");
     line.push(b'\n');
     line
+}
+
+/// The user at the other end, as the kernel knows it: unix(7).
+fn user_of(stream: &UnixStream) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel fills the live structure, whose length it is given.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A descriptor of the same socket that the ring may hold on to.
@@ -331,5 +410,57 @@ mod tests {
         let heard = client.join().unwrap();
         assert_eq!(heard, [r#"{"asked":"Stats"}"#, r#"{"asked":"End"}"#, r#"{"clean":true}"#]);
         assert!(!path.exists());
+    }
+    #[test]
+    fn the_public_socket_answers_from_memory_and_drops_the_silent() {
+        let directory = tempfile::tempdir().unwrap();
+        let public = directory.path().join("public");
+        let path = public.join("1-2.sock");
+        let world = RealWorld::new().unwrap();
+        let asked = Rc::new(Cell::new(0));
+        let counted = asked.clone();
+        let answers: Box<Answers> = Box::new(move |_| {
+            counted.set(counted.get() + 1);
+            let number = counted.get();
+            Box::pin(async move { serde_json::json!({ "number": number }) })
+        });
+        let socket = ControlSocket::bind_public(&public).unwrap();
+        let server = ControlServer::start(&world, socket, (1, 2), answers).unwrap();
+        let client = std::thread::spawn(move || {
+            let converse = |line: &[u8]| {
+                let mut stream = UnixStream::connect(&path).unwrap();
+                // Of two conversations of one user one may end before it is asked.
+                let _ = stream.write_all(line);
+                let mut heard = String::new();
+                let _ = BufReader::new(stream).read_line(&mut heard);
+                heard
+            };
+            let begun = std::time::Instant::now();
+            let heard: Vec<String> = (0..20).map(|_| converse(b"{\"ask\":\"stats\"}\n")).collect();
+            let took = begun.elapsed();
+            let silent = UnixStream::connect(&path).unwrap();
+            // The same user's second conversation.
+            std::thread::sleep(Duration::from_millis(100));
+            let second = converse(b"{\"ask\":\"stats\"}\n");
+            let ended = (&silent).read(&mut [0; 9]).unwrap();
+            let order = converse(b"{\"ask\":\"end\"}\n");
+            let again = converse(b"{\"ask\":\"stats\"}\n");
+            (heard, took, second, ended, order, again)
+        });
+        let inner = world.clone();
+        let (heard, took, second, ended, order, again) = world.run(async move {
+            while !client.is_finished() {
+                inner.sleep_until(inner.now().plus(Duration::from_millis(5))).await;
+            }
+            client.join().unwrap()
+        });
+        drop(server);
+        world.end();
+        let answered = heard.iter().filter(|line| !line.is_empty()).count();
+        assert!(answered > 10, "{heard:?}");
+        let fresh = 2 + (took.as_millis() / FRESH.as_millis()) as usize;
+        assert!(asked.get() <= fresh + 1, "{} answers were made in {took:?}", asked.get());
+        assert_eq!((second.as_str(), ended, order.as_str()), ("", 0, ""));
+        assert!(again.contains("number"), "{again}");
     }
 }

@@ -2,13 +2,18 @@
 
 pub mod control;
 pub mod control_server;
+mod descriptors;
+pub mod holders;
+mod memory;
 pub mod mount_table;
 pub mod mounted;
 mod own_namespace;
 pub mod porter;
+pub mod privileges;
 pub mod reporter;
 
 use crate::error::CliError;
+use descriptors::close_all_but;
 use fuse::SessionError;
 use runtime::standard_error;
 use std::fs::{File, OpenOptions};
@@ -25,10 +30,6 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
         _ => CliError::new("the mount was taken away, or its connection aborted, before it began"),
     }
 }
-
-/// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits
-/// for it.
-const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
 /// Tells whoever started the daemon how the start went.
 pub struct Herald {
@@ -61,7 +62,9 @@ pub fn detach() -> Result<Side, CliError> {
     match unsafe { libc::fork() } {
         -1 => Err(system(io::Error::last_os_error())),
         0 => {
-            drop(from_daemon);
+            // What the caller had open is the caller's: its locks, and the ends of its pipes.
+            close_all_but(to_starter.as_raw_fd());
+            std::mem::forget(from_daemon);
             // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
             unsafe { libc::setsid() };
             let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
@@ -142,15 +145,20 @@ fn manager() -> Option<UnixDatagram> {
     Some(socket)
 }
 
-/// Before the mount, which may cover `/proc`. Best effort: an ordinary user may do little of it.
-pub fn settle_in() {
+/// What a daemon in the kernel's write-back path asks for, and owes the system. Call it before the
+/// mount, which may cover `/proc`. Returns a warning of what root was refused.
+pub fn settle_in_for_write_back() -> Option<String> {
+    let refused: Vec<&str> = settle_in().into_iter().chain(memory::lock()).collect();
+    memory::warning(&refused)
+}
+
+/// As [`settle_in_for_write_back`], without locking memory: for a daemon whose memory is the disk
+/// that it serves.
+pub fn settle_in() -> Vec<&'static str> {
     standard_error::tell_panics_without_waiting();
-    // SAFETY: prctl with these integers changes a flag of the process.
-    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
-    // Were it killed for memory, everybody with a file on the volume would fail.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     // Keep no file system busy, least of all our own.
     let _ = std::env::set_current_dir("/");
+    memory::ask_for_precedence()
 }
 
 /// Raises the limit of open files as far as an ordinary user may; which it is then.

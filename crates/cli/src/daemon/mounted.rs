@@ -1,9 +1,11 @@
 //! What a mount, alive or dead, keeps others from.
 
 use super::control;
+use super::holders::holders_of;
 use super::mount_table::{self, Mount};
 use crate::error::CliError;
 use disks::DiskOpenError;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// A dead mount would hide the new one's directory, or be what a second mount of its device
@@ -32,18 +34,36 @@ pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
         .with_remedy(format!("Unmount it first: {program} {at}."))
 }
 
+/// Names those who keep a device busy though it is mounted nowhere: the kernel keeps a mount that
+/// was taken away, dead or alive, until its last file is closed.
+pub fn kept_open(error: CliError, device: &Path, source: &Path) -> CliError {
+    let found = std::fs::metadata(device).ok();
+    let number = found.filter(|found| found.file_type().is_block_device()).map(|it| it.rdev());
+    let holders = number.map_or_else(Vec::new, |it| holders_of((libc::major(it), libc::minor(it))));
+    if holders.is_empty() {
+        return error;
+    }
+    let (source, holders) = (source.display(), holders.join(", "));
+    CliError::new(format!(
+        "{source} is in use: its mount was taken away while files of it were open, by {holders}"
+    ))
+    .with_remedy("End these programs, or have them close their files; then mount again.")
+}
+
 impl From<DiskOpenError> for CliError {
-    /// Names the mount that is in the way, where it is one of ours.
+    /// Names the mount that is in the way, where it is one of ours, or who keeps it.
     fn from(error: DiskOpenError) -> CliError {
         let told = CliError::new(error.to_string());
-        match error {
+        let (path, device) = match &error {
             DiskOpenError::Mounted { path, .. }
             | DiskOpenError::Busy { path, .. }
-            | DiskOpenError::Locked { path }
-            | DiskOpenError::Attached { path, .. } => {
-                mount_table::mount_of(&path).map_or(told, |mount| is_mounted(&mount, &path))
-            }
-            _ => told,
+            | DiskOpenError::Locked { path } => (path, path),
+            DiskOpenError::Attached { path, device } => (path, device),
+            _ => return told,
+        };
+        match mount_table::mount_of(path) {
+            Some(mount) => is_mounted(&mount, path),
+            None => kept_open(told, device, path),
         }
     }
 }

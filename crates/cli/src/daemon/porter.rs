@@ -8,6 +8,7 @@
 //! 3. It unmounts *its* mount, by identity: another volume may be mounted on the same path by then.
 //! 4. It never answers for the mount, so it may look at paths in it.
 
+use crate::daemon::descriptors::close_all_but;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
@@ -82,7 +83,7 @@ impl Porter {
             -1 => return Err(system(io::Error::last_os_error())),
             0 => {
                 drop(ours);
-                close_all_but(&theirs);
+                close_all_but(theirs.as_raw_fd());
                 let served =
                     Child { socket: theirs, directory: directory.into(), mounted: None }.serve();
                 // SAFETY: nothing of the daemon, such as what its destructors do, is to run here.
@@ -403,19 +404,4 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
     // SAFETY: both descriptors are new, so nobody else owns them.
     Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into())
-}
-
-/// What the daemon or its caller has open is not to stay open here. The standard ones go with the
-/// mount.
-fn close_all_but(kept: &OwnedFd) {
-    let open: Vec<i32> = fs::read_dir("/proc/self/fd")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    for number in open.into_iter().filter(|&number| number > 2 && number != kept.as_raw_fd()) {
-        // SAFETY: whoever owns the descriptor in this process never runs again.
-        unsafe { libc::close(number) };
-    }
 }

@@ -2,6 +2,7 @@
 //! that goes wrong with telling harms the mount. All that it needs is open from the beginning.
 
 use crate::text::moment;
+use crate::text::output::harmless;
 use runtime::standard_error::{self, line_of};
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -131,7 +132,7 @@ impl Reporter {
 /// Tells the user by standard error. Waits for a reader for a moment, and does without.
 pub fn complain(text: &str) {
     const PATIENCE: Duration = Duration::from_secs(1);
-    let _ = standard_error::tell(text, PATIENCE);
+    let _ = standard_error::tell(&harmless(text), PATIENCE);
 }
 
 fn syslog() -> io::Result<UnixDatagram> {

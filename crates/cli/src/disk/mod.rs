@@ -1,6 +1,7 @@
 //! `okeanos disk`: the emulated disks, listed, held against recorded requests, and served.
 
 pub mod coerce;
+pub mod content;
 pub mod door;
 pub mod exported;
 pub mod fingerprint;

@@ -52,17 +52,23 @@ struct Where {
 struct HostMountArguments {
     #[command(flatten)]
     place: Where,
-    /// Make a journal on the device, whatever it held; without it only where it begins with zeros
+    /// Make a journal on the device though it does not begin with zeros. What is there already is
+    /// named and kept, unless --force is given
     #[arg(long)]
     format: bool,
+    /// With --format: overwrite the file system or partition table that is there already. Also:
+    /// take a dir: store on a file system that is known to keep no locks and change times that
+    /// hosts agree on
+    #[arg(short = 'F', long)]
+    force: bool,
     /// Stay in the foreground, and tell of errors there
     #[arg(long, short)]
     foreground: bool,
     /// records=packed|blocks, journal-flush=TIME (1 s), destage=TIME|infinite (60 s),
     /// writeback=TIME (60 s), dirty=SIZE (256M), directories=TIME (0), reconnect=TIME|never (60 s),
-    /// allow_other, transport=auto|uring|classic. The kernel keeps names and attributes of
-    /// directories for the one, and sees others' changes that much later. Operations wait for a
-    /// lost store for the other
+    /// allow_other, transport=auto|uring|classic, ro, nosuid, nodev, noexec, sync. With
+    /// directories= the kernel keeps names and attributes of directories, and sees others' changes
+    /// that much later. With reconnect= operations wait for a lost store
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Where to mount

@@ -6,7 +6,7 @@
 
 use super::HostMountArguments;
 use super::options::HostSettings;
-use super::store::{StoreName, failed, open_journal};
+use super::store::{MakeJournal, StoreName, failed, open_journal};
 use crate::daemon::control::{About, Ask, End, socket_directory_beside};
 use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::Porter;
@@ -36,6 +36,9 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     };
     let settings = HostSettings::parse(&arguments.options)?;
     let store = StoreName::parse(&arguments.place.store)?;
+    if !arguments.force {
+        store.refuse_incoherent()?;
+    }
     arguments.place.journal = absolute(&arguments.place.journal)?;
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = absolute(&arguments.directory)?;
@@ -93,9 +96,10 @@ async fn bring_up(
     reporter: &Reporter,
 ) -> Result<Rc<Host>, CliError> {
     let Plan { arguments, store, settings, .. } = plan;
+    let make = MakeJournal::new(arguments.format, arguments.force);
     let (journal, _disk) =
-        open_journal(world, &arguments.place, store, arguments.format, DiskAccess::ReadWrite)
-            .await?;
+        open_journal(world, &arguments.place, store, make, DiskAccess::ReadWrite).await?;
+    store.check(&journal).await?;
     let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
     if !report.clean {
@@ -104,6 +108,9 @@ async fn bring_up(
     let host =
         Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await;
     let (host, reporter) = (host.map_err(failed)?, reporter.clone());
+    host.count_set_aside(&report);
+    let trouble = reporter.clone();
+    host.on_trouble(Box::new(move |what| trouble.tell(what)));
     host.on_reconnection(Box::new(move |report| {
         let recovered = super::recover::tell(report);
         reporter.tell(&format!(
@@ -126,19 +133,20 @@ async fn run_daemon(
         let control =
             ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
         let host = bring_up(&world, &plan, &reporter).await?;
-        daemon::settle_in();
+        let warnings: Vec<String> = daemon::settle_in_for_write_back().into_iter().collect();
+        warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
         let kind = Kind::Plain { name: plan.store.full_name() };
-        let options =
-            MountOptions { kind, mode: None, flags: 0, allow_other: plan.settings.allow_other };
+        let HostSettings { flags, allow_other, .. } = plan.settings;
+        let options = MountOptions { kind, mode: None, flags, allow_other };
         match porter.mount(&options, READ_AHEAD) {
-            Ok(standing) => Ok((signals, control, host, standing)),
+            Ok(standing) => Ok((signals, control, host, standing, warnings)),
             Err(error) => {
                 let _ = host.close().await;
                 Err(error)
             }
         }
     };
-    let (signals, control, host, standing) = match started.await {
+    let (signals, control, host, standing, warnings) = match started.await {
         Ok(started) => started,
         Err(error) => return herald.failed(error),
     };
@@ -157,7 +165,7 @@ async fn run_daemon(
     let serving = session.clone();
     let mut served = spawn_with_result(&world, async move { serving.serve().await });
     let begun = race(&mut served, session.until_begun()).await;
-    let answers = answers(host, session.clone(), &plan);
+    let answers = answers(world.clone(), host, session.clone(), &plan);
     let control =
         match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {
             Ok(control) => control,
@@ -169,7 +177,7 @@ async fn run_daemon(
                 return herald.failed(error);
             }
         };
-    herald.up(&[]);
+    herald.up(&warnings);
     let result = match begun {
         Either::Left(result) => result,
         Either::Right(_) => porter.until_over(&world, &session, served, signals).await,
@@ -188,6 +196,7 @@ async fn run_daemon(
 }
 
 fn answers(
+    world: RealWorld,
     host: Rc<Host>,
     session: Rc<Session<HostDoor>>,
     plan: &Plan,
@@ -208,7 +217,12 @@ fn answers(
                     .requests_by_operation()
                     .map(|(name, count)| (name.to_owned(), count.into()))
                     .collect();
-                serde_json::json!({ "about": about, "host": host.statistics(), "door": { "by_operation": requests } })
+                serde_json::json!({
+                    "about": about,
+                    "host": host.statistics(),
+                    "long_steps": crate::stats::long_steps(&world),
+                    "door": { "by_operation": requests },
+                })
             }
             Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
             Ask::Change(_) => {

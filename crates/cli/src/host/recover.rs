@@ -1,7 +1,7 @@
 //! `okeanos host recover`.
 
 use super::HostRecoverArguments;
-use super::store::{StoreName, failed, open_journal};
+use super::store::{MakeJournal, StoreName, failed, open_journal};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
@@ -19,7 +19,9 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
         let store = StoreName::parse(&arguments.place.store)?;
         let access = if arguments.dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
         let (journal, _disk) =
-            open_journal(&for_run, &arguments.place, &store, false, access).await?;
+            open_journal(&for_run, &arguments.place, &store, MakeJournal::OnBlankDisk, access)
+                .await?;
+        store.check(&journal).await?;
         let mut identity = journal.head.identity.clone();
         if arguments.dry_run && matches!(store, StoreName::Ceph { .. }) {
             // Under the host's own name this would end a host that lives.
@@ -50,6 +52,9 @@ pub fn tell(report: &HostRecoveryReport) -> String {
         let bytes = file.bytes;
         text += &match &file.outcome {
             FileFate::Replayed => format!("file {}: {bytes} bytes {would}replayed\n", file.file),
+            FileFate::Removed => {
+                format!("file {}: removed on this host; {bytes} bytes {was} dropped\n", file.file)
+            }
             FileFate::DoneBefore => {
                 format!("file {}: replayed by an earlier recovery\n", file.file)
             }

@@ -1,5 +1,6 @@
 //! The store that a command line names, and the journal of this host for it.
 
+use crate::disk::content::{is_blank, refuse_to_overwrite};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
@@ -7,11 +8,28 @@ use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::DiskAccess;
 use host::{HostError, HostJournal};
 use runtime::RealWorld;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use store::{Identity, LocalStore, Store, StoreError};
 
 const WRITTEN_AT_ONCE: u64 = 4 << 20;
+/// What a mode allows the group and others.
+const OTHERS: u32 = 0o077;
+
+/// Types of file systems by their magic numbers (statfs(2)).
+const INCOHERENT: [(u64, &str); 9] = [
+    (0x6573_5546, "FUSE"),
+    (0x6969, "NFS"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x517b, "SMB"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "CephFS"),
+    (0x5346_414f, "AFS"),
+    (0x7375_7245, "Coda"),
+];
 
 /// What stands behind `--store`.
 pub enum StoreName {
@@ -53,6 +71,20 @@ impl StoreName {
             StoreName::Ceph { conf, directory } => format!("ceph:{}:{directory}", conf.display()),
         }
     }
+    /// Tokens are the kernel's locks, and states are told apart by change times. Some file systems
+    /// keep both for each machine alone.
+    pub fn refuse_incoherent(&self) -> Result<(), CliError> {
+        let StoreName::Directory(directory) = self else { return Ok(()) };
+        let found = LocalStore::file_system_type(directory)
+            .map_err(|error| CliError::new(format!("{}: {error}", self.full_name())))?;
+        let kind = INCOHERENT.iter().find(|(magic, _)| *magic == found);
+        let Some((_, kind)) = kind else { return Ok(()) };
+        Err(CliError::new(format!(
+            "{}: it lies on {kind}, whose locks and change times need not be the same for all hosts",
+            self.full_name()
+        ))
+        .with_remedy("Use a local file system, or ceph: for CephFS. --force mounts it all the same."))
+    }
     /// What is used by its path as long as the host runs.
     pub fn path(&self) -> &Path {
         match self {
@@ -62,6 +94,29 @@ impl StoreName {
     /// Whether a mount on `directory` would cover the store.
     pub fn lies_below(&self, directory: &Path) -> bool {
         self.path().starts_with(directory)
+    }
+    /// Before anything is made in it: a directory that is not mounted must not become a store.
+    pub async fn check(&self, journal: &HostJournal) -> Result<(), CliError> {
+        let StoreName::Directory(directory) = self else { return Ok(()) };
+        let found = LocalStore::identity_of(directory)
+            .map_err(|error| CliError::new(format!("{}: {error}", self.full_name())))?;
+        let is_used =
+            !journal.head.store_identity.is_empty() || !journal.is_clean().await.map_err(failed)?;
+        match found {
+            Some(found) => journal.check_store_identity(&found).map_err(failed),
+            None if is_used && !LocalStore::was_used(directory) => Err(CliError::new(format!(
+                "{}: no host ever used this directory, and {} was made for one that was",
+                self.full_name(),
+                journal.disk.name()
+            ))
+            .with_remedy(
+                "Mount the store's file system there first. If it is lost for good: --format.",
+            )),
+            None if !journal.head.store_identity.is_empty() => {
+                journal.check_store_identity("a directory without an identity").map_err(failed)
+            }
+            None => Ok(()),
+        }
     }
     pub async fn connect(
         &self,
@@ -99,22 +154,49 @@ pub fn failed(error: HostError) -> CliError {
     CliError::new(error.to_string())
 }
 
+/// Where a journal may be made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum MakeJournal {
+    /// Unasked: on a disk that begins with zeros.
+    OnBlankDisk,
+    /// `--format`: over what is not known.
+    OverUnknown,
+    /// `--format --force`.
+    OverAnything,
+}
+
+impl MakeJournal {
+    pub fn new(format: bool, force: bool) -> MakeJournal {
+        match (format, force) {
+            (false, _) => MakeJournal::OnBlankDisk,
+            (true, false) => MakeJournal::OverUnknown,
+            (true, true) => MakeJournal::OverAnything,
+        }
+    }
+}
+
 /// The journal device, claimed; a journal is made on it if it has none and may get one.
 pub async fn open_journal(
     world: &RealWorld,
     place: &Where,
     store: &StoreName,
-    format: bool,
+    make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
+    if access == DiskAccess::ReadWrite {
+        keep_private(&place.journal)?;
+    }
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
-    let is_empty =
-        shared.read(0, 4096).await.is_ok_and(|start| start.iter().all(|byte| *byte == 0));
-    if format || !is_one && is_empty && access == DiskAccess::ReadWrite {
+    let asked = make != MakeJournal::OnBlankDisk;
+    if asked || !is_one && access == DiskAccess::ReadWrite && is_blank(&place.journal)? {
         if is_one {
             refuse_live(&shared).await?;
+        } else {
+            let force = make == MakeJournal::OverAnything;
+            let command = "okeanos host mount --format --force … --journal";
+            refuse_to_overwrite(&place.journal, force, command)?;
         }
         write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;
         let identity = Identity(format!("okeanos-{:016x}", world.random()));
@@ -126,6 +208,19 @@ pub async fn open_journal(
     let journal = HostJournal::open(shared).await.map_err(failed)?;
     journal.check_store(&store.full_name()).map_err(failed)?;
     Ok((journal, disk))
+}
+
+/// A journal holds the content of files that their owners alone may read; and who may read it may
+/// lock it.
+fn keep_private(journal: &Path) -> Result<(), CliError> {
+    let cannot = |error| CliError::system(journal.display(), error);
+    let found = std::fs::metadata(journal).map_err(cannot)?;
+    let process = std::fs::metadata("/proc/self").map_err(cannot)?;
+    let is_ours = found.uid() == process.uid();
+    if found.is_file() && is_ours && found.mode() & OTHERS != 0 {
+        std::fs::set_permissions(journal, Permissions::from_mode(0o600)).map_err(cannot)?;
+    }
+    Ok(())
 }
 
 /// A file gets all its blocks now. Else each commit of the log's first turn would wait for its file

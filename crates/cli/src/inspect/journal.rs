@@ -85,6 +85,7 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
         (Incompatible::SNAPSHOT, "snapshot"),
         (Incompatible::GAPS, "gaps"),
         (Incompatible::XXH64, "xxh64"),
+        (Incompatible::MOVING, "moving"),
     ];
     names.extend(
         bits.into_iter().filter(|(bit, _)| superblock.has_incompatible(*bit)).map(|(_, name)| name),

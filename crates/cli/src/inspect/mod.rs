@@ -13,6 +13,7 @@ mod logs;
 mod packed;
 pub mod reader;
 mod record;
+mod source;
 mod superblock;
 
 use crate::error::CliError;
@@ -33,6 +34,7 @@ Examples:
   okeanos inspect inode 12 disk.img              by number
   okeanos inspect inode /mail/queue disk.img     by path
   okeanos inspect dir / disk.img
+  okeanos inspect super /mnt/a                   the image or device that is mounted there
 
 A mounted volume changes while it is read: what is told may then not fit together.";
 
@@ -96,37 +98,41 @@ struct Printed {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// An image file or block device
-    #[arg(value_name = "IMAGE|DEVICE")]
+    /// An image file or block device, or where a volume is mounted
+    #[arg(value_name = "DIR|IMAGE|DEVICE")]
     source: PathBuf,
 }
 
 pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
     match arguments.what {
-        InspectCommand::Super(printed) => match JournalDeviceStory::tell(&printed.source)? {
-            Some(story) => printed.print(&story),
-            None => printed.print(&superblock::tell(&Reader::open(&printed.source)?)),
-        },
+        InspectCommand::Super(printed) => {
+            let source = printed.source()?;
+            match JournalDeviceStory::tell(&source)? {
+                Some(story) => printed.print(&story),
+                None => printed.print(&superblock::tell(&Reader::open(&source)?)),
+            }
+        }
         InspectCommand::Groups(printed) => {
-            printed.print(&groups::tell(&Reader::open(&printed.source)?)?)
+            printed.print(&groups::tell(&Reader::open(&printed.source()?)?)?)
         }
         InspectCommand::Journal { all, journal_device, printed } => {
-            let log = LogReader::open(&printed.source, journal_device.as_deref())?;
+            let log = LogReader::open(&printed.source()?, journal_device.as_deref())?;
             printed.print(&journal::tell(&log, all)?)
         }
         InspectCommand::Logs { all, mtl, printed } => {
-            if mtl.is_some() || device_logs::has_logs(&printed.source)? {
-                return printed.print(&device_logs::tell(&printed.source, mtl.as_deref())?);
+            let source = printed.source()?;
+            if mtl.is_some() || device_logs::has_logs(&source)? {
+                return printed.print(&device_logs::tell(&source, mtl.as_deref())?);
             }
-            printed.print(&logs::tell(&printed.source, all)?)
+            printed.print(&logs::tell(&source, all)?)
         }
         InspectCommand::Inode { inode, printed } => {
-            let reader = Reader::open(&printed.source)?;
+            let reader = Reader::open(&printed.source()?)?;
             let number = reader.find(&inode)?;
             printed.print(&inode::tell(&reader, number)?)
         }
         InspectCommand::Dir { inode, printed } => {
-            let reader = Reader::open(&printed.source)?;
+            let reader = Reader::open(&printed.source()?)?;
             let number = reader.find(&inode)?;
             printed.print(&directory::tell(&reader, number)?)
         }
@@ -134,6 +140,9 @@ pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
 }
 
 impl Printed {
+    fn source(&self) -> Result<PathBuf, CliError> {
+        source::source_of(&self.source)
+    }
     fn print<T: serde::Serialize + std::fmt::Display>(&self, told: &T) -> Result<(), CliError> {
         match self.json {
             true => output::print_json(told),

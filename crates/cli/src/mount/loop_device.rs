@@ -90,6 +90,11 @@ impl LoopDevice {
         let backing = open(image)
             .map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
         open_disk::lock_image(image, &backing, access)?;
+        // Opened anew: a lock is the open file's, and the kernel may keep this one's loop device
+        // long after the daemon has died.
+        let again = PathBuf::from(format!("/proc/self/fd/{}", backing.as_raw_fd()));
+        let for_kernel = open(&again)
+            .map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
         let control =
             OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
         let mut info = empty();
@@ -99,7 +104,7 @@ impl LoopDevice {
         let shown = name.len().min(NAME_SIZE - 1);
         info.file_name[..shown].copy_from_slice(&name[..shown]);
         let config =
-            LoopConfig { fd: backing.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] };
+            LoopConfig { fd: for_kernel.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] };
         for _ in 0..ATTEMPTS {
             // SAFETY: the request takes no argument.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };

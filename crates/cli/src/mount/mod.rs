@@ -14,7 +14,7 @@ mod users;
 mod words;
 
 use crate::daemon::mount_table::{self, Mount};
-use crate::daemon::mounted::{is_mounted, refuse_dead};
+use crate::daemon::mounted::{is_mounted, kept_open, refuse_dead};
 use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
@@ -143,6 +143,13 @@ Mount options:
                        what happens when damage is found; remount-ro writes nothing any more
                        (default: as the superblock says, tune2fs -e)
   [no]grpid            new files get their directory's group
+  noopen               files are opened without asking the daemon: one request less for each file
+                       that is read; O_SYNC and O_DSYNC of files that were there are two requests then,
+                       a write and a sync
+  nouser_xattr, noacl  as in ext4: no attributes user.*; modes alone decide, and access control
+                       lists on the disk count for nothing
+  noxattr              no extended attributes at all, file capabilities included; the kernel no longer
+                       asks for them
   noload, norecovery   with ro: the volume as it is at home, without replaying its journal
   remount              change ro, rw, commit, barrier, errors, noatime, nosuid and the like of what
                        is mounted
@@ -153,7 +160,7 @@ Mount options:
   ro, noatime, relatime, strictatime, nosuid, nodev, noexec, sync, dirsync
                        as for every file system
 
-Those of ext4 that tune it or are always so (acl, user_xattr, delalloc and others) are taken and
+Those of ext4 that tune it or are always so (delalloc, iversion and others) are taken and
 change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
 count where nothing else is said. K, M, G and T are binary; kB, MB, GB and TB decimal.
 
@@ -220,7 +227,7 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
 
 /// The superblock as it is now, before anything is claimed; whoever opens the volume reads it
 /// again. `None`: that tells what is wrong.
-fn look_at(source: &Path) -> Option<VolumeSuperblock> {
+pub fn look_at(source: &Path) -> Option<VolumeSuperblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
     VolumeSuperblock::parse(&bytes).ok()
@@ -313,11 +320,11 @@ fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
             refuse_mounted(mounts, mount.device, image)?;
         }
         if attempt == PATIENCE {
-            let device = device.display();
-            return Err(CliError::new(format!("{} is in use by {device}", image.display()))
-                .with_remedy(format!(
-                    "Mount {device} instead, or detach it: losetup -d {device}."
-                )));
+            let name = device.display();
+            let error = CliError::new(format!("{} is in use by {name}", image.display()));
+            let error = error
+                .with_remedy(format!("Mount {name} instead, or detach it: losetup -d {name}."));
+            return Err(kept_open(error, &device, image));
         }
         std::thread::sleep(Duration::from_millis(50));
     }

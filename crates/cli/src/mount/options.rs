@@ -70,6 +70,10 @@ pub struct MountSettings {
     /// Whether others than the mounting user may look in.
     pub allow_other: bool,
     pub synchronous_directories: bool,
+    /// Files are opened without a request to the daemon.
+    pub without_open: bool,
+    /// Extended attributes that are not served.
+    pub attributes: fuse::AttributeOptions,
     pub on_error: OnError,
     /// New files get their directory's group.
     pub group_of_directory: bool,
@@ -123,6 +127,8 @@ impl Default for MountSettings {
             flags: 0,
             allow_other: false,
             synchronous_directories: false,
+            without_open: false,
+            attributes: fuse::AttributeOptions::default(),
             on_error: OnError::Continue,
             group_of_directory: false,
             without_journal: false,
@@ -135,6 +141,11 @@ impl Default for MountSettings {
 }
 
 impl MountSettings {
+    /// Whether modes alone decide who may do what.
+    pub fn ignores_access_lists(&self) -> bool {
+        self.attributes.without_access_lists || self.attributes.without_any
+    }
+
     /// What the superblock asks for where the command does not say otherwise: tune2fs -e, -o and -E
     /// mount_opts. Words that are not known are passed over, as the kernel does.
     pub fn of_superblock(superblock: &VolumeSuperblock) -> MountSettings {
@@ -227,6 +238,7 @@ impl MountSettings {
             // Whoever mounts opens it.
             run_table: None,
             snapshot_after: own.snapshot_after,
+            snapshot_items: own.snapshot_items,
             durable_only: self.durable_only.is_some(),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,
@@ -240,6 +252,7 @@ impl MountSettings {
             keep_others_out: false,
             until_damage: false,
             find_log: false,
+            skip_unreadable: false,
         }
     }
 

@@ -210,6 +210,14 @@ impl MountSettings {
             "noload" | "norecovery" => self.without_journal = true,
             "grpid" | "bsdgroups" => self.group_of_directory = true,
             "nogrpid" | "sysvgroups" => self.group_of_directory = false,
+            "noopen" => self.without_open = true,
+            "open" => self.without_open = false,
+            "nouser_xattr" => self.attributes.without_user = true,
+            "user_xattr" => self.attributes.without_user = false,
+            "noacl" => self.attributes.without_access_lists = true,
+            "acl" => self.attributes.without_access_lists = false,
+            "noxattr" => self.attributes.without_any = true,
+            "xattr" => self.attributes.without_any = false,
             "remount" => self.remount = true,
             "durable_only" => self.durable_only = Some(DurableOnly::default()),
             "noloop" => self.loop_device = false,
@@ -370,6 +378,21 @@ mod tests {
                     (it.durable_only, it.read_only) =
                         (Some("*/journal/*:*.wal".parse().unwrap()), true);
                 }),
+            ),
+            (
+                "noopen,nouser_xattr,noacl,noxattr",
+                with(|it| {
+                    it.without_open = true;
+                    it.attributes = fuse::AttributeOptions {
+                        without_user: true,
+                        without_access_lists: true,
+                        without_any: true,
+                    };
+                }),
+            ),
+            (
+                "noopen,open,noxattr,xattr,noacl,acl,nouser_xattr,user_xattr",
+                MountSettings::default(),
             ),
             ("dirsync,mand", with(|it| it.synchronous_directories = true)),
         ] {

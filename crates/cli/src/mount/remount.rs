@@ -138,7 +138,7 @@ fn refuse_what_stays(
         return Err(CliError::new(why).with_remedy(anew(directory)));
     }
     let coerces = |settings: &MountSettings| settings.barrier == Barrier::Coerce;
-    let stays: [(&str, bool); 33] = [
+    let stays: [(&str, bool); 35] = [
         ("data", before.data == after.data),
         ("threshold", before.threshold == after.threshold),
         ("threshold_per", before.threshold_per_block == after.threshold_per_block),
@@ -168,6 +168,8 @@ fn refuse_what_stays(
         ("allow_other", before.allow_other == after.allow_other),
         ("dirsync", before.synchronous_directories == after.synchronous_directories),
         ("sync", (before.flags ^ after.flags) & libc::MS_SYNCHRONOUS == 0),
+        ("noopen", before.without_open == after.without_open),
+        ("noxattr, nouser_xattr, noacl", before.attributes == after.attributes),
         ("grpid", before.group_of_directory == after.group_of_directory),
         ("log_level", before.log_level == after.log_level),
         ("log_file", before.log_file == after.log_file),

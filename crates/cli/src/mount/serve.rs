@@ -8,6 +8,7 @@ use crate::checkpoint::Checkpointer;
 use crate::daemon::control::{About, Ask, End, public_directory, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::{Porter, Standing};
+use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, Herald, ended_at_once};
 use crate::disk::coerce::{Wanted, coerce};
@@ -94,6 +95,15 @@ async fn run(
     }
 }
 
+/// Who hears an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    /// The user who mounted, and root.
+    Owner,
+    /// All who may look into the volume.
+    Everybody,
+}
+
 struct Mounted {
     volume: Rc<Volume>,
     door: Rc<VolumeDoor>,
@@ -110,7 +120,7 @@ struct Mounted {
     /// What is in the log already, for whoever waits at a terminal.
     warnings: Vec<String>,
     /// Lives as long as the mount.
-    _loop_device: Option<LoopDevice>,
+    loop_device: Option<LoopDevice>,
     /// Home, and the journal's disk.
     disks: Vec<FileDisk>,
 }
@@ -154,21 +164,31 @@ impl Mounted {
             reporter.tell_at(Level::Info, &format!("{}: {recovered}", plan.source.display()));
         }
         let source = plan.source.display();
-        let warnings: Vec<String> =
+        let mut warnings: Vec<String> =
             opened.warnings.iter().map(|warning| format!("{source}: {warning}")).collect();
+        warnings.extend(daemon::settle_in_for_write_back());
         warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
         let told = reporter.clone();
         let door_options = DoorOptions {
             synchronous_directories: plan.settings.synchronous_directories,
             kernel_checks_flags: fuse::checks_flags(),
+            without_open: plan.settings.without_open,
+            attributes: plan.settings.attributes,
             report: Box::new(move |text| told.tell(text)),
         };
         let door = VolumeDoor::new(volume.clone(), door_options);
-        daemon::settle_in();
         match mount(plan, &porter, path, &disk, &volume).await {
             Ok(Standing { connection, device }) => {
+                // From here on it reads requests, and bytes of the image that it acts upon.
+                if let Err(error) = privileges::give_up() {
+                    let text = format!("the daemon keeps rights that it does not need: {error}");
+                    reporter.tell_at(Level::Warning, &text);
+                }
                 let transport = plan.settings.transport;
                 let session = Session::new(world.clone(), connection, door.clone(), transport);
+                if plan.settings.ignores_access_lists() {
+                    session.leave_out_access_lists();
+                }
                 Ok(Mounted {
                     volume,
                     door,
@@ -181,7 +201,7 @@ impl Mounted {
                     device,
                     coerced,
                     warnings,
-                    _loop_device: loop_device,
+                    loop_device,
                     disks,
                 })
             }
@@ -201,7 +221,8 @@ impl Mounted {
         plan: &MountPlan,
         herald: Herald,
     ) -> Result<(), CliError> {
-        let (answers, public_answers) = (self.answers(world, plan), self.answers(world, plan));
+        let answers = self.answers(world, plan, Audience::Owner);
+        let public_answers = self.answers(world, plan, Audience::Everybody);
         let mut warnings = self.warnings;
         let Mounted {
             volume,
@@ -287,12 +308,15 @@ impl Mounted {
         }
     }
 
-    fn answers(&self, world: &RealWorld, plan: &MountPlan) -> Box<Answers> {
+    fn answers(&self, world: &RealWorld, plan: &MountPlan, audience: Audience) -> Box<Answers> {
+        let device = self.loop_device.as_ref().map_or(&plan.source, |device| &device.path);
+        let shown = device.display().to_string();
         let changing = Changing::new(&self.volume, &self.disks, &self.reporter, plan);
         let (volume, session, ring) =
             (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
         let checkpointer = Checkpointer::new(world, &self.volume);
+        let steps = world.clone();
         let stats = move |about: About| {
             let (door, ring) = (session.statistics(), ring.statistics());
             serde_json::json!({
@@ -305,6 +329,7 @@ impl Mounted {
                     _ => "classic",
                 },
                 "engine": volume.engine().statistics(),
+                "long_steps": crate::stats::long_steps(&steps),
                 "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
                 "door": {
                     "requests": door.requests,
@@ -337,7 +362,10 @@ impl Mounted {
                 Box::pin(async { told })
             }
             ask => {
-                let about = changing.about();
+                let about = match audience {
+                    Audience::Owner => changing.about(),
+                    Audience::Everybody => changing.about().for_everybody(&shown),
+                };
                 let answer =
                     if ask == Ask::Stats { stats(about) } else { serde_json::json!(about) };
                 Box::pin(async { answer })
@@ -441,6 +469,7 @@ async fn open_volume(
             mount_point: plan.directory.display().to_string(),
             on_error: plan.settings.on_error,
             group_of_directory: plan.settings.group_of_directory,
+            ignores_access_lists: plan.settings.ignores_access_lists(),
             durable_only: plan.settings.durable_only.clone(),
             without_journal: plan.settings.without_journal,
             node: crate::disk::open_disk::node_name(),

@@ -1,6 +1,7 @@
 //! `okeanos umount`: away with a mount, and back only when its daemon is gone.
 
 use crate::daemon::control::{About, Again, Ask, Client, End};
+use crate::daemon::holders::holders_of;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::reporter;
 use crate::error::CliError;
@@ -26,6 +27,9 @@ pub struct UmountArguments {
     /// next mount recovers the rest
     #[arg(short, long)]
     pub force: bool,
+    /// Take away a mount whose daemon has died, and leave a living one, or none, as it is
+    #[arg(long, conflicts_with_all = ["lazy", "force"])]
+    pub if_dead: bool,
     /// Where the volume is mounted, or its image file or device
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
     pub directory: PathBuf,
@@ -44,6 +48,10 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     let found = mount_table::mount_on(directory)
         .map_err(|error| CliError::system(directory.display(), error))?;
     let found = found.or_else(|| mount_table::mount_of(directory));
+    if arguments.if_dead {
+        let dead = found.filter(|mount| mount.is_okeanos() && mount.is_dead());
+        return dead.map_or(Ok(()), |mount| take_dead_away(&mount));
+    }
     let mount = match found {
         Some(mount) if mount.is_okeanos() => mount,
         Some(mount) => {
@@ -126,7 +134,15 @@ fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
     reporter::complain(&format!(
         "okeanos: the daemon of {at} had died; the dead mount is taken away{next}"
     ));
-    take_away(mount, libc::MNT_DETACH)
+    take_away(mount, libc::MNT_DETACH)?;
+    let holders = holders_of(mount.device);
+    if !holders.is_empty() {
+        reporter::complain(&format!(
+            "okeanos: {} still have files of it open, which answer with errors; a device is free when they have ended",
+            holders.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 fn cut(mount: &Mount) -> Result<(), CliError> {

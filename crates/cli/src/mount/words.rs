@@ -27,8 +27,6 @@ use Why::{Always, NotOurs, Otherwise};
 
 const DISCARD: Meaning =
     NotDone("discard: freed blocks are not discarded; unmounted, e2fsck -E discard does it");
-const ACL: Meaning = NotDone("noacl: access control lists count all the same");
-const USER_ATTRIBUTES: Meaning = NotDone("nouser_xattr: user attributes are served all the same");
 const QUOTA: Meaning = Refused("quotas are not supported");
 const RESERVE: Meaning =
     Refused("it is kept in the superblock; set it there with tune2fs -u or -g");
@@ -67,8 +65,6 @@ pub const WORDS: &[(&str, Meaning)] = &[
     ("fd=", Nothing(NotOurs)),
     ("max_read=", Nothing(NotOurs)),
     ("default_permissions", Nothing(Always)),
-    ("acl", Nothing(Always)),
-    ("user_xattr", Nothing(Always)),
     ("iversion", Nothing(Always)),
     ("i_version", Nothing(Always)),
     ("noiversion", Nothing(Always)),
@@ -119,8 +115,6 @@ pub const WORDS: &[(&str, Meaning)] = &[
     ("warn_on_error", Nothing(Otherwise)),
     ("nowarn_on_error", Nothing(Otherwise)),
     ("discard", DISCARD),
-    ("noacl", ACL),
-    ("nouser_xattr", USER_ATTRIBUTES),
     ("quota", QUOTA),
     ("usrquota", QUOTA),
     ("grpquota", QUOTA),

@@ -3,6 +3,7 @@
 mod disk;
 mod scattered;
 
+use crate::daemon::reporter::complain;
 use crate::disk::{Switch, models_help};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
@@ -36,7 +37,11 @@ Clients:
   nbdfuse /mnt/d/disk --unix s & losetup --find --show /mnt/d/disk       a block device for the kernel
 
 A scattered log takes --log-size at the end of each --group-size. Writes of at most --logged-write-size go to the log nearest to where the disk's arm is;
-larger ones go home. There is no TLS: only Unix sockets and loopback addresses are listened on.";
+larger ones go home. There is no TLS: only Unix sockets and loopback addresses are listened on. An address lets every
+user of the machine in; a Unix socket is for the user who started the program.
+
+A disk that holds scattered logs is not exported without --scattered. --format names what is there already, and keeps
+it, unless --force is given.";
 
 /// Export a disk over NBD: an image, a device, an emulated drive; with scattered logs in front of
 /// it if wanted
@@ -51,7 +56,8 @@ pub struct NbdArguments {
         required_unless_present = "listen"
     )]
     socket: Option<PathBuf>,
-    /// Listen on TCP, on an address of this machine's own (127.0.0.1:10809)
+    /// Listen on TCP, on an address of this machine's own (127.0.0.1:10809): every user of this
+    /// machine can then read and change the disk. Prefer --socket
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Refuse all changes
@@ -86,8 +92,17 @@ pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
         (None, address) => Listener::tcp(address.as_deref().unwrap_or_default()),
     };
     let listener = listener.map_err(|error| CliError::new(error.to_string()))?;
+    if arguments.listen.is_some() {
+        let may = if arguments.read_only { "read" } else { "read and change" };
+        complain(&format!(
+            "okeanos: warning: every user of this machine can {may} the disk; --socket is for this user alone"
+        ));
+    }
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let (beneath, drive) = disk::open(&world, &arguments)?;
+    if let Some(path) = &arguments.disk {
+        arguments.logs.check_content(path)?;
+    }
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let json = arguments.json;
     let result = world.run(serve(world.clone(), in_world, listener, beneath, arguments));

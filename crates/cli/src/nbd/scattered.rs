@@ -1,5 +1,6 @@
 //! Scattered logs in front of the exported disk: their options, made and opened.
 
+use crate::disk::content;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::quantity::{parse_duration, parse_size};
@@ -21,6 +22,9 @@ pub struct ScatteredArguments {
     /// Make empty logs first; everything on the disk is lost
     #[arg(long, requires = "scattered")]
     format: bool,
+    /// With --format: overwrite the file system, partition table or logs that are there already
+    #[arg(short = 'F', long, requires = "format")]
+    force: bool,
     /// Of each log, with --format
     #[arg(long, value_name = "SIZE", default_value = "10M", value_parser = parse_size, requires = "scattered")]
     log_size: u64,
@@ -43,6 +47,29 @@ pub struct ScatteredArguments {
     /// Swap logs filled to more than this share in idle time; 100: never
     #[arg(long, value_name = "PERCENT", default_value_t = 80, requires = "scattered")]
     swap_above: u32,
+}
+
+impl ScatteredArguments {
+    /// Refuses to format what holds something, and to export scattered logs raw. Call it when the
+    /// disk is claimed: then nobody else puts anything there.
+    pub fn check_content(&self, disk: &Path) -> Result<(), CliError> {
+        if !self.scattered {
+            return content::refuse_raw_logs(disk);
+        }
+        if !self.format {
+            return Ok(());
+        }
+        let forced = "okeanos nbd --scattered --format --force";
+        content::refuse_to_overwrite(disk, self.force, forced)?;
+        match &self.mtl {
+            Some(table) if table.exists() => content::refuse_to_overwrite(
+                table,
+                self.force,
+                "okeanos nbd --format --force --mtl",
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn parse_policy(text: &str) -> Result<CheckpointPolicy, String> {

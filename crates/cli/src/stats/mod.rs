@@ -4,12 +4,13 @@ mod beneath;
 mod prometheus;
 mod rates;
 
-use crate::daemon::control::{Ask, Client, find_mount, no_answer};
+use crate::daemon::control::{Ask, Client, find_mount};
 use crate::error::CliError;
-use crate::text::output::print;
+use crate::text::output::{harmless, print};
 use crate::text::quantity::{format_duration, format_size};
 use crate::text::table::Table;
 use beneath::Beneath;
+use device::{LongSteps, World};
 use serde_json::Value;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -69,11 +70,9 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
         Some(Ok(pause)) => Some(pause.max(Duration::from_millis(100))),
         None => None,
     };
-    let mut client = Client::connect_to_look(&mount)?;
     let mut beneath: Option<Beneath> = None;
     let mut ask = || {
-        let mut statistics =
-            client.ask::<Value>(Ask::Stats).map_err(|_| no_answer(&mount, None))?;
+        let mut statistics = Client::look::<Value>(&mount, Ask::Stats)?;
         beneath.get_or_insert_with(|| Beneath::of(&statistics)).add_to(&mut statistics);
         Ok::<_, CliError>(statistics)
     };
@@ -97,6 +96,7 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
             _ => rates.line(Instant::now(), &statistics),
         };
         let mut out = std::io::stdout().lock();
+        let text = text.as_deref().map(harmless);
         match write!(out, "{}", text.as_deref().unwrap_or_default()).and_then(|()| out.flush()) {
             // Whoever reads has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
@@ -167,12 +167,36 @@ fn tables(statistics: &Value) -> String {
     format!("{out}{counts}\n{}{drives}", requests_of(statistics))
 }
 
-fn requests_of(statistics: &Value) -> Table {
+fn requests_of(statistics: &Value) -> String {
     let mut requests = Table::new(["requests of the kernel", "count"]);
     for (name, count) in operations(statistics) {
         requests.row([name.clone(), number(count).to_string()]);
     }
-    requests
+    let long = statistics["long_steps"].as_array().filter(|long| !long.is_empty());
+    let long = long.map(|long| format!("\n{}", table_of_steps(long))).unwrap_or_default();
+    format!("{requests}{long}")
+}
+
+/// Steps for which everything else had to wait, the longest first.
+fn table_of_steps(long: &[Value]) -> Table {
+    let mut table = Table::new(["steps of 2 ms or more", "count", "longest"]);
+    for steps in long {
+        let longest = Duration::from_nanos(number(&steps["longest_nanoseconds"]));
+        let task = steps["task"].as_str().unwrap_or("?").to_owned();
+        table.row([task, number(&steps["count"]).to_string(), format_duration(longest)]);
+    }
+    table
+}
+
+/// What a world says of steps that kept the processor for long.
+pub fn long_steps(world: &dyn World) -> Value {
+    let of_task = |steps: &LongSteps| {
+        let longest = steps.longest.as_nanos() as u64;
+        serde_json::json!({
+            "task": steps.task, "count": steps.count, "longest_nanoseconds": longest
+        })
+    };
+    world.long_steps().iter().map(of_task).collect()
 }
 
 /// How the journal is written.
@@ -315,5 +339,24 @@ pub mod tests {
             "{text}"
         );
         assert!(line("write ").ends_with(" 9"), "{text}");
+        assert!(!text.contains("longest"), "{text}");
+    }
+
+    #[test]
+    fn long_steps_are_listed_by_task() {
+        let mut sample = sample();
+        sample["long_steps"] = serde_json::json!([
+            { "task": "fallocate", "count": 3, "longest_nanoseconds": 12_000_000 },
+        ]);
+        let text = tables(&sample);
+        let line = text.lines().find(|line| line.starts_with("fallocate")).unwrap();
+        assert!(line.contains(" 3 ") && line.ends_with("12.00 ms"), "{line}");
+        let page = prometheus::exposition(&sample);
+        for metric in [
+            r#"okeanos_long_steps_total{volume="/mnt",task="fallocate"} 3"#,
+            r#"okeanos_long_step_seconds_max{volume="/mnt",task="fallocate"} 0.012"#,
+        ] {
+            assert!(page.contains(metric), "{page}");
+        }
     }
 }

@@ -89,7 +89,7 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
 ];
 
 /// Numbers of a host's journal in front of a shared store.
-const OF_HOST: [(&str, &str, &str, &str); 12] = [
+const OF_HOST: [(&str, &str, &str, &str); 15] = [
     ("commits_total", COUNTER, "Transactions committed.", "commits"),
     ("host_dirty_memory_bytes", GAUGE, "File data that only memory has.", "dirty_in_memory"),
     (
@@ -116,6 +116,14 @@ const OF_HOST: [(&str, &str, &str, &str); 12] = [
         COUNTER,
         "Written past the journal, to shared files.",
         "shared_bytes",
+    ),
+    ("host_failed_files", GAUGE, "Files that the store refuses to take.", "failed_files"),
+    ("host_held_bytes", GAUGE, "File data that the store buffers in memory.", "held_bytes"),
+    (
+        "host_set_aside_files_total",
+        COUNTER,
+        "Files of which something was set aside in okeanos-conflicts.",
+        "set_aside_files",
     ),
     ("host_recalls_total", COUNTER, "Tokens that the store took back.", "recalls"),
     (
@@ -191,6 +199,7 @@ pub fn exposition(statistics: &Value) -> String {
             page.sample(name, &[], &number(&host[field]).to_string());
         }
     }
+    long_steps(statistics, &mut page);
     page.head("operations_total", COUNTER, "Requests of the kernel, by operation.");
     for (operation, count) in operations(statistics) {
         page.sample("operations_total", &[("operation", operation)], &number(count).to_string());
@@ -241,6 +250,25 @@ fn engine(statistics: &Value, page: &mut Page) {
             }
         }
     }
+}
+
+/// Steps for which all other requests of the daemon waited, by task.
+fn long_steps(statistics: &Value, page: &mut Page) {
+    let long = statistics["long_steps"].as_array().filter(|long| !long.is_empty());
+    let Some(long) = long else { return };
+    let mut sample = |name: &str, kind, help, value: &dyn Fn(&Value) -> String| {
+        page.head(name, kind, help);
+        for steps in long {
+            let task = steps["task"].as_str().unwrap_or_default();
+            page.sample(name, &[("task", task)], &value(steps));
+        }
+    };
+    let help = "Steps of a task that took 2 ms of processor time or more: all others waited.";
+    sample("long_steps_total", COUNTER, help, &|steps| number(&steps["count"]).to_string());
+    let help = "Processor time of the longest of them.";
+    sample("long_step_seconds_max", GAUGE, help, &|steps| {
+        seconds(number(&steps["longest_nanoseconds"]))
+    });
 }
 
 /// Buckets at 1, 2 and 5 of each power of ten: the daemon counts in finer classes.

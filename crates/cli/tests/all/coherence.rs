@@ -513,3 +513,75 @@ fn a_listing_is_asked_for_once_and_tells_of_every_change() {
     assert_eq!(listings(), before, "the kernel has the listing");
     volume.umount_and_check();
 }
+
+/// As `xfstests` asks it (generic/285 and others): with a descriptor that could be mapped, and
+/// without any mapping.
+#[test]
+fn holes_lie_where_the_kernels_ext4_has_them() {
+    let script = r#"cat >/tmp/seek.$$ <<'END'
+import os, sys
+def show(name, change):
+    file = os.open(sys.argv[1] + "/seek", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    change(file)
+    at, runs = 0, []
+    while True:
+        try: start = os.lseek(file, at, os.SEEK_DATA)
+        except OSError: break
+        at = os.lseek(file, start, os.SEEK_HOLE); runs.append((start, at))
+    print(name, runs); os.close(file)
+K = 1024
+def longer(f): os.pwrite(f, b"x" * 4096, 200 * K); os.ftruncate(f, 1 << 20)
+def shorter(f): os.pwrite(f, b"x" * 20000, 200 * K); os.ftruncate(f, 210 * K); os.ftruncate(f, 1 << 20)
+def in_turns(f): [os.pwrite(f, b"x" * 4096, at * 12 * K) for at in range(9)]; os.ftruncate(f, 150 * K)
+def middle(f): os.ftruncate(f, 1 << 20); os.pwrite(f, b"x", 500 * K + 7)
+def empty(f): os.ftruncate(f, 300 * K)
+def synced(f): longer(f); os.fsync(f)
+def written_to_end(f): empty(f); os.pwrite(f, b"x" * 100, 300 * K - 50)
+def reserved(f): os.posix_fallocate(f, 0, 1 << 20); os.pwrite(f, b"x" * 5, 600 * K)
+for change in longer, shorter, in_turns, middle, empty, synced, written_to_end, reserved:
+    show(change.__name__, change)
+END
+/usr/bin/python3 /tmp/seek.$$ $M; rm $M/seek /tmp/seek.$$"#;
+    for block in ["4096", "1024"] {
+        let rig = Rig::new();
+        rig.run(&format!("truncate -s 64M image; mke2fs -q -F -t ext4 -b {block} image >made"));
+        let ours = rig.run(&format!("$O mount image $M; {script}; $O umount $M; settle image"));
+        let theirs = rig.run(&format!("mount -o loop image $M; {script}; umount $M; settle image"));
+        // Where a page has several blocks, what the kernel cut out of one may have been changed.
+        let same = |text: &str| match block {
+            "4096" => text.to_owned(),
+            _ => text.lines().filter(|line| !line.starts_with("shorter")).collect(),
+        };
+        assert_eq!(same(&ours), same(&theirs), "blocks of {block}");
+    }
+}
+
+#[test]
+fn bytes_mapped_behind_the_end_are_zeros_afterwards() {
+    let script = r#"cat >/tmp/behind.$$ <<'END'
+import mmap, os, sys
+for number, (before, after) in enumerate([(100, 4096), (100, 200), (5000, 100000), (4097, 8192)]):
+    path = sys.argv[1] + "/behind"
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    os.write(file, b"a" * before)
+    pages = (before + 4095) // 4096 * 4096
+    os.ftruncate(file, pages)
+    map = mmap.mmap(file, pages)
+    os.ftruncate(file, before)
+    map[before:] = b"j" * (len(map) - before)
+    map[0] = 66
+    os.ftruncate(file, after)
+    print(number, os.pread(file, after, 0).count(b"j"))
+    map[before] = 67
+    map.flush(); map.close(); os.close(file)
+    content = open(path, "rb").read()
+    print(number, content.count(b"j"), content[0], content[before])
+END
+/usr/bin/python3 /tmp/behind.$$ $M; rm $M/behind /tmp/behind.$$"#;
+    let rig = Rig::new();
+    rig.run("truncate -s 64M image; mke2fs -q -F -t ext4 -b 4096 image >made");
+    let ours = rig.run(&format!("$O mount image $M; {script}; $O umount $M; settle image"));
+    let theirs = rig.run(&format!("mount -o loop image $M; {script}; umount $M; settle image"));
+    assert_eq!(ours, theirs);
+    assert!(ours.contains("0 0 66 67"), "{ours}");
+}

@@ -104,5 +104,33 @@ fn other_machines_other_tables_and_plain_disks_are_refused() {
          refuses timeout 20 $O nbd --socket s --scattered disk 2>said; grep -q -- --mtl said
          start --scattered --format --log-size 1M --group-size 8M --mtl other-table other; stop
          refuses timeout 20 $O nbd --socket s --scattered --mtl other-table disk 2>said; grep -q 'another disk' said
-         start --read-only disk; refuses timeout 20 qemu-io -f raw -c 'write 0 4k' \"$U\" >said 2>&1; stop");
+         truncate -s 64M plain; start --read-only plain; refuses timeout 20 qemu-io -f raw -c 'write 0 4k' \"$U\" >said 2>&1; stop");
+}
+
+/// A raw export of scattered logs shows old blocks, and lets a write destroy the logs; `--format`
+/// destroys whatever else is there.
+#[test]
+fn nothing_is_exported_raw_or_formatted_unasked() {
+    run("truncate -s 64M disk other; P=
+         start --scattered --format --log-size 1M --group-size 8M disk; q -c 'write -f -P 7 0 4k'; stop
+         before=$(sha256sum <disk)
+         for how in '' --read-only '--scattered --format --log-size 1M --group-size 8M'; do
+             refuses timeout 20 $O nbd --socket s $how disk 2>said; grep -q 'scattered logs' said
+             grep -q -- --scattered said
+         done
+         refuses timeout 60 $O mkfs disk 2>said; grep -q 'scattered logs' said
+         [ \"$(sha256sum <disk)\" = \"$before\" ]
+         start --scattered disk; q -c 'read -P 7 0 4k'; stop
+         for make in 'mke2fs -q -F -t ext4' 'mkfs.btrfs -q -f' 'mkfs.xfs -q -f' 'mke2fs -q -F -O journal_dev'; do
+             rm other; truncate -s 400M other; $make other >made 2>&1 || continue; before=$(sha256sum <other)
+             refuses timeout 20 $O nbd --socket s --scattered --format other 2>said; grep -q 'appears to hold' said
+             refuses timeout 20 $O nbd --socket s --scattered --format --mtl other disk 2>said
+             mkdir -p store here; for format in '' --format; do
+                 refuses timeout 20 $O host mount --store dir:store --journal other $format here 2>said; cat said
+             done
+             [ \"$(sha256sum <other)\" = \"$before\" ]
+         done
+         start --scattered --format --force other; stop
+         refuses timeout 20 $O host mount --store dir:store --journal other --format here 2>said; grep -q 'scattered logs' said
+         timeout 60 $O host mount --store dir:store --journal other --format --force here; timeout 60 $O umount here");
 }

@@ -45,11 +45,73 @@ fn what_an_fstab_line_of_ext4_may_say_can_be_mounted() {
                strictatime,noauto_da_alloc,nodiscard,noacl,nouser_xattr,sync,nosuid,nodev,noexec,owner,noiversion \
                ro,noload,errors=panic
            do $O mount -o $options image $M 2>>told; $O umount $M; settle image; done
-           clean image; grep -q discard told; grep -q errors=panic told; grep -q noacl told
+           clean image; grep -q discard told; grep -q errors=panic told
            for options in usrquota jqfmt=vfsv0 usrjquota=aquota.user resuid=5 sb=8193; do
                refuses $O mount -o $options image $M 2>out; grep -q "$options" out
            done"#,
     );
+}
+
+#[test]
+fn attributes_that_a_mount_leaves_out_are_not_served() {
+    let rig = Rig::new();
+    rig.run(
+        r#"chmod 755 .; $O mkfs image 64M -- -q >made; f=$M/f
+           again() { $O umount $M; settle image; $O mount -o allow_other,$1 image $M; }
+           asked() { $O stats --json $M | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['door']['by_operation'].get('$1', 0))"; }
+           $O mount image $M; echo text >$f; mkdir $M/d; chmod 600 $f; setfacl -d -m u:77:rwx $M/d
+           setfattr -n user.a -v 1 $f; setfattr -n trusted.t -v 1 $f; setfacl -m u:65534:r $f
+
+           again nouser_xattr; [ "$(getfattr -d -m - $f 2>/dev/null | grep -c '^user')" = 0 ]
+           refuses getfattr -n user.a $f 2>told; grep -q 'not supported' told
+           refuses setfattr -n user.b -v 1 $f 2>told; grep -q 'not supported' told
+           getfattr -n trusted.t $f >told; as_nobody cat $f >told
+
+           again noacl; refuses as_nobody cat $f 2>told; refuses setfacl -m u:5:r $f 2>told
+           refuses getfattr -n system.posix_acl_access $f 2>told; grep -q 'not supported' told
+           (umask 027; touch $M/d/new); [ $(stat -c %a $M/d/new) = 640 ]; chmod 640 $f
+           getfattr -n user.a $f >told
+
+           again noxattr; refuses as_nobody cat $f 2>told; before=$(asked getxattr)
+           for i in $(seq 20); do refuses getfattr -n user.a $f 2>>told; refuses getfattr -n trusted.t $f 2>>told; done
+           [ $(asked getxattr) -le $((before + 1)) ]; [ -z "$(getfattr -d -m - $f)" ]
+           refuses setfattr -n user.b -v 1 $f 2>told
+
+           again defaults; [ "$(getfattr -d -m - $f 2>/dev/null | grep -c =)" = 3 ]
+           getfacl -n $f 2>/dev/null | grep -q user:65534:r--; [ "$(getfacl -n $M/d/new 2>/dev/null | grep -c user:77)" = 0 ]
+           refuses $O mount -o remount,noxattr image $M 2>told; grep -q noxattr told
+           $O umount $M; settle image"#,
+    );
+    rig.check("");
+}
+
+/// Also what was written synchronously to a file that was there, which then takes two requests.
+#[test]
+fn noopen_opens_without_asking_and_loses_nothing() {
+    let rig = Rig::new();
+    rig.run(
+        r#"$O mkfs image 64M -- -q >made; $O mount -o noopen image $M; asked() { $O stats --json $M | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['door']['by_operation'].get('$1', 0))"; }
+           for i in $(seq 20); do echo $i >$M/f$i; done; for i in $(seq 20); do [ $(cat $M/f$i) = $i ]; done
+           [ $(asked open) -le 1 ]
+           # Unlinked while it is open, appended to, cut on opening, run.
+           exec 3<>$M/f1; rm $M/f1; echo more >&3; exec 3>&-; echo more >>$M/f2; echo x >$M/f3; cp /bin/true $M/true; $M/true
+           # A mapping that changes a hole, and a copy beside it.
+           /usr/bin/python3 - $M/f4 $M/copy <<'END'
+import mmap, os, shutil, sys
+os.truncate(sys.argv[1], 1 << 20)
+file = os.open(sys.argv[1], os.O_RDWR)
+map = mmap.mmap(file, 1 << 20)
+map[500000] = 55
+data = os.lseek(file, 0, os.SEEK_DATA)
+assert data <= 500000, data
+assert open(sys.argv[1], "rb").read()[500000] == 55
+END
+           $O umount $M; settle image
+           serve noopen image; printf synced | dd of=$M/f5 oflag=sync conv=notrunc status=none; kill_daemon; umount -l $M; settle image
+           $O mount image $M; [ "$(cat $M/f5)" = synced ]; [ "$(cat $M/f2)" = "$(printf '2\nmore')" ]; [ $(cat $M/f3) = x ]; [ ! -e $M/f1 ]
+           [ $(tail -c +500001 $M/f4 | head -c 1) = 7 ]; $O umount $M; settle image"#,
+    );
+    rig.check("");
 }
 
 /// A file whose block lies beyond the end.

@@ -116,14 +116,19 @@ fn the_unit_mounts_again_after_the_daemon_died() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/okeanos@.service");
     std::fs::copy(unit, rig.path("unit")).unwrap();
     rig.run(
-        r#"order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
+        r#"order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\$\$|$|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
            start() { eval "$(order ExecStartPre)"; eval "exec $(order ExecStart)" & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
            grep -q '^Restart=on-failure' unit; $O mkfs image 64M -- -q; OPTIONS=data=wasteless; start
            echo kept >$M/file; sync $M/file; kill_daemon; $O list | grep -q 'daemon died'
            # Without options, too.
            eval "$(order ExecStopPost)"; OPTIONS=; start; grep -q kept $M/file
            # To an end that was asked for there is nothing to add.
-           kill -TERM $DAEMON; wait $DAEMON; refuses eval "$(order ExecStopPost)" 2>told; settle image; clean image"#,
+           kill -TERM $DAEMON; wait $DAEMON; eval "$(order ExecStopPost)"; settle image
+           # A second start fails, and leaves what somebody else has mounted.
+           $O mount image $M; touch $M/alive; refuses eval "$(order ExecStart)" 2>told; eval "$(order ExecStopPost)"
+           [ -e $M/alive ]; $O umount $M; settle image; clean image
+           # Before it a device is waited for; an image is not.
+           eval "$(order ExecStartPre)""#,
     );
 }
 
@@ -156,7 +161,7 @@ fn rates_are_one_line_an_interval() {
 #[test]
 fn metrics_are_those_of_prometheus_and_readable_by_whoever_may_look_into_the_volume() {
     Rig::new().run(
-        r#"chmod 755 . ..; cp $O program; chmod 755 program; $O mkfs image 64M -- -q
+        r#"chmod 755 .; cp $O program; chmod 755 program; $O mkfs image 64M -- -q
            $O mount -o data=wasteless,allow_other image $M; echo text >$M/file; sync $M/file
            as_nobody ./program stats --prometheus $M >told
            as_nobody ./program list >listed; grep "^$M" listed | grep -qw wasteless
@@ -226,6 +231,42 @@ fn check_finds_damage_and_lying_bitmaps_and_exits_as_fsck_does() {
            [ $(code $O check) = 16 ]; [ $(code $O check --sorely image) = 16 ]; [ $(code $O check --help) = 0 ]
            serve noloop image; echo x >$M/x; sync $M/x; kill_daemon; [ $(code $O check image) = 8 ]; grep -q 'has died' told; $O umount $M
            [ $(code $O check image) = 8 ]; grep -q 'okeanos recover' told; $O recover image >told; [ $(code $O check image) = 0 ]"#,
+    );
+}
+
+#[test]
+fn check_never_calls_sound_what_a_mount_refuses() {
+    Rig::new().run(
+        r#"code() { local status=0; "$@" >told 2>&1 || status=$?; echo $status; }
+           $O mkfs image 64M -- -q -b 4096 -O ^metadata_csum; $O mount image $M; mkdir $M/below; echo x >$M/a; ln $M/a $M/b; echo y >$M/lonely; : >$M/twin-a; : >$M/twin-b
+           for i in $(seq 400); do : >$M/below/with-a-rather-long-name-$i; done; $O umount $M; settle image; clean image
+           # Each is found by our own code, and by e2fsck.
+           finds() { [ $(code $O check --without-e2fsck damaged) = 4 ] && grep -q "$1" told && grep -q '^Not looked at' told || { cat told >&2; exit 1; }
+               [ $(code $O check damaged) -ge 4 ] && grep -q "$1" told && grep -q '^e2fsck: ' told || { cat told >&2; exit 1; }; }
+           breaks() { copy image damaged; debugfs -w -R "$1" damaged 2>fs >fs; finds "$2"; }
+           breaks 'clri <2>' 'no mount can open it.*root directory'; breaks 'clri /a' 'inode .* is free'; breaks 'sif /a links_count 7' '2 links lead to it, it says 7'
+           breaks 'unlink /lonely' 'no name leads to it'; copy image damaged; LC_ALL=C sed -i 's/twin-b/twin-a/' damaged; finds 'stands there twice'
+           breaks 'sif /a blocks 80' 'it says 80'
+           breaks 'sif /a mode 0040755' 'it says Regular'; breaks 'sif /below size 4097' 'a directory cannot have 4097 bytes'
+           journal=$(debugfs -R 'bmap <8> 0' image 2>fs)
+           copy image damaged; dd if=/dev/zero of=damaged bs=4096 count=1 seek=$journal conv=notrunc status=none
+           finds 'no mount can open it'; refuses $O mount damaged $M 2>fs
+           for dry in --dry-run ''; do [ $(code $O recover $dry damaged) = 1 ]; grep -q 'journal cannot be used' told; refuses grep -q 'is empty' told; done
+           $O check --json image >told; grep -q '"exit_status": 0' told; grep -q '"verdict": "clean"' told
+           [ $(code $O check --json damaged) -ge 4 ]; grep -q '"found_by": "e2fsck"' told; grep -q '"found_by": "okeanos"' told
+           mount --bind /dev/null $(command -v e2fsck); [ $(code $O check image) = 0 ]; grep -q '^Not looked at: .*e2fsck is not installed' told"#,
+    );
+}
+
+#[test]
+fn inspect_takes_the_directory_of_a_mount() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/below; for what in super groups 'journal' 'inode 2' 'dir /'; do
+               $O inspect $what $M >told; $O inspect $what image >also; cmp told also
+           done
+           refuses $O inspect logs $M 2>told; refuses grep -q 'too small' told; refuses $O inspect super $M/below 2>told; grep -q "mounted: $M" told
+           refuses $O inspect super . 2>told; grep -q 'is a directory' told; $O umount $M; settle image
+           $O mount -o noloop image $M; $O inspect super $M >told; grep -q ^uuid told; $O umount $M; settle image"#,
     );
 }
 

@@ -1,5 +1,6 @@
 //! Loop devices (loop(4)): which of them stand on a file or device, and over which bytes of it.
 
+use super::abandoned::is_abandoned;
 use super::system::loop_status;
 use std::ffi::OsString;
 use std::fs::{File, Metadata, metadata, read, read_dir, read_to_string};
@@ -33,6 +34,10 @@ impl LoopDevice {
         Some(LoopDevice { device, backing: PathBuf::from(OsString::from_vec(name)), bytes })
     }
 
+    fn is_abandoned(&self) -> bool {
+        metadata(&self.device).is_ok_and(|found| is_abandoned(&self.device, found.rdev()))
+    }
+
     /// Whether it stands on this file or block device.
     pub fn stands_on(&self, below: &Metadata) -> bool {
         let named = metadata(&self.backing).ok();
@@ -51,17 +56,19 @@ impl LoopDevice {
     }
 }
 
-/// The first loop device over any of these bytes of a file or block device, but for `except`.
+/// The first loop device over any of these bytes of a file or block device, but for `except`, and
+/// for those that a dead mount has left.
 pub fn loop_device_over(
     below: &Metadata,
     bytes: &Range<u64>,
     except: Option<&Path>,
 ) -> Option<PathBuf> {
     let devices = read_dir("/sys/block").ok()?.flatten();
-    let mut found = devices.filter_map(|entry| LoopDevice::told(&entry.path()));
+    let found = devices.filter_map(|entry| LoopDevice::told(&entry.path()));
     let over = |found: &LoopDevice| found.bytes.start < bytes.end && bytes.start < found.bytes.end;
     found
-        .find(|found| except != Some(&found.device) && over(found) && found.stands_on(below))
+        .filter(|found| except != Some(&found.device) && over(found) && found.stands_on(below))
+        .find(|found| !found.is_abandoned())
         .map(|found| found.device)
 }
 

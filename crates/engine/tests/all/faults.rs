@@ -167,6 +167,19 @@ fn recovery_needs_to_read_home_only_where_the_log_has_a_block_in_part() {
                 unreadable == whole,
                 "{records:?}, {unreadable}: {recovered:?}"
             );
+            if unreadable == part {
+                let skipping = Rig::new(&setup, 1, vec![image.clone()]);
+                skipping.disks[0].inject(Fault {
+                    range: part * BLOCK..(part + 1) * BLOCK,
+                    ..Fault::forever(Operation::Read)
+                });
+                let mut parts = skipping.parts.clone();
+                parts.options.skip_unreadable = true;
+                let report = skipping.run(async move { engine::recover(&parts, false).await });
+                assert_eq!(report.expect("power").unwrap().skipped_blocks, [part]);
+                assert_eq!(skipping.home_block(whole)[..], content(whole, 1), "{records:?}");
+                assert_eq!(skipping.home_block(part)[..], [STALE; BLOCK as usize]);
+            }
             // Where it stopped, the log is as it was.
             rig.disks[0].heal();
             if recovered.is_err() {

@@ -480,3 +480,48 @@ fn what_durability_is_enough_for_stays_in_the_logs_over_a_restart() {
         }
     }
 }
+
+/// Blocks of one transaction, and how often they are logged: the log is not half full with them.
+const TOGETHER: u64 = 40;
+const VERSIONS: u8 = 30;
+
+async fn put_together(engine: &Rc<Engine>, version: u8) {
+    let mut handle = engine.start(Credits(TOGETHER as u32)).await.unwrap();
+    for block in 0..TOGETHER {
+        let made = handle.create(HomeBlock(block));
+        let whole = BlockRange::new(0, BYTES as u32);
+        handle.change(&made, whole, |bytes| bytes.copy_from_slice(&content(block, version)));
+    }
+    engine.commit(handle.stop()).await.unwrap();
+}
+
+/// Records of a few blocks, again and again: little of them is the newest, and all would have to be
+/// known.
+#[test]
+fn a_restart_gathers_no_more_records_than_memory_has_room_for() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = setup(DataMode::Journal, records);
+        // It would leave out all records but the newest of each block.
+        setup.options.snapshot_after = None;
+        let images = live(&setup, setup.images(), async |_, engine| {
+            // What is superseded stays in the log behind this one.
+            put(&engine, TOGETHER, 1).await;
+            for version in 0..VERSIONS {
+                put_together(&engine, version).await;
+            }
+            rest(&engine).await;
+        });
+        let copies = async |report: RecoveryReport, _| {
+            assert_eq!(report.blocks_kept, TOGETHER + 1, "{report:?}");
+        };
+        live(&setup, images.clone(), copies);
+        // Room for all copies, and not for all records.
+        setup.options.cache_bytes = 1;
+        live(&setup, images, async |report, engine| {
+            assert_eq!(report.blocks_kept, 0, "{report:?}");
+            for block in 0..TOGETHER {
+                assert_eq!(read(&engine, block).await, content(block, VERSIONS - 1), "{block}");
+            }
+        });
+    }
+}

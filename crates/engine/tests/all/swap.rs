@@ -74,7 +74,7 @@ pub async fn log_all(
     log_parts(engine, blocks, TOGETHER, version, seen).await;
 }
 
-async fn log_parts(
+pub async fn log_parts(
     engine: &Rc<Engine>,
     blocks: std::ops::Range<u64>,
     together: u64,

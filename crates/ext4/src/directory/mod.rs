@@ -9,7 +9,7 @@ mod insert;
 mod path;
 mod read;
 
-pub(crate) use read::Listing;
+pub(crate) use read::{Listing, file_type};
 
 use crate::error::errno;
 use crate::mapping::MappingState;
@@ -148,6 +148,14 @@ impl<'a> Directory<'a> {
         let bytes = first.bytes();
         let [_, dotdot] = self.format.dots(&bytes).map_err(|error| self.damaged(&first, error))?;
         dotdot.inode.ok_or_else(|| self.corrupt("it has no parent"))
+    }
+
+    /// Where `.` leads; `None` where the inode holds the names, and no `.` among them.
+    pub async fn own_entry(&self) -> Result<Option<InodeNumber>> {
+        let Some(first) = self.first_block().await? else { return Ok(None) };
+        let bytes = first.bytes();
+        let [dot, _] = self.format.dots(&bytes).map_err(|error| self.damaged(&first, error))?;
+        Ok(dot.inode)
     }
 
     /// The block with `.` and `..`, for [`Directory::set_parent`]; `None` where the inode holds the

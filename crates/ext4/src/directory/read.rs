@@ -234,7 +234,7 @@ fn is_dots(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
-fn file_type(stored: u8) -> FileType {
+pub(crate) fn file_type(stored: u8) -> FileType {
     match stored {
         entry_type::REGULAR => FileType::Regular,
         entry_type::DIRECTORY => FileType::Directory,

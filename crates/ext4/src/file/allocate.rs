@@ -1,10 +1,20 @@
 //! fallocate: space ahead of time, zeroed ranges, holes.
 
-use super::{RangeMode, check_changeable, clear_set_id_bits};
+use super::{KillPrivileges, RangeMode, check_changeable, clear_set_id_bits};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
 use engine::{Block, Handle};
 use std::rc::Rc;
 use units::{FileBlock, TransactionId};
+
+/// What fallocate(2) is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileRange {
+    pub mode: RangeMode,
+    pub keep_size: bool,
+    /// In bytes, as the length.
+    pub offset: u64,
+    pub length: u64,
+}
 
 /// A range of bytes, and the whole blocks in it.
 struct Range {
@@ -16,9 +26,7 @@ struct Range {
 }
 
 impl Volume {
-    /// As fallocate(2); takes capabilities away, and an ordinary user's set-id bits, too. Files
-    /// with indirect blocks can only be punched (`EOPNOTSUPP`), as in the kernel. After `ENOSPC` a
-    /// part may be done.
+    /// As fallocate(2), without taking set-id bits away; after `ENOSPC` a part may be done.
     pub async fn fallocate(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -28,34 +36,38 @@ impl Volume {
         offset: u64,
         length: u64,
     ) -> Result<TransactionId> {
+        let range = FileRange { mode, keep_size, offset, length };
+        self.fallocate_range(inode, caller, range, KillPrivileges::No).await
+    }
+
+    /// As fallocate(2); takes capabilities away, and set-id bits as `kill_privileges` says, as
+    /// ext4 does it: also where it fails for want of space, or since the file has indirect blocks
+    /// and can only be punched (`EOPNOTSUPP`). What the arguments alone rule out (`EINVAL`,
+    /// `EFBIG`) changes nothing.
+    pub async fn fallocate_range(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        caller: &Caller,
+        range: FileRange,
+        kill_privileges: KillPrivileges,
+    ) -> Result<TransactionId> {
+        let FileRange { mode, keep_size, offset, length } = range;
         let _guard = inode.lock.write().await;
         check_changeable(inode, mode == RangeMode::Allocate)?;
-        let to = offset.checked_add(length).filter(|to| *to <= self.file_size_max(inode));
+        let to = offset.checked_add(length).filter(|to| *to <= self.range_end_max(inode, mode));
         let Some(to) = to else { return Err(Error::Refused(errno::EFBIG)) };
         if length == 0 {
             return Err(Error::Refused(errno::EINVAL));
         }
+        self.leave_inline(inode, caller).await?;
+        let _table = self.hold(&[inode]).await?;
+        self.kill_privileges(inode, kill_privileges).await?;
         if mode != RangeMode::PunchHole && !self.maps_by_extents(inode) {
             return Err(Error::Refused(errno::EOPNOTSUPP));
         }
-        self.leave_inline(inode, caller).await?;
-        let _table = self.hold(&[inode]).await?;
-        if self.may_have_privileges(inode) {
-            let attributes = self.xattr_change(inode).await?;
-            let mut handle = self.engine().start(self.credits_inode() + attributes.credits).await?;
-            // The kernel does not say, as it does for writes, whether the caller may keep them
-            // (CAP_FSETID).
-            if caller.uid != 0 {
-                clear_set_id_bits(inode);
-            }
-            let killed = self.clear_capabilities(&mut handle, inode).await;
-            let stored = self.store(&mut handle, inode).await;
-            handle.stop();
-            killed.and(stored)?;
-        }
         if mode != RangeMode::Allocate {
-            inode.pages.cut_at(offset);
-            inode.pages.cut_at(to);
+            self.note_cut(inode, offset);
+            self.note_cut(inode, to);
             inode.pages.agreed(offset..to);
         }
         match mode {
@@ -78,6 +90,30 @@ impl Volume {
                 self.end_change(inode, to, keep_size).await
             }
         }
+    }
+
+    /// First byte that a range cannot have. A hole changes nothing behind the end of the file, so
+    /// what a file with extents may have limits it, whatever maps this one.
+    fn range_end_max(&self, inode: &Inode, mode: RangeMode) -> u64 {
+        match mode {
+            RangeMode::PunchHole => self.volume_file_size_max(),
+            _ if !self.maps_by_extents(inode) => self.volume_file_size_max(),
+            _ => self.file_size_max(inode),
+        }
+    }
+
+    /// Takes set-id bits and capabilities away, in a handle of its own.
+    async fn kill_privileges(&self, inode: &Inode, kill: KillPrivileges) -> Result<()> {
+        if !self.may_have_privileges(inode) {
+            return Ok(());
+        }
+        let attributes = self.xattr_change(inode).await?;
+        let mut handle = self.engine().start(self.credits_inode() + attributes.credits).await?;
+        clear_set_id_bits(inode, kill);
+        let killed = self.clear_capabilities(&mut handle, inode).await;
+        let stored = self.store(&mut handle, inode).await;
+        handle.stop();
+        killed.and(stored)
     }
 
     async fn punch(&self, inode: &Inode, from: u64, to: u64) -> Result<TransactionId> {
@@ -183,8 +219,11 @@ impl Volume {
     ) -> Result<()> {
         let mut first = true;
         while *at < to {
-            if !first && !handle.extend(self.credits_map(inode)) {
-                break;
+            if !first {
+                runtime::yield_now().await;
+                if !handle.extend(self.credits_map(inode)) {
+                    break;
+                }
             }
             let (block, count) = (FileBlock(*at as u32), (to - *at).min(u32::MAX.into()) as u32);
             let how = Allocate::Unwritten;

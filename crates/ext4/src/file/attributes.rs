@@ -1,6 +1,6 @@
 //! Changing attributes: chmod, chown, utimes, truncate.
 
-use super::{Attributes, S_ISGID, SetAttributes, SetTime, clear_set_id_bits};
+use super::{Attributes, KillPrivileges, S_ISGID, SetAttributes, SetTime, clear_set_id_bits};
 use crate::{Caller, Error, Inode, Result, Volume, errno};
 use engine::Handle;
 use format::ext4::inode::flags;
@@ -25,8 +25,11 @@ impl Volume {
         if let Some(size) = change.size {
             self.truncate_locked(inode, size, change.kill_privileges).await?;
         }
-        let rest = SetAttributes { size: None, kill_privileges: false, ..change };
-        if rest != SetAttributes::default() || change.size.is_none() && change.kill_privileges {
+        let mut rest = SetAttributes { size: None, ..change };
+        if change.size.is_some() {
+            rest.kill_privileges = KillPrivileges::No;
+        }
+        if rest != SetAttributes::default() {
             self.change_fields(inode, &change).await?;
         }
         Ok(self.getattr(inode))
@@ -51,9 +54,14 @@ impl Volume {
         change: &SetAttributes,
     ) -> Result<()> {
         let owner_changes = change.uid.is_some() || change.gid.is_some();
-        if !inode.is_directory() && (owner_changes || change.kill_privileges) {
-            // Whoever gave the file away must not leave a program that runs as its new owner.
-            clear_set_id_bits(inode);
+        if !inode.is_directory() && (owner_changes || change.kill_privileges != KillPrivileges::No)
+        {
+            // A file that is given away must not be left as a program that runs as its new owner.
+            let kill = match change.kill_privileges {
+                KillPrivileges::No => KillPrivileges::ByMember,
+                kill => kill,
+            };
+            clear_set_id_bits(inode, kill);
             self.clear_capabilities(handle, inode).await?;
         }
         self.set_fields(inode, change);
@@ -86,13 +94,14 @@ impl Volume {
     }
 }
 
-/// Whether nothing but times change, and to now: whoever appends does that, too.
+/// Whether nothing but times change, and to now: an append does that, too.
 fn is_touch(change: &SetAttributes) -> bool {
     let is_now = |time| matches!(time, None | Some(SetTime::Now));
     let times = SetAttributes {
         accessed: change.accessed,
         modified: change.modified,
+        changed: change.changed,
         ..Default::default()
     };
-    is_now(change.accessed) && is_now(change.modified) && *change == times
+    [change.accessed, change.modified, change.changed].into_iter().all(is_now) && *change == times
 }

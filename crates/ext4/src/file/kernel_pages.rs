@@ -1,7 +1,7 @@
 //! What the kernel's page cache may hold of a file, as far as its requests tell.
 //!
 //! A page that is changed through a shared mapping comes back whole, whenever the kernel likes. It
-//! tells neither which of its bytes were changed nor when. Three things follow:
+//! tells neither which of its bytes were changed nor when. Four things follow:
 //!
 //! 1. A write past the cache may meet a page that the kernel read before it and changed since. When
 //!    that page is written back, it has the old bytes where the write has new ones. The kernel
@@ -12,6 +12,10 @@
 //!    open that can be mapped for writing. The kernel writes a mapping's pages back when it goes.
 //!    Such a hole is reported as data.
 //! 3. A time that was set while pages are changed stays: they may have been changed before.
+//! 4. What a mapping stores behind the end of the file, in its last page, is no content. When the
+//!    file is made longer, the zeros there win over that page, which the kernel drops before
+//!    truncate(2) returns. A file that becomes longer by a write is no such case: the kernel keeps
+//!    the page, and shows what is in it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +29,7 @@ const NEWER_MAX: usize = 1024;
 /// Runs of holes that are remembered of one file; more become one.
 const ZEROS_MAX: usize = 256;
 /// The largest page of any machine. What ends within a page leaves zeros behind in it.
-const PAGE_MAX: u64 = 64 << 10;
+pub(crate) const PAGE_MAX: u64 = 64 << 10;
 /// The kernel writes changed pages back after 30 seconds, and looks for them every 5.
 const WRITTEN_BACK_AFTER: Duration = Duration::from_secs(60);
 
@@ -33,7 +37,9 @@ const WRITTEN_BACK_AFTER: Duration = Duration::from_secs(60);
 pub struct KernelPages {
     /// Open descriptors that can be mapped for writing.
     mappable: Cell<u32>,
-    /// The kernel has read pages since the file was opened.
+    /// Descriptors are opened and closed without a request, so there may always be one.
+    is_unobserved: Cell<bool>,
+    /// The kernel has read pages, and may hold them also when no descriptor is left.
     filled: Cell<bool>,
     /// Written past the cache, and not read into it since; the oldest first.
     newer: RefCell<VecDeque<Range<u64>>>,
@@ -57,15 +63,25 @@ impl KernelPages {
     }
     /// The last descriptor of any kind was closed.
     pub(crate) fn all_closed(&self) {
-        self.filled.set(false);
+        if self.is_unobserved.get() {
+            return;
+        }
+        if units::fault!("closed-forgets-pages") {
+            self.filled.set(false);
+        }
         self.newer.borrow_mut().clear();
     }
+    /// Descriptors are opened without a request (`noopen`): from now on any may be mapped.
+    pub fn opened_unobserved(&self) {
+        self.is_unobserved.set(true);
+    }
     pub(crate) fn may_be_dirty(&self) -> bool {
-        self.mappable.get() > 0
+        self.mappable.get() > 0 || self.is_unobserved.get()
     }
 
     /// The kernel may hold pages from times that nobody remembers.
     pub(crate) fn forget_all(&self) {
+        self.filled.set(true);
         *self.zeros.borrow_mut() = std::iter::once(0..u64::MAX).collect();
     }
     pub fn is_forgotten(&self) -> bool {
@@ -73,6 +89,7 @@ impl KernelPages {
     }
     /// The kernel holds none.
     pub fn dropped(&self) {
+        self.filled.set(false);
         self.zeros.borrow_mut().clear();
     }
 
@@ -126,19 +143,27 @@ impl KernelPages {
             *zeros = std::iter::once(start..end).collect();
         }
     }
-    /// Content begins or ends at `at`: the rest of its page is zeros that the kernel made itself.
-    pub(crate) fn cut_at(&self, at: u64) {
-        if !at.is_multiple_of(PAGE_MAX) {
-            let start = at - at % PAGE_MAX;
-            self.zeros_shown(start..start.saturating_add(PAGE_MAX));
+    /// Content begins or ends at `at`: the rest of its page, of `page` bytes, is zeros that the
+    /// kernel made itself.
+    pub(crate) fn cut_at(&self, at: u64, page: u64) {
+        let page = if units::fault!("cut-by-largest-page") { PAGE_MAX } else { page };
+        if !at.is_multiple_of(page) {
+            let start = at - at % page;
+            self.zeros_shown(start..start.saturating_add(page));
         }
     }
-    /// The file ends at `at` now: the kernel drops all pages behind that one.
-    pub(crate) fn dropped_behind(&self, at: u64) {
+    /// The file was made longer, by truncate(2), from `old` to `new` bytes.
+    pub(crate) fn lengthened(&self, old: u64, new: u64, page: u64) {
+        if !units::fault!("stored-behind-end-kept") {
+            self.written_past(old..new.min(old.next_multiple_of(page)));
+        }
+    }
+    /// The file ends at `at` now: the kernel drops all pages, of `page` bytes, behind that one.
+    pub(crate) fn dropped_behind(&self, at: u64, page: u64) {
         if self.is_forgotten() {
             return;
         }
-        let end = at.next_multiple_of(PAGE_MAX);
+        let end = at.next_multiple_of(page);
         self.zeros.borrow_mut().retain_mut(|own| {
             own.end = own.end.min(end);
             own.start < own.end

@@ -7,8 +7,8 @@ use units::FileBlock;
 
 impl Volume {
     /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO`
-    /// when there is none. Unwritten blocks count as holes, but for what may have been changed in
-    /// the kernel's memory.
+    /// when there is none. Unwritten blocks count as holes, but for those that may have been
+    /// changed in the kernel's memory.
     pub async fn seek(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -28,8 +28,15 @@ impl Volume {
             let (is_data, end) = match mapping.state {
                 MappingState::Written(_) => (true, end),
                 _ => match inode.pages.changed_zeros(at..end.min(size)) {
-                    Some(changed) if changed.start == at => (true, changed.end),
-                    Some(changed) => (false, changed.start),
+                    Some(changed) => {
+                        // Blocks are data or holes as a whole.
+                        let block = self.block_size().bytes() as u64;
+                        let start = (changed.start - changed.start % block).max(at);
+                        match start == at {
+                            true => (true, changed.end.next_multiple_of(block)),
+                            false => (false, start),
+                        }
+                    }
                     None => (false, end),
                 },
             };

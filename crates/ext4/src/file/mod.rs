@@ -14,7 +14,9 @@ mod truncate;
 mod user_flags;
 mod write;
 
+pub use allocate::FileRange;
 pub use kernel_pages::KernelPages;
+pub(crate) use kernel_pages::PAGE_MAX;
 pub use sync::SyncWhat;
 pub use write::WriteData;
 
@@ -68,12 +70,24 @@ impl Content {
     }
 }
 
+/// Which set-id bits a change of a file takes away (Linux: `setattr_should_drop_suidgid`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KillPrivileges {
+    #[default]
+    No,
+    /// Set-user-id, and set-group-id where the group may execute. The caller belongs to the file's
+    /// group, or may set the bits.
+    ByMember,
+    /// Set-user-id and set-group-id.
+    ByStranger,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteFlags {
     /// Write at the file's end, whatever offset was given.
     pub append: bool,
-    /// Clear set-id bits (FUSE: `FUSE_WRITE_KILL_SUIDGID`).
-    pub kill_privileges: bool,
+    /// Set-id bits to clear (FUSE: `FUSE_WRITE_KILL_SUIDGID`).
+    pub kill_privileges: KillPrivileges,
     /// File capabilities go, whoever writes, but not where nobody knows who changed the bytes
     /// (write-back of a mapping).
     pub origin: WriteOrigin,
@@ -131,8 +145,9 @@ pub struct SetAttributes {
     pub accessed: Option<SetTime>,
     pub modified: Option<SetTime>,
     pub changed: Option<SetTime>,
-    /// Clear set-id bits (and capabilities) as a write does (FUSE: `FATTR_KILL_SUIDGID`).
-    pub kill_privileges: bool,
+    /// Set-id bits to clear as a write does, and capabilities with them (FUSE:
+    /// `FATTR_KILL_SUIDGID`).
+    pub kill_privileges: KillPrivileges,
     /// Clear the set-group-id bit of a new mode: the caller is neither privileged nor in the file's
     /// group.
     pub clear_set_group: bool,
@@ -188,7 +203,17 @@ impl Volume {
 
     /// First byte that a file of this kind cannot have.
     pub(crate) fn file_size_max(&self, inode: &Inode) -> u64 {
-        let mapped = self.file_blocks_max(inode) << self.block_size().shift();
+        self.file_size_max_of(self.file_blocks_max(inode))
+    }
+
+    /// First byte that no file of the volume can have (Linux: `s_maxbytes`).
+    pub(crate) fn volume_file_size_max(&self) -> u64 {
+        self.file_size_max_of((1 << 32) - 1)
+    }
+
+    /// As far as `blocks` that an inode can map, and its fields, allow.
+    fn file_size_max_of(&self, blocks: u64) -> u64 {
+        let mapped = blocks << self.block_size().shift();
         // Without huge_file an inode counts its space in 32 bits of 512-byte sectors, its own
         // blocks included; an eighth of that covers any tree.
         let counted = if self.has(feature::HUGE_FILE) { u64::MAX } else { (1 << 32) * 512 / 8 * 7 };
@@ -248,6 +273,14 @@ impl Volume {
         Box::pin(self.zero_part(handle, inode, size, block_end.min(to))).await
     }
 
+    /// Notes that content begins or ends at `at` in a page that the kernel may hold: it puts zeros
+    /// into the rest of that page itself. A page within one block has no other block's holes.
+    fn note_cut(&self, inode: &Inode, at: u64) {
+        if self.kernel_page.get() > self.block_size().bytes() as u64 {
+            inode.pages.cut_at(at, self.kernel_page.get());
+        }
+    }
+
     /// Whether there are set-id bits, or may be capabilities.
     fn may_have_privileges(&self, inode: &Inode) -> bool {
         has_set_id_bits(inode) || may_have_capabilities(inode)
@@ -285,13 +318,15 @@ fn may_have_capabilities(inode: &Inode) -> bool {
     has_attributes
 }
 
-/// Set-user-id goes always; set-group-id only where the group may execute (otherwise it means
-/// something else).
-fn clear_set_id_bits(inode: &Inode) {
+/// Clears the set-id bits that a change by this kind of caller takes away. Directories keep theirs.
+fn clear_set_id_bits(inode: &Inode, kill: KillPrivileges) {
     let mut fields = inode.fields.borrow_mut();
-    if fields.mode & 0xf000 != S_IFDIR {
-        fields.mode &= if fields.mode & S_IXGRP != 0 { !(S_ISUID | S_ISGID) } else { !S_ISUID };
+    if fields.mode & 0xf000 == S_IFDIR || kill == KillPrivileges::No {
+        return;
     }
+    let takes_group = fields.mode & S_IXGRP != 0
+        || kill == KillPrivileges::ByStranger && !units::fault!("set-gid-kept");
+    fields.mode &= if takes_group { !(S_ISUID | S_ISGID) } else { !S_ISUID };
 }
 
 /// The device number: old inodes keep 16 bits in the first word, others 32 bits in the second. Both

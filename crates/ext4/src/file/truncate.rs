@@ -4,25 +4,26 @@
 //! among the orphans; then blocks behind the end are freed in steps. After a crash the orphan list
 //! says where to go on.
 
-use super::{check_changeable, clear_set_id_bits, may_have_capabilities};
+use super::{KillPrivileges, check_changeable, clear_set_id_bits, may_have_capabilities};
 use crate::mapping::has_extents;
 use crate::{Error, Inode, RemovalProgress, Result, Volume, errno};
 use engine::Handle;
+use format::ext4::feature;
 use std::rc::Rc;
 use units::{FileBlock, TransactionId};
 
 impl Volume {
     pub async fn truncate(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> Result<TransactionId> {
         let _guard = inode.lock.write().await;
-        self.truncate_locked(inode, size, false).await
+        self.truncate_locked(inode, size, KillPrivileges::No).await
     }
 
-    /// `kill_privileges`: clears set-id bits besides. Capabilities go in any case.
+    /// Clears the set-id bits that `kill_privileges` names. Capabilities go in any case.
     pub(crate) async fn truncate_locked(
         &self,
         inode: &Inode,
         size: u64,
-        kill_privileges: bool,
+        kill_privileges: KillPrivileges,
     ) -> Result<TransactionId> {
         check_changeable(inode, false)?;
         if size > self.file_size_max(inode) {
@@ -81,21 +82,20 @@ impl Volume {
         handle: &mut Handle,
         inode: &Inode,
         size: u64,
-        kill_privileges: bool,
+        kill_privileges: KillPrivileges,
     ) -> Result<RemovalProgress> {
-        if kill_privileges {
-            clear_set_id_bits(inode);
-        }
+        clear_set_id_bits(inode, kill_privileges);
         if may_have_capabilities(inode) {
             self.clear_capabilities(handle, inode).await?;
         }
         let old = inode.fields.borrow().size;
-        inode.pages.cut_at(size.min(old));
         inode.pages.agreed(size.min(old)..u64::MAX);
         if size < old {
-            inode.pages.dropped_behind(size);
+            self.note_cut(inode, size);
+            inode.pages.dropped_behind(size, self.kernel_page.get());
         }
         if size > old {
+            inode.pages.lengthened(old, size, self.kernel_page.get());
             self.zero_behind_end(handle, inode, size).await?;
         } else if self.place_of(size) != 0 && size < old {
             // The kernel expects zeros behind the end, too.
@@ -161,10 +161,28 @@ impl Volume {
     /// Whether the inode's 60 bytes map blocks. Short symbolic links keep their target there,
     /// devices their number.
     fn has_content_blocks(&self, inode: &Inode) -> bool {
-        let fields = inode.fields.borrow();
-        let short_link = inode.is_symlink() && fields.size < fields.block.len() as u64;
-        let is_mapped =
-            inode.is_regular() || inode.is_directory() || (inode.is_symlink() && !short_link);
+        let is_mapped = inode.is_regular()
+            || inode.is_directory()
+            || inode.is_symlink() && !self.is_fast_symlink(inode);
         is_mapped && !self.is_inline(inode)
+    }
+
+    /// Whether the inode is a symbolic link that keeps its target in its 60 bytes
+    /// (`ext4_inode_is_fast_symlink`). It has no block of its own then. Where values of attributes
+    /// may lie in inodes of their own (`ea_inode`), their blocks count as the link's; there the
+    /// length decides.
+    pub(crate) fn is_fast_symlink(&self, inode: &Inode) -> bool {
+        let fields = inode.fields.borrow();
+        if !inode.is_symlink() {
+            return false;
+        }
+        if self.has(feature::EA_INODE) && !units::fault!("fast-link-by-blocks") {
+            return fields.size > 0 && fields.size < fields.block.len() as u64;
+        }
+        let of_attributes = match fields.xattr_block.get() {
+            0 => 0,
+            _ => self.block_size().bytes() as u64 / 512,
+        };
+        fields.sectors <= of_attributes
     }
 }

@@ -12,8 +12,8 @@
 
 use super::plan::WritePlan;
 use super::{
-    WriteFlags, WriteOrigin, Written, check_changeable, clear_set_id_bits, has_set_id_bits,
-    may_have_capabilities,
+    KillPrivileges, WriteFlags, WriteOrigin, Written, check_changeable, clear_set_id_bits,
+    has_set_id_bits, may_have_capabilities,
 };
 use crate::{Allocate, Caller, Error, Inode, Mapping, MappingState, Result, Volume, errno};
 use device::Buffer;
@@ -39,7 +39,7 @@ struct WriteRequest<'a> {
     caller: &'a Caller,
     /// Bytes of the whole request.
     length: u64,
-    clear_set_id: bool,
+    kill_privileges: KillPrivileges,
     clear_capabilities: bool,
     write_back: bool,
     /// Of all of its bytes, if it may be kept until they are on the disk.
@@ -157,7 +157,10 @@ impl Volume {
             inode,
             caller,
             length: bytes.len() as u64,
-            clear_set_id: flags.kill_privileges && has_set_id_bits(inode),
+            kill_privileges: match has_set_id_bits(inode) {
+                true => flags.kill_privileges,
+                false => KillPrivileges::No,
+            },
             clear_capabilities: !write_back && may_have_capabilities(inode),
             write_back,
             memory: data.memory,
@@ -294,9 +297,7 @@ impl Volume {
         count: &mut usize,
     ) -> Result<()> {
         let inode = request.inode;
-        if request.clear_set_id {
-            clear_set_id_bits(inode);
-        }
+        clear_set_id_bits(inode, request.kill_privileges);
         if request.clear_capabilities {
             Box::pin(self.clear_capabilities(handle, inode)).await?;
         }

@@ -200,8 +200,11 @@ impl Volume {
         let extents = has_extents(inode)?;
         let (mut from, mut first) = (u64::from(from.get()), true);
         while from < to {
-            if !first && !handle.extend(self.credits_remove(inode)) {
-                return Ok(RemovalProgress::More);
+            if !first {
+                runtime::yield_now().await;
+                if !handle.extend(self.credits_remove(inode)) {
+                    return Ok(RemovalProgress::More);
+                }
             }
             let before = self.before(handle, inode);
             let next = match extents {

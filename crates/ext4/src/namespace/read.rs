@@ -87,15 +87,7 @@ impl Volume {
         }
         self.note_access(inode);
         let is_inline = self.is_inline(inode);
-        let (size, is_fast) = {
-            let fields = inode.fields.borrow();
-            let for_xattrs = if fields.xattr_block.get() == 0 {
-                0
-            } else {
-                self.block_size().bytes() as u64 / 512
-            };
-            (fields.size, fields.sectors <= for_xattrs)
-        };
+        let (size, is_fast) = (inode.fields.borrow().size, self.is_fast_symlink(inode));
         let limit = if is_fast && !is_inline {
             inode.fields.borrow().block.len()
         } else {

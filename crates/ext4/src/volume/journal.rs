@@ -1,6 +1,7 @@
 //! Where the journal lies, its recovery, and the engine over it.
 
 use super::mmp::Protection;
+use super::protected_disk::ProtectedDisk;
 use super::readable::{home_of, readable, runs_of};
 use super::{Access, OpenParts, Volume, journal_copy, logs, superblock};
 use crate::{Error, Inode, Result};
@@ -11,7 +12,7 @@ use engine::{
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
-use format::jbd2::JournalSuperblock;
+use format::jbd2::{JournalFormatError, JournalSuperblock};
 use format::uuid_text;
 use std::rc::Rc;
 use units::{HomeBlock, InodeNumber, LogBlock};
@@ -29,9 +30,7 @@ pub(super) struct FoundJournal {
 impl FoundJournal {
     pub async fn open(self, kept: Option<KeptLog>) -> Result<Rc<Engine>> {
         Engine::open_with(self.parts, kept).await.map_err(|error| match error {
-            EngineError::NeedsRecovery => Error::Journal(
-                "the journal holds transactions, but the superblock says that it is empty; run e2fsck".into(),
-            ),
+            EngineError::NeedsRecovery => needs_recovery(),
             error => error.into(),
         })
     }
@@ -45,7 +44,9 @@ pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport>
         true => None,
         false => Protection::begin(&parts.world, &parts.home, &first, &parts.options.node).await?,
     };
-    let report = recover_protected(parts, &first, dry_run).await;
+    let mut parts = parts.clone();
+    ProtectedDisk::put_under(&mut parts, &first, protection.as_ref());
+    let report = recover_protected(&parts, &first, dry_run).await;
     if let Some(protection) = protection {
         protection.end(true).await?;
     }
@@ -59,7 +60,13 @@ async fn recover_protected(
 ) -> Result<RecoveryReport> {
     let found = find(parts, first).await?;
     if !has_records(parts, first) {
-        return Ok(RecoveryReport { clean: true, dry_run, ..RecoveryReport::default() });
+        let recorded_error = check_empty(&found.parts).await?;
+        return Ok(RecoveryReport {
+            clean: true,
+            dry_run,
+            recorded_error,
+            ..RecoveryReport::default()
+        });
     }
     let failed = |error| refused(parts, error);
     let mut report = engine::recover(&found.parts, dry_run).await.map_err(failed)?;
@@ -67,12 +74,13 @@ async fn recover_protected(
         report.restart = engine::foretell_restart(&found.parts).await.map_err(failed)?;
     }
     let mut fresh = superblock::read(&*parts.home).await?;
-    if !dry_run && report.gave_up && !units::fault!("given-up-unmarked") {
-        // Home may be newer than what was replayed over it.
+    let lacks_some = report.gave_up || !report.skipped_blocks.is_empty();
+    if !dry_run && lacks_some && !units::fault!("given-up-unmarked") {
+        // Home may be newer than what was replayed over it, or lacks what was left out.
         fresh.state |= state::ERROR;
         fresh.error_count = fresh.error_count.saturating_add(1);
     }
-    if !dry_run && (report.gave_up || fresh.features.has(feature::RECOVER)) {
+    if !dry_run && (lacks_some || fresh.features.has(feature::RECOVER)) {
         fresh.features.clear(feature::RECOVER);
         superblock::write(&*parts.home, &fresh).await?;
     }
@@ -155,12 +163,48 @@ pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Re
 /// Whether the journal remembers that it was aborted: then the volume needs e2fsck (kernel:
 /// `ext4_clear_journal_err`).
 pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
-    let Some(area) = &parts.log else { return Ok(false) };
+    let superblock = journal_superblock(parts).await?;
+    Ok(superblock.is_some_and(|parsed| parsed.is_ok_and(|superblock| superblock.errno != 0)))
+}
+
+/// Verifies that the journal is as empty as the volume's superblock says. Returns the error that it
+/// recorded, a negative errno, or 0.
+///
+/// # Errors
+/// [`EngineError::BadJournal`] where its superblock is damaged, [`EngineError::LogForgotten`] where
+/// another program has marked it as empty, [`Error::Journal`] where it holds transactions.
+async fn check_empty(parts: &EngineParts) -> Result<i32> {
+    if units::fault!("empty-journal-unread") {
+        return Ok(0);
+    }
+    let Some(parsed) = journal_superblock(parts).await? else { return Ok(0) };
+    let superblock =
+        parsed.map_err(|error| EngineError::BadJournal { why: format!("{error}; run e2fsck") })?;
+    if superblock.is_forgotten() {
+        return Err(EngineError::LogForgotten.into());
+    }
+    if !superblock.is_clean() {
+        return Err(needs_recovery());
+    }
+    Ok(superblock.errno)
+}
+
+fn needs_recovery() -> Error {
+    Error::Journal(
+        "the journal holds transactions, but the superblock says that it is empty; run e2fsck"
+            .into(),
+    )
+}
+
+/// The journal's superblock, or why it is none; `None` of a volume without a journal.
+async fn journal_superblock(
+    parts: &EngineParts,
+) -> Result<Option<std::result::Result<JournalSuperblock, JournalFormatError>>> {
+    let Some(area) = &parts.log else { return Ok(None) };
     let (at, _) = area.locate(area.superblock)?;
-    let size = parts.block_size;
     let bytes = parts.read_log(area, at, 1).await?;
     let blocks = area.extents.iter().map(|extent| u64::from(extent.count)).sum();
-    Ok(JournalSuperblock::parse(&bytes, size, blocks).is_ok_and(|superblock| superblock.errno != 0))
+    Ok(Some(JournalSuperblock::parse(&bytes, parts.block_size, blocks)))
 }
 
 fn journal_is_missing(superblock: &VolumeSuperblock) -> Error {

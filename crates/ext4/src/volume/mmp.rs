@@ -7,11 +7,11 @@ use engine::{Engine, EngineError};
 use format::ext4::mmp::{LENGTH, MmpBlock, Use};
 use format::ext4::{VolumeSuperblock, feature};
 use runtime::race;
-use runtime::sync::Event;
+use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use units::HomeBlock;
+use units::{HomeBlock, Instant};
 
 /// Bounds of the intervals, in seconds (kernel: `EXT4_MMP_...`).
 const CHECK_INTERVAL_MIN: u16 = 5;
@@ -27,6 +27,13 @@ pub(crate) struct Protection {
     /// What was last written, whether it arrived or not.
     tried: Cell<u32>,
     interval: Duration,
+    /// Nobody believes us dead who has seen the block count on so long ago.
+    sure_for: Duration,
+    /// When what the block says was last known to be ours: before it was read, by either clock. The
+    /// second one runs while the computer sleeps.
+    known_at: Cell<(Instant, i64)>,
+    /// Held by whoever reads and writes the block.
+    turn: Rc<RwLock>,
     /// Where a foreign claim stops everything.
     engine: RefCell<Option<Rc<Engine>>>,
     lost: RefCell<Option<String>>,
@@ -150,6 +157,10 @@ impl Protection {
             sequence: Cell::new(sequence),
             tried: Cell::new(sequence),
             interval: Duration::from_secs(update.into()),
+            // Others wait for more than twice as long before they take it.
+            sure_for: Duration::from_secs(content.check_interval.into()),
+            known_at: Cell::new((world.now(), world.wall_clock().seconds)),
+            turn: Rc::default(),
             engine: RefCell::default(),
             lost: RefCell::default(),
             over: Cell::new(false),
@@ -171,11 +182,13 @@ impl Protection {
 
     async fn beat(self: Rc<Self>) {
         let world = self.block.world.clone();
+        world.name_task("multiple mount protection");
         while !self.over.get() && self.lost.borrow().is_none() {
             let due = world.now().plus(self.interval);
             race(self.changed.until(|| self.over.get().then_some(())), world.sleep_until(due))
                 .await;
-            if self.over.get() {
+            let turn = self.turn.write().await;
+            if self.over.get() || self.lost.borrow().is_some() {
                 break;
             }
             // A block that cannot be read or written now is tried again; others see that nobody
@@ -185,6 +198,7 @@ impl Protection {
             {
                 self.lose(error.to_string());
             }
+            drop(turn);
         }
         self.beating.set(false);
         self.changed.notify();
@@ -197,8 +211,42 @@ impl Protection {
         *self.lost.borrow_mut() = Some(cause);
     }
 
-    /// Writes what comes next, if the block is still ours.
+    /// Whether the block must be looked at before anything else is written: it was not for so long
+    /// that others may have taken the volume, or they have.
+    pub fn is_doubtful(&self) -> bool {
+        if self.over.get() || units::fault!("mmp-gap-ignored") {
+            return false;
+        }
+        let (at, seconds) = self.known_at.get();
+        let world = &self.block.world;
+        let slept = world.wall_clock().seconds.saturating_sub(seconds);
+        self.lost.borrow().is_some()
+            || world.now().since(at) >= self.sure_for
+            || slept >= self.sure_for.as_secs() as i64
+    }
+
+    /// Looks at the block, and counts on if it is still ours. An error if it is not, or cannot be
+    /// read: nothing may be written then.
+    pub async fn make_sure(&self) -> Result<()> {
+        let _turn = self.turn.write().await;
+        if let Some(cause) = &*self.lost.borrow() {
+            return Err(Error::InUse(cause.clone()));
+        }
+        // Whoever had the turn before may have looked.
+        if !self.is_doubtful() {
+            return Ok(());
+        }
+        let counted = self.count(Use::Counted(Use::next(self.sequence.get()))).await;
+        if let Err(error @ Error::InUse(_)) = &counted {
+            self.lose(error.to_string());
+        }
+        counted
+    }
+
+    /// Writes what comes next, if the block is still ours. The caller holds the turn.
     async fn count(&self, next: Use) -> Result<()> {
+        let world = &self.block.world;
+        let asked = (world.now(), world.wall_clock().seconds);
         let (bytes, mut content) = self.block.read().await?;
         if ![&self.sequence, &self.tried]
             .iter()
@@ -213,6 +261,7 @@ impl Protection {
         }
         self.block.write(bytes, &content).await?;
         self.sequence.set(self.tried.get());
+        self.known_at.set(asked);
         Ok(())
     }
 
@@ -224,6 +273,7 @@ impl Protection {
         self.changed.notify();
         self.changed.until(|| (!self.beating.get()).then_some(())).await;
         if clean && self.lost.borrow().is_none() {
+            let _turn = self.turn.write().await;
             self.count(Use::Nobody).await?;
         }
         Ok(())

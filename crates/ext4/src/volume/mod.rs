@@ -9,6 +9,8 @@ mod logs;
 mod mmp;
 mod open;
 mod options;
+mod owners;
+mod protected_disk;
 mod readable;
 mod remount;
 mod space;
@@ -20,9 +22,11 @@ pub use journal::{believed, recover};
 pub use logs::LOGS_NAME;
 pub use mmp::check_unused;
 pub use options::{Access, OnError, OpenParts, VolumeOptions};
+pub use owners::BlockOwner;
 pub use space::Statfs;
 pub use superblock::{read as read_superblock, was_closed};
 
+use self::protected_disk::ProtectedDisk;
 use crate::allocate::Withheld;
 use crate::groups::{Groups, SystemZone};
 use crate::inode_table::{AccessTimes, InodeCache};
@@ -70,6 +74,10 @@ pub struct Volume {
     opened: RefCell<OpenReport>,
     /// With mmp: what tells others that the volume is in use.
     protection: RefCell<Option<Rc<mmp::Protection>>>,
+    /// With mmp: the home disk, whose writes ask the protection.
+    protected: RefCell<Option<Rc<ProtectedDisk>>>,
+    /// The page size of the kernel that caches files, in bytes.
+    pub(crate) kernel_page: Cell<u64>,
     closed: Cell<bool>,
 }
 
@@ -97,6 +105,11 @@ impl Volume {
     }
     pub fn options(&self) -> &VolumeOptions {
         &self.options
+    }
+    /// Sets the page size of the kernel that caches files, in bytes. The largest of any machine if
+    /// this is never called.
+    pub fn set_kernel_page(&self, bytes: u64) {
+        self.kernel_page.set(bytes);
     }
     pub async fn set_live_options(&self, options: LiveOptions) -> Result<()> {
         self.live.set(options);

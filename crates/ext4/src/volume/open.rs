@@ -1,6 +1,7 @@
 //! Opening a volume: superblock, features, journal, descriptors, orphans.
 
 use super::mmp::Protection;
+use super::protected_disk::ProtectedDisk;
 use super::readable::without_log;
 use super::{Access, LiveOptions, OpenParts, OpenReport, Volume, journal, superblock};
 use crate::groups::{Groups, SystemZone, Trust};
@@ -23,7 +24,10 @@ impl Volume {
     }
 
     /// [`Volume::open`] where commits wait as `pace` says: for experiments.
-    pub async fn open_at_pace(parts: OpenParts, pace: Rc<dyn CommitPace>) -> Result<Rc<Volume>> {
+    pub async fn open_at_pace(
+        mut parts: OpenParts,
+        pace: Rc<dyn CommitPace>,
+    ) -> Result<Rc<Volume>> {
         let first = superblock::read(&*parts.home).await?;
         check_features(&first, parts.options.access)?;
         if parts.options.without_journal {
@@ -36,7 +40,11 @@ impl Volume {
             }
             false => None,
         };
+        let protected = ProtectedDisk::put_under(&mut parts, &first, protection.as_ref());
         let opened = Volume::open_protected(&parts, pace, first, protection.as_deref()).await;
+        if let Ok(volume) = &opened {
+            *volume.protected.borrow_mut() = protected;
+        }
         if let Some(protection) = protection {
             match &opened {
                 Ok(volume) if !volume.is_read_only() => {
@@ -210,6 +218,7 @@ impl Volume {
             orphans: RefCell::default(),
             unreferenced: RefCell::default(),
             protection: RefCell::default(),
+            protected: RefCell::default(),
             renames: Rc::default(),
             journal_end: journal.last().map(|(start, count)| start.plus(*count)),
             access: Cell::new(parts.options.access),
@@ -222,6 +231,7 @@ impl Volume {
                 barrier: parts.options.engine.barrier,
             }),
             opened: RefCell::default(),
+            kernel_page: Cell::new(crate::file::PAGE_MAX),
             closed: Cell::new(false),
         }))
     }

@@ -35,6 +35,9 @@ pub struct VolumeOptions {
     pub node: String,
     /// New files get their directory's group (`grpid`), whatever its mode.
     pub group_of_directory: bool,
+    /// Access control lists count for nothing (`noacl`): new files inherit none, and chmod leaves
+    /// those that files have as they are.
+    pub ignores_access_lists: bool,
     /// Files of which durability is enough; `None`: no attribute counts either.
     pub durable_only: Option<crate::DurableOnly>,
     /// Read-only, as the volume is at home: what only the journal holds is not seen (`noload`).

@@ -32,8 +32,12 @@ impl Volume {
         let known = self.superblock();
         check_features(&known, Access::ReadWrite)?;
         let world = self.engine.world().clone();
-        let protection =
-            Protection::begin(&world, self.home_disk(), &known, &self.options.node).await?;
+        let protected = self.protected.borrow().clone();
+        let disk = protected.as_ref().map_or(self.home_disk(), |protected| protected.beneath());
+        let protection = Protection::begin(&world, disk, &known, &self.options.node).await?;
+        if let (Some(protected), Some(protection)) = (&protected, &protection) {
+            protected.protect(protection);
+        }
         let begun = self.begin_protected_changes(protection.as_deref(), &mut report).await;
         match (begun, protection) {
             (Ok(()), protection) => *self.protection.borrow_mut() = protection,

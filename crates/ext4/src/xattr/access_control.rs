@@ -30,7 +30,8 @@ impl Volume {
             return Ok(());
         }
         let of_parent = self.stored_xattrs(parent).await?;
-        let Some(value) = of_parent.get(DEFAULT) else {
+        let default = of_parent.get(DEFAULT).filter(|_| !self.options.ignores_access_lists);
+        let Some(value) = default else {
             inode.fields.borrow_mut().mode &= !(umask & PERMISSIONS);
             return self.store(handle, inode).await;
         };
@@ -57,6 +58,9 @@ impl Volume {
     /// After chmod: makes the access list say what the inode's new mode says, if there is a list.
     /// The caller holds the inode's lock and stores the inode. Credits: [`Volume::xattr_change`].
     pub async fn chmod_acl(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        if self.options.ignores_access_lists {
+            return Ok(());
+        }
         let before = self.stored_xattrs(inode).await?;
         let Some(value) = before.get(ACCESS) else { return Ok(()) };
         let mut access = self.acl_of(inode, value)?;

@@ -28,6 +28,8 @@ pub enum Existence {
     New,
     /// XATTR_REPLACE: ENODATA if it is not there.
     Old,
+    /// Both flags, which no attribute can satisfy: EEXIST or ENODATA.
+    NewAndOld,
 }
 
 /// An attribute to be set.
@@ -64,16 +66,18 @@ impl Volume {
         }
     }
 
-    /// All names that `caller` may see, each with a zero byte behind it. `trusted.` is for root.
+    /// All names, each with a zero byte behind it. Those with the prefix `trusted.` only if
+    /// `sees_trusted` says so, which is asked where there are any: the caller needs CAP_SYS_ADMIN.
     pub async fn list_xattrs(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        caller: &Caller,
+        sees_trusted: impl FnOnce() -> bool,
     ) -> Result<Vec<u8>> {
         let _lock = inode.lock.read().await;
         let stored = self.stored_xattrs(inode).await?;
-        let visible =
-            stored.all().filter(|attribute| attribute.index != TRUSTED || caller.uid == 0);
+        let is_trusted = |attribute: &Attribute| attribute.index == TRUSTED;
+        let shown = stored.all().any(is_trusted) && sees_trusted();
+        let visible = stored.all().filter(|attribute| shown || !is_trusted(attribute));
         let mut list = Vec::new();
         for name in visible.filter_map(names::full_name) {
             list.extend_from_slice(&name);
@@ -91,12 +95,16 @@ impl Volume {
         set: SetXattr<'_>,
     ) -> Result<TransactionId> {
         let name = Name::parse(set.name)?;
-        may_change(inode, caller, name)?;
+        may_change(inode, name)?;
         let _lock = inode.lock.write().await;
         let before = self.stored_xattrs(inode).await?;
         match (set.existence, before.get(name)) {
-            (Existence::New, Some(_)) => return Err(Error::Refused(errno::EEXIST)),
-            (Existence::Old, None) => return Err(Error::Refused(errno::ENODATA)),
+            (Existence::New | Existence::NewAndOld, Some(_)) => {
+                return Err(Error::Refused(errno::EEXIST));
+            }
+            (Existence::Old | Existence::NewAndOld, None) => {
+                return Err(Error::Refused(errno::ENODATA));
+            }
             _ => {}
         }
         inode.durable_by_attribute.set(None);
@@ -129,11 +137,10 @@ impl Volume {
     pub async fn remove_xattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        caller: &Caller,
         name: &[u8],
     ) -> Result<TransactionId> {
         let name = Name::parse(name)?;
-        may_change(inode, caller, name)?;
+        may_change(inode, name)?;
         let _lock = inode.lock.write().await;
         let before = self.stored_xattrs(inode).await?;
         if before.get(name).is_none() {
@@ -208,14 +215,14 @@ impl Volume {
     }
 }
 
-/// The rules of xattr(7) that depend on file type, flags and caller.
-fn may_change(inode: &Inode, caller: &Caller, name: Name) -> Result<()> {
+/// Checks the rules of xattr(7) that depend on file type and flags. Those that depend on the caller
+/// are the front end's.
+fn may_change(inode: &Inode, name: Name) -> Result<()> {
     if inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) {
         return Err(Error::Refused(errno::EPERM));
     }
     match name.index {
         USER if !inode.is_regular() && !inode.is_directory() => Err(Error::Refused(errno::EPERM)),
-        TRUSTED if caller.uid != 0 => Err(Error::Refused(errno::EPERM)),
         ACL_ACCESS | ACL_DEFAULT if inode.is_symlink() => Err(Error::Refused(errno::EOPNOTSUPP)),
         _ => Ok(()),
     }

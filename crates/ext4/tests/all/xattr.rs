@@ -50,8 +50,8 @@ async fn set_if(
 async fn get(volume: &Rc<Volume>, inode: &Rc<Inode>, name: &str) -> Result<Vec<u8>, i32> {
     volume.get_xattr(inode, name.as_bytes()).await.map_err(|error| error.errno())
 }
-async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>, caller: &Caller) -> Vec<String> {
-    let names = volume.list_xattrs(inode, caller).await.unwrap();
+async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>, sees_trusted: bool) -> Vec<String> {
+    let names = volume.list_xattrs(inode, || sees_trusted).await.unwrap();
     let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     let mut names: Vec<String> =
         names.map(|name| String::from_utf8(name.to_vec()).unwrap()).collect();
@@ -75,7 +75,7 @@ async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> V
         let prefix = ["user", "trusted", "security"][dice.below(3) as usize];
         let name = format!("{prefix}.{}", "n".repeat(dice.below(6) as usize + 1));
         if dice.below(3) == 0 {
-            let removed = volume.remove_xattr(inode, &Caller::ROOT, name.as_bytes()).await;
+            let removed = volume.remove_xattr(inode, name.as_bytes()).await;
             let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(NO_DATA) };
             assert_eq!(
                 removed.map(drop).map_err(|error| error.errno()),
@@ -102,7 +102,7 @@ async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> V
             }
         }
         assert_eq!(
-            list(volume, inode, &Caller::ROOT).await,
+            list(volume, inode, true).await,
             model.keys().cloned().collect::<Vec<_>>(),
             "{at}"
         );
@@ -167,9 +167,8 @@ fn what_the_kernel_wrote_is_read_and_the_kernel_reads_what_we_wrote() {
             let inode = volume.inode(f0).await.unwrap();
             assert_eq!(get(&volume, &inode, "user.small").await.unwrap(), b"value");
             assert_eq!(get(&volume, &inode, "user.large").await.unwrap(), vec![b'x'; 800]);
-            let user = Caller { uid: 5, gid: 5, umask: 0 };
-            assert_eq!(list(&volume, &inode, &user).await, ["user.large", "user.small"]);
-            assert_eq!(list(&volume, &inode, &Caller::ROOT).await.len(), 3);
+            assert_eq!(list(&volume, &inode, false).await, ["user.large", "user.small"]);
+            assert_eq!(list(&volume, &inode, true).await.len(), 3);
             let d = volume.inode(d).await.unwrap();
             assert_eq!(get(&volume, &d, "user.empty").await.unwrap(), b"");
             let default = get(&volume, &d, "system.posix_acl_default").await.unwrap();
@@ -209,7 +208,7 @@ fn blocks_shared_by_the_kernel_are_copied_before_a_change() {
         let second = volume.inode(numbers[1]).await.unwrap();
         assert_eq!(get(&volume, &second, "user.a").await.unwrap(), b"same");
         for name in ["user.a", "user.b"] {
-            volume.remove_xattr(&second, &Caller::ROOT, name.as_bytes()).await.unwrap();
+            volume.remove_xattr(&second, name.as_bytes()).await.unwrap();
         }
         let third = volume.inode(numbers[2]).await.unwrap();
         assert_eq!(get(&volume, &third, "user.b").await.unwrap(), b"same");
@@ -299,7 +298,6 @@ async fn inherit(volume: &Rc<Volume>, directory: &Rc<Inode>, file: InodeNumber) 
 
 #[test]
 fn the_rules_of_names_types_and_callers_are_kept() {
-    const NOT_PERMITTED: i32 = 1;
     const DENIED: i32 = 13;
     const INVALID: i32 = 22;
     const UNSUPPORTED: i32 = 95;
@@ -313,17 +311,11 @@ fn the_rules_of_names_types_and_callers_are_kept() {
         assert_eq!(set(&volume, &inode, "system.posix_acl_access", &list[..9]).await, Err(INVALID));
         assert_eq!(set(&volume, &inode, "unheard.of", b"").await, Err(UNSUPPORTED));
         assert_eq!(set(&volume, &inode, "user.big", &[0; 5000]).await, Err(NO_SPACE));
-        let user = Caller { uid: 5, gid: 5, umask: 0 };
-        let trusted = SetXattr {
-            name: b"trusted.a",
-            value: b"",
-            existence: Existence::Any,
-            clear_set_group: false,
-        };
-        assert_eq!(
-            volume.set_xattr(&inode, &user, trusted).await.unwrap_err().errno(),
-            NOT_PERMITTED
-        );
+        for (name, refused) in [("user.there", EXISTS), ("user.not_there", NO_DATA)] {
+            set(&volume, &inode, "user.there", b"").await.unwrap();
+            let both = set_if(&volume, &inode, name, b"x", Existence::NewAndOld).await;
+            assert_eq!(both, Err(refused), "{name}");
+        }
         set(&volume, &inode, "security.capability", b"some").await.unwrap();
         let mut handle = volume.engine().start(volume.credits_xattr()).await.unwrap();
         volume.clear_capabilities(&mut handle, &inode).await.unwrap();
@@ -386,10 +378,10 @@ fn damaged_attributes_are_errors_and_never_panics() {
         println!("seed {seed}, round {round}");
         run_on(damaged, move |volume| async move {
             let Ok(inode) = volume.inode(number).await else { return };
-            let _ = volume.list_xattrs(&inode, &Caller::ROOT).await;
+            let _ = volume.list_xattrs(&inode, || true).await;
             let _ = get(&volume, &inode, "user.large").await;
             let _ = set(&volume, &inode, "user.bb", &[1; 50]).await;
-            let _ = volume.remove_xattr(&inode, &Caller::ROOT, b"user.large").await;
+            let _ = volume.remove_xattr(&inode, b"user.large").await;
         });
     }
 }

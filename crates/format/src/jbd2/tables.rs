@@ -125,9 +125,14 @@ fn superblock(text: &mut String) {
             "likewise: no later run has more log blocks, its header included, or they have less than 64 KiB",
         ),
         (
+            at::SCATTERED_MOVING,
+            "ours",
+            "with the feature moving: the log block from which on, up to the end of its log, copies do not count",
+        ),
+        (
             at::SNAPSHOT_SINCE,
             "ours",
-            "likewise, 128 bytes: which logs may hold runs that it does not tell of",
+            "with the feature snapshot, 128 bytes: which logs may hold runs that it does not tell of",
         ),
     ];
     for (at, name, meaning) in fields {
@@ -178,6 +183,9 @@ fn features(text: &mut String) {
             | Incompatible::GAPS
             | Incompatible::XXH64 => "written and read; set only while such records may be live",
             Incompatible::SNAPSHOT => "written and read; set only while a snapshot counts",
+            Incompatible::MOVING => {
+                "written and read; set only while runs move to another scattered log"
+            }
             _ => "written and read",
         };
         row(text, &[&"incompatible", &format!("{bit:#x}"), &name, &ours]);

@@ -8,7 +8,7 @@
 //! 2. The classic channel is served also beside the ring. FORGET and INTERRUPT always come that
 //!    way, and all else does until every processor's queue has an entry.
 //! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that
-//!    was answered is durable. INTERRUPT itself is therefore only noted.
+//!    was answered is durable. The file system hears of INTERRUPT, for what may wait for ever.
 //! 4. DESTROY, and the end, wait until nothing else is under way.
 //! 5. No more requests are under way than there is room for ([`room`]).
 
@@ -22,7 +22,7 @@ mod uring;
 
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
-use crate::abi::{InitIn, opcode};
+use crate::abi::{self, InitIn, opcode};
 use crate::answer::Stale;
 use crate::{Answer, Connection, FileSystem, MalformedRequest, Operation, Request};
 use classic::{Classic, Received};
@@ -84,6 +84,7 @@ pub struct Session<F> {
     statistics: Cell<SessionStatistics>,
     counts: Counts,
     trace: RefCell<Option<Trace>>,
+    without_access_lists: Cell<bool>,
 }
 
 /// Why the classic channel was left alone.
@@ -121,6 +122,7 @@ impl<F: FileSystem> Session<F> {
             statistics: Cell::default(),
             counts: Counts::default(),
             trace: RefCell::default(),
+            without_access_lists: Cell::default(),
         })
     }
 
@@ -142,6 +144,12 @@ impl<F: FileSystem> Session<F> {
     /// What was agreed with the kernel; `None` before INIT.
     pub fn negotiated(&self) -> Option<Negotiated> {
         self.negotiated.get()
+    }
+
+    /// Leaves access control lists out of what is agreed with the kernel, so that modes alone
+    /// decide. Counts if called before [`Session::serve`].
+    pub fn leave_out_access_lists(&self) {
+        self.without_access_lists.set(true);
     }
 
     /// Why requests come by the classic channel although the kernel offered the ring.
@@ -189,6 +197,7 @@ impl<F: FileSystem> Session<F> {
                 Either::Right(Err(error)) => break Err(error.into()),
             }
         };
+        self.file_system.stopping();
         self.until_alone(0).await;
         self.crowd.end();
         self.file_system.clone().end().await;
@@ -253,6 +262,7 @@ impl<F: FileSystem> Session<F> {
         };
         match self.agree(&offer) {
             Ok((negotiated, entries)) => {
+                self.file_system.begun(entries.is_some());
                 self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
                 if let Some(entries) = entries {
                     self.start_ring(entries);
@@ -269,7 +279,12 @@ impl<F: FileSystem> Session<F> {
 
     /// With the ring only if there is memory for it.
     fn agree(&self, offer: &InitIn) -> Result<(Negotiated, Option<Entries>), InitError> {
-        let negotiated = init::negotiate(offer, self.transport)?;
+        let mut offer = *offer;
+        if self.without_access_lists.get() {
+            offer.flags &= !(abi::init::POSIX_ACL as u32);
+        }
+        let offer = &offer;
+        let negotiated = init::negotiate(offer, self.transport, F::SHARES_LOCKS)?;
         if !negotiated.uring {
             return Ok((negotiated, None));
         }
@@ -278,7 +293,7 @@ impl<F: FileSystem> Session<F> {
             Err(error) => {
                 *self.why_no_ring.borrow_mut() =
                     Some(format!("no memory for the requests of its queues: {error}"));
-                Ok((init::negotiate(offer, Transport::Classic)?, None))
+                Ok((init::negotiate(offer, Transport::Classic, F::SHARES_LOCKS)?, None))
             }
         }
     }
@@ -299,6 +314,9 @@ impl<F: FileSystem> Session<F> {
     fn start(self: &Rc<Self>, request: Request) {
         if request.header.opcode == opcode::INTERRUPT {
             self.note(|statistics| statistics.interrupts += 1);
+            if let Ok(Operation::Interrupt { unique }) = request.operation() {
+                self.file_system.interrupt(unique);
+            }
             return;
         }
         self.count_in();
@@ -340,6 +358,7 @@ impl<F: FileSystem> Session<F> {
 
     async fn answer(&self, request: Request) -> Answer {
         self.counts.count(request.header.opcode);
+        self.world.name_task(opcode::name(request.header.opcode));
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }

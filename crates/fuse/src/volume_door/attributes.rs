@@ -3,8 +3,7 @@
 use super::{Result, VALID_SECONDS, VolumeDoor, caller, node_of};
 use crate::Answer;
 use crate::abi::*;
-use crate::privilege::{self, Capability};
-use ext4::{Attributes, Inode, SetAttributes, SetTime};
+use ext4::{Attributes, Inode, KillPrivileges, SetAttributes, SetTime};
 use std::rc::Rc;
 use units::Timestamp;
 
@@ -39,15 +38,20 @@ impl VolumeDoor {
 
     pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
-        let mut change = change_of(&arguments, inode.is_directory());
-        let mark = Some((header.nodeid, header.pid));
-        if asks_for_nothing(&arguments) && self.capabilities_taken.get() == mark {
-            self.capabilities_taken.set(None);
-            // The end of taking file capabilities away, which leaves set-id bits to whoever may
-            // keep them. Thread 0 is one whose rights we do not see.
-            let may_keep = header.pid == 0 || privilege::holds(header.pid, Capability::SetId);
-            change.kill_privileges &= !may_keep || privilege::changes_owner(header.pid).await;
+        if asks_for_nothing(&arguments) && !self.is_empty_chown(header, &inode).await? {
+            return Ok(answer_attributes(&self.volume.getattr(&inode)));
         }
+        let mut change = change_of(&arguments);
+        // Under HANDLE_KILLPRIV_V2 the kernel says so when truncating, and leaves chown to us.
+        change.kill_privileges = match arguments.valid & (fattr::UID | fattr::GID) != 0
+            || asks_for_nothing(&arguments)
+        {
+            true => self.killed_by_new_owner(header, &inode),
+            false => {
+                let is_asked = arguments.valid & fattr::KILL_SUIDGID != 0;
+                self.killed_by_change(header, &inode, is_asked)
+            }
+        };
         let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
         Ok(answer_attributes(&attributes))
     }
@@ -143,17 +147,14 @@ fn asks_for_nothing(arguments: &SetattrIn) -> bool {
     arguments.valid & ASKED == 0
 }
 
-fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
+/// The change without what it does to set-id bits.
+fn change_of(arguments: &SetattrIn) -> SetAttributes {
     let has = |bit: u32| arguments.valid & bit != 0;
     let time = |bit: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(bit), has(now)) {
         (_, true) => Some(SetTime::Now),
         (true, false) => Some(SetTime::At(Timestamp { seconds: seconds as i64, nanoseconds })),
         (false, false) => None,
     };
-    // Linux announces chown(-1, -1) by a request that asks for nothing: the set-id bits go all the
-    // same.
-    let asks_for_nothing = asks_for_nothing(arguments);
-    let new_owner = has(fattr::UID) || has(fattr::GID) || asks_for_nothing;
     SetAttributes {
         mode: has(fattr::MODE).then_some((arguments.mode & PERMISSIONS) as u16),
         uid: has(fattr::UID).then_some(arguments.uid),
@@ -161,13 +162,11 @@ fn change_of(arguments: &SetattrIn, directory: bool) -> SetAttributes {
         size: has(fattr::SIZE).then_some(arguments.size),
         accessed: time(fattr::ATIME, fattr::ATIME_NOW, arguments.atime, arguments.atimensec),
         modified: time(fattr::MTIME, fattr::MTIME_NOW, arguments.mtime, arguments.mtimensec),
-        changed: match asks_for_nothing {
+        changed: match asks_for_nothing(arguments) {
             true => Some(SetTime::Now),
             false => time(fattr::CTIME, 0, arguments.ctime, arguments.ctimensec),
         },
-        // Under HANDLE_KILLPRIV_V2 the kernel says so when truncating, but leaves chown wholly to
-        // us.
-        kill_privileges: has(fattr::KILL_SUIDGID) || new_owner && !directory,
+        kill_privileges: KillPrivileges::No,
         // The kernel has taken the bit out of the mode already (setattr_prepare).
         clear_set_group: false,
     }
@@ -184,23 +183,15 @@ mod tests {
         // FATTR_FH: only says that a file handle is given.
         let asks = SetattrIn { valid: 1 << 6, ..arguments };
         let touched = SetAttributes { changed: Some(SetTime::Now), ..Default::default() };
-        assert_eq!(change_of(&asks, true), touched, "chown(-1, -1) of a directory");
-        assert_eq!(change_of(&asks, false), SetAttributes { kill_privileges: true, ..touched });
+        assert_eq!(change_of(&asks), touched, "chown(-1, -1)");
         let valid = fattr::MODE | fattr::ATIME | fattr::MTIME | fattr::MTIME_NOW;
-        let change = change_of(&SetattrIn { valid, ..arguments }, false);
+        let change = change_of(&SetattrIn { valid, ..arguments });
         let accessed = Some(SetTime::At(Timestamp { seconds: 5, nanoseconds: 0 }));
         let modified = Some(SetTime::Now);
         assert_eq!(
             change,
             SetAttributes { mode: Some(0o644), accessed, modified, ..Default::default() }
         );
-    }
-
-    #[test]
-    fn a_new_owner_takes_the_set_id_bits_of_files_away() {
-        let arguments = SetattrIn { valid: fattr::GID, gid: 5, ..Default::default() };
-        assert!(change_of(&arguments, false).kill_privileges);
-        assert!(!change_of(&arguments, true).kill_privileges, "directories keep theirs");
     }
 
     #[test]

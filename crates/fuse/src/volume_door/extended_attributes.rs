@@ -1,8 +1,9 @@
 //! Extended attributes. A caller that gives no room asks for the length.
 
-use super::{Result, VolumeDoor, caller};
+use super::{AttributeOptions, Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
+use crate::privilege::{self, Capability};
 use ext4::{Error, Existence, SetXattr};
 
 impl VolumeDoor {
@@ -13,9 +14,12 @@ impl VolumeDoor {
         name: &[u8],
         value: &[u8],
     ) -> Result {
+        self.check_served(name)?;
         let inode = self.inode(header.nodeid).await?;
+        const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
         let existence = match arguments.flags as i32 {
             0 => Existence::Any,
+            BOTH => Existence::NewAndOld,
             libc::XATTR_CREATE => Existence::New,
             libc::XATTR_REPLACE => Existence::Old,
             _ => return Err(Error::Refused(libc::EINVAL)),
@@ -27,24 +31,58 @@ impl VolumeDoor {
     }
 
     pub(super) async fn getxattr(&self, header: &InHeader, room: u32, name: &[u8]) -> Result {
+        self.check_served(name)?;
         let inode = self.inode(header.nodeid).await?;
         let value = self.volume.get_xattr(&inode, name).await?;
         answer_in_room(&value, room)
     }
 
     pub(super) async fn listxattr(&self, header: &InHeader, room: u32) -> Result {
+        self.check_served(b"")?;
         let inode = self.inode(header.nodeid).await?;
-        let names = self.volume.list_xattrs(&inode, &caller(header, 0)).await?;
+        let sees_trusted = || privilege::holds(header.pid, Capability::SystemAdministration);
+        let mut names = self.volume.list_xattrs(&inode, sees_trusted).await?;
+        if self.options.attributes != AttributeOptions::default() {
+            let is_served = |name: &&[u8]| self.check_served(name).is_ok();
+            names = names
+                .split_inclusive(|byte| *byte == 0)
+                .filter(is_served)
+                .flatten()
+                .copied()
+                .collect();
+        }
         answer_in_room(&names, room)
     }
 
     pub(super) async fn removexattr(&self, header: &InHeader, name: &[u8]) -> Result {
+        self.check_served(name)?;
         let inode = self.inode(header.nodeid).await?;
-        self.volume.remove_xattr(&inode, &caller(header, 0), name).await?;
-        if name == b"security.capability" {
+        let is_capability = name == b"security.capability";
+        if is_capability {
+            self.check_capability_removal(header, &inode).await?;
+        }
+        self.volume.remove_xattr(&inode, name).await?;
+        if is_capability {
             self.capabilities_taken.set(Some((header.nodeid, header.pid)));
         }
         Ok(Answer::empty())
+    }
+}
+
+impl VolumeDoor {
+    /// # Errors
+    /// EOPNOTSUPP, as ext4 has it for a kind of attribute that is turned off. ENOSYS where none is
+    /// served: the kernel makes EOPNOTSUPP of it, and does not ask again.
+    fn check_served(&self, name: &[u8]) -> Result<()> {
+        let AttributeOptions { without_user, without_access_lists, without_any } =
+            self.options.attributes;
+        let is_off = without_user && name.starts_with(b"user.")
+            || without_access_lists && name.starts_with(b"system.posix_acl_");
+        match (without_any, is_off) {
+            (true, _) => Err(Error::Refused(libc::ENOSYS)),
+            (false, true) => Err(Error::Refused(libc::EOPNOTSUPP)),
+            (false, false) => Ok(()),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Result, VolumeDoor, caller};
 use crate::Answer;
 use crate::abi::{self, *};
 use ext4::{
-    Content, Error, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags,
+    Content, Error, FileRange, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags,
     WriteOrigin, Written, flags,
 };
 use runtime::Slice;
@@ -99,13 +99,14 @@ impl VolumeDoor {
         data: &WriteData<'_>,
     ) -> Result {
         let WriteIn { offset, write_flags, flags, .. } = arguments;
+        let inode = self.inode(header.nodeid).await?;
+        let is_asked = write_flags & abi::write::KILL_SUIDGID != 0;
         let how = WriteFlags {
-            kill_privileges: write_flags & abi::write::KILL_SUIDGID != 0,
+            kill_privileges: self.killed_by_change(header, &inode, is_asked),
             // The kernel has put the offset at the end already.
             append: false,
             origin: origin_of(write_flags),
         };
-        let inode = self.inode(header.nodeid).await?;
         let before = self.mode(&inode);
         let result =
             match self.volume.write_data(&inode, &caller(header, 0), offset, data, how).await {
@@ -144,9 +145,7 @@ impl VolumeDoor {
         arguments: CopyFileRangeIn,
     ) -> Result {
         let flags = WriteFlags {
-            // The kernel does not say, as it does for writes, whether the caller may keep them
-            // (CAP_FSETID).
-            kill_privileges: header.uid != 0,
+            kill_privileges: self.killed_by_any_change(header, to),
             append: false,
             // The kernel writes its pages back before, and drops them behind the copy.
             origin: WriteOrigin::PastCache,
@@ -202,11 +201,9 @@ impl VolumeDoor {
             _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
         };
         let FallocateIn { offset, length, .. } = arguments;
-        let before = self.mode(&inode);
-        let done = self
-            .volume
-            .fallocate(&inode, &caller(header, 0), mode, keep_size, offset, length)
-            .await;
+        let range = FileRange { mode, keep_size, offset, length };
+        let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
+        let done = self.volume.fallocate_range(&inode, &caller(header, 0), range, kill).await;
         self.telling_of_privileges(header, &inode, before, done.map(|_| Answer::empty()))
     }
 

@@ -9,6 +9,7 @@ mod directories;
 mod extended_attributes;
 mod files;
 mod names;
+mod set_id;
 mod whole_volume;
 
 use crate::abi::{InHeader, ROOT_NODE, opcode};
@@ -32,8 +33,23 @@ pub struct DoorOptions {
     /// The kernel checks who may change flags and projects, and passes no such call on as it came:
     /// [`crate::checks_flags`].
     pub kernel_checks_flags: bool,
+    /// Files are opened and closed without a request (mount option `noopen`).
+    pub without_open: bool,
+    pub attributes: AttributeOptions,
     /// Told of each failure that is the volume's or the disk's fault and not the caller's.
     pub report: Box<dyn Fn(&str)>,
+}
+
+/// Which extended attributes are not served. Those on the disk stay as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AttributeOptions {
+    /// None with the prefix `user.` (mount option `nouser_xattr`).
+    pub without_user: bool,
+    /// No access control lists (`noacl`). The volume ignores them as well, and the session does not
+    /// take them.
+    pub without_access_lists: bool,
+    /// None at all, and the kernel stops asking for them (`noxattr`).
+    pub without_any: bool,
 }
 
 pub struct VolumeDoor {
@@ -64,6 +80,9 @@ impl VolumeDoor {
     pub fn new(volume: Rc<Volume>, options: DoorOptions) -> Rc<VolumeDoor> {
         let (reports, state, capabilities_taken) =
             (Cell::new(0), Cell::new(State::Open), Cell::default());
+        if let Some(bytes) = crate::kernel::page_bytes() {
+            volume.set_kernel_page(bytes);
+        }
         Rc::new(VolumeDoor { volume, options, reports, state, capabilities_taken })
     }
 
@@ -114,6 +133,8 @@ impl VolumeDoor {
                 self.rename(header, name, new_parent, new_name, flags).await
             }
             Operation::Link { node, name } => self.link(header, node, name).await,
+            // ENOSYS: the kernel opens files without asking from now on, and keeps their pages.
+            Operation::Open(_) if self.options.without_open => Err(Error::Refused(libc::ENOSYS)),
             Operation::Open(arguments) => self.open(header, arguments).await,
             Operation::Read(arguments) => self.read(header, arguments).await,
             Operation::Statfs => self.statfs().await,
@@ -145,7 +166,9 @@ impl VolumeDoor {
             // does not see: `rename` tells it.
             Operation::Opendir | Operation::Releasedir(_) => Err(Error::Refused(libc::ENOSYS)),
             // Nothing waits for a close: errors are told by fsync.
-            Operation::Flush
+            Operation::Flush(_)
+            | Operation::Getlk(_)
+            | Operation::Setlk { .. }
             | Operation::Other
             | Operation::Init(_)
             | Operation::Interrupt { .. } => Err(Error::Refused(libc::ENOSYS)),
@@ -153,10 +176,14 @@ impl VolumeDoor {
     }
 
     async fn inode(&self, node: u64) -> Result<Rc<Inode>> {
-        match node {
-            ROOT_NODE => self.volume.inode(ROOT_INODE).await,
-            _ => self.volume.inode(number_of(node)?).await,
+        let inode = match node {
+            ROOT_NODE => self.volume.inode(ROOT_INODE).await?,
+            _ => self.volume.inode(number_of(node)?).await?,
+        };
+        if self.options.without_open {
+            inode.pages.opened_unobserved();
         }
+        Ok(inode)
     }
 
     /// Waits for a change of a directory to be durable, on mounts and in directories that promise

@@ -218,3 +218,54 @@ fn no_more_removed_files_wait_for_the_question_than_the_bound() {
         assert_eq!(inner.cluster.traffic().data_bytes, 0);
     });
 }
+
+/// The host dies at any message or write of its journal around the removal of a file with something
+/// synced: removed files do not come back, and others lose nothing.
+#[test]
+fn what_was_removed_before_a_crash_does_not_come_back() {
+    let mut removed = 0;
+    for (renames, after) in (0..14).flat_map(|after| [(false, after), (true, after)]) {
+        let stage = Rc::new(Stage::new(after));
+        let disk = stage.disk(stage.formatted());
+        let (begun, power) = (stage.begin(&disk, under_pressure()), disk.clone());
+        let answered = Rc::new(std::cell::Cell::new(false));
+        let (told, cluster) = (answered.clone(), stage.cluster.clone());
+        let (files, host) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            ([make_mail(&host, "old").await, make_mail(&host, "new").await], host)
+        });
+        if after % 2 == 0 {
+            let message = stage.cluster.messages() + 1 + after / 2;
+            let (kind, moment) = (CutKind::Client, Moment::Answer);
+            stage.cluster.cut_at(Cut { kind, message, moment });
+        } else {
+            disk.cut_at(disk.changes() + after / 2);
+        }
+        let world = stage.world();
+        stage.world.run(async move {
+            let removes = async {
+                let root = host.root();
+                let result = match renames {
+                    true => {
+                        let mode = store::RenameOver::Replace;
+                        host.rename((root, b"new"), (root, b"old"), mode).await
+                    }
+                    false => host.unlink(root, b"old").await,
+                };
+                told.set(result.is_ok());
+                sleep(&*world, Duration::from_secs(3)).await;
+            };
+            let dies = runtime::race(cluster.until_client_cut(), power.power_lost());
+            let _ = runtime::race(removes, dies).await;
+        });
+        let image = stage.crash(&disk, CrashPolicy::LoseAll);
+        stage.cluster.cancel_cut();
+        let begun = stage.begin(&stage.disk(image), under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let what = format!("renames {renames}, cut {after}: {report:?}");
+        assert!(!answered.get() || !is_set_aside(&report), "{what}");
+        assert_eq!(stage.content(files[1]), b"mail", "{what}");
+        removed += u32::from(answered.get());
+    }
+    assert!(removed > 6, "{removed} removals were answered before the crash");
+}

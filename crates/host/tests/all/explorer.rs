@@ -6,14 +6,17 @@
 //! not promised yet may be there in part. Recovery is cut, too, and begun again. What a door's
 //! kernel keeps is gone before a peer may change the file.
 //!
+//! Each recovered host goes on: it writes, syncs, and dies a second time. The store may be full
+//! when it dies first, and when it recovers.
+//!
 //! A peer may be cut off, too, and begins again. Is the host cut off, the peer has the file after
 //! the lease, and may see a state before the promised one. If it writes, the host's bytes are set
 //! aside, and nothing goes over the peer's.
 
 use crate::common::*;
 use device::World;
-use disks::{CrashPolicy, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostOptions};
+use disks::{CrashPolicy, Image, MemoryDisk};
+use host::{Destage, Durable, FileFate, Host, HostError, HostOptions};
 use runtime::race;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -97,6 +100,17 @@ const SCRIPTS: [&[Step]; 8] = [
     ],
 ];
 
+/// Of the first file a destage fails, and is tried again; the second goes on.
+const REFUSED: &[Step] = &[
+    Write(0, 0, 50, Now),
+    Write(1, 0, 70, Now),
+    Wait(3000),
+    Write(1, 40, 20, Now),
+    Wait(6000),
+    Write(1, 50, 30, Soon),
+    Sync(1),
+];
+
 /// What a file was after each change, and up to which one it was promised.
 #[derive(Clone, Default)]
 struct Model {
@@ -106,6 +120,8 @@ struct Model {
     peers: Option<u8>,
     /// The state promised before that.
     before_peer: usize,
+    /// It was promised again behind what a peer wrote last.
+    is_promised_behind_peer: bool,
     /// A door's kernel kept its attributes when a peer came.
     was_kept: bool,
 }
@@ -181,7 +197,12 @@ impl Model {
     }
     fn change_by_peer(&mut self, byte: u8) {
         (self.peers, self.before_peer) = (Some(byte), self.promised);
+        self.is_promised_behind_peer = false;
         self.change(|state| put(state, 0, &[byte]));
+    }
+    fn promise(&mut self) {
+        self.promised = self.states.len() - 1;
+        self.is_promised_behind_peer = self.peers.is_some();
     }
     fn change(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.states.last().cloned().unwrap_or_default();
@@ -213,13 +234,12 @@ async fn play(
                 host.write(files[file], at as u64, &bytes, durable).await?;
                 let model = &mut models.borrow_mut()[file];
                 if durable == Now {
-                    model.promised = model.states.len() - 1;
+                    model.promise();
                 }
             }
             Sync(file) => {
                 host.sync_file(files[file]).await?;
-                let model = &mut models.borrow_mut()[file];
-                model.promised = model.states.len() - 1;
+                models.borrow_mut()[file].promise();
             }
             Cut(file, size) => {
                 models.borrow_mut()[file].change(|state| state.resize(size as usize, 0));
@@ -332,6 +352,8 @@ enum Behind {
     /// The same with three data servers, whose journals are on disks: what is sent at once arrives
     /// in any order.
     ThreeServers,
+    /// As the first, and there is no space for the first file until a recovery has failed.
+    Full,
 }
 use Behind::*;
 
@@ -339,7 +361,7 @@ impl Behind {
     fn stage(self, seed: u64) -> Stage {
         let outgrown = Network { buffer_bytes: 4096, object_bytes: 8192, ..Network::default() };
         match self {
-            Holding => Stage::new(seed),
+            Holding | Full => Stage::new(seed),
             Outgrown => Stage::with(seed, outgrown),
             ThreeServers => Stage::with_data_servers(seed, outgrown),
         }
@@ -348,7 +370,7 @@ impl Behind {
 
 fn run(script: &'static [Step], seed: u64, behind: Behind, cut: Option<CutAt>) -> Run {
     let stage = behind.stage(seed);
-    let keeps = behind == Holding;
+    let keeps = matches!(behind, Holding | Full);
     let disk = stage.disk(stage.formatted());
     let begun = stage.begin(&disk, options());
     let (host, files) = stage.world.run(async move {
@@ -358,6 +380,9 @@ fn run(script: &'static [Step], seed: u64, behind: Behind, cut: Option<CutAt>) -
     });
     let models: Models = Rc::default();
     models.borrow_mut().iter_mut().for_each(|model| model.states.push(Vec::new()));
+    if behind == Full {
+        stage.cluster.fill(Some(files[0]));
+    }
     let (message, write) = (stage.cluster.messages(), disk.changes());
     let (content, metadata) = messages_by_server(&stage);
     let keeps_connection = !matches!(cut, Some(CutAt::Message(Cut { kind: CutKind::Network, .. })));
@@ -451,6 +476,9 @@ impl Run {
             image = stage.crash(&disk, policy);
         }
         stage.cluster.cancel_cut();
+        if stage.cluster.has_no_room() {
+            image = recover_without_room(&stage, image, policy, what);
+        }
         let disk = stage.disk(image);
         let begun = stage.begin(&disk, options());
         let (host, report) =
@@ -464,7 +492,11 @@ impl Run {
             let is_by_peer = peer_between && *file == files[0];
             if is_by_peer || !aside.is_empty() && is_cut_off && model.peers.is_some() {
                 // Over a change of a peer nothing goes; what was promised and not there yet is set
-                // aside.
+                // aside. What was promised behind it is there.
+                assert!(
+                    is_by_peer || !model.is_promised_behind_peer,
+                    "{what}: {file:?} was synced behind a peer's write, and set aside: {aside:?}"
+                );
                 assert!(
                     model.is_set_aside(&content, &aside),
                     "{what}: {file:?} is {content:?}, and set aside {aside:?}: {outcome:?}"
@@ -486,16 +518,57 @@ impl Run {
                 content.len()
             );
         }
-        // The recovered host goes on.
-        let file = files[1];
-        stage.world.run(async move {
-            host.write(file, 0, b"on", Durable::Now).await.unwrap();
-            host.close().await.unwrap();
-        });
-        assert_eq!(&stage.content(file)[..2], b"on", "{what}");
-        stage.world.end();
+        live_and_die_again(&stage, &disk, host, files, policy, what);
         set_aside
     }
+}
+
+/// A life that may find no space, and dies; then there is some.
+fn recover_without_room(stage: &Stage, image: Image, policy: CrashPolicy, what: &str) -> Image {
+    let disk = stage.disk(image);
+    let begun = stage.begin(&disk, options());
+    let refused = stage.world.run(async move { begun.await.err() });
+    let is_refused = matches!(refused, Some(HostError::NotReplayed { .. }));
+    assert!(refused.is_none() || is_refused, "{what}: {refused:?}");
+    let image = stage.crash(&disk, policy);
+    stage.cluster.make_room();
+    image
+}
+
+/// The recovered host goes on, and dies with something synced; its next life has that.
+fn live_and_die_again(
+    stage: &Stage,
+    disk: &MemoryDisk,
+    host: Rc<Host>,
+    files: [FileId; 2],
+    policy: CrashPolicy,
+    what: &str,
+) {
+    const AGAIN: &[u8] = b"synced in the second life";
+    let expected = files.map(|file| {
+        let mut content = stage.content(file);
+        put(&mut content, 2, AGAIN);
+        content
+    });
+    stage.world.run(async move {
+        for file in files {
+            host.write(file, 2, &AGAIN[..9], Durable::Soon).await.unwrap();
+            host.write(file, 11, &AGAIN[9..], Durable::Now).await.unwrap();
+        }
+    });
+    let disk = stage.disk(stage.crash(disk, policy));
+    let begun = stage.begin(&disk, options());
+    let (host, report) =
+        stage.world.run(begun).unwrap_or_else(|error| panic!("{what}, second crash: {error}"));
+    for (file, expected) in files.iter().zip(&expected) {
+        assert_eq!(&stage.content(*file), expected, "{what}, second crash: {report:?}");
+    }
+    stage.world.run(async move {
+        host.write(files[1], 0, b"on", Durable::Now).await.unwrap();
+        host.close().await.unwrap();
+    });
+    assert_eq!(&stage.content(files[1])[..2], b"on", "{what}");
+    stage.world.end();
 }
 
 fn policies(seed: u64) -> [CrashPolicy; 3] {
@@ -527,6 +600,32 @@ fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_full_store_costs_nothing_promised_wherever_the_host_dies() {
+    let all = run(REFUSED, 8, Full, None);
+    assert!(all.finished, "who writes another file goes on");
+    for message in all.messages.clone() {
+        let cut = Cut { kind: CutKind::Client, message, moment: Moment::Answer };
+        for policy in policies(message) {
+            let what = format!("full store, {cut:?}, {policy:?}");
+            run(REFUSED, 8, Full, Some(CutAt::Message(cut))).recover(policy, None, false, &what);
+        }
+    }
+    for write in all.journal_writes.clone() {
+        let what = format!("full store, journal write {write}");
+        run(REFUSED, 8, Full, Some(CutAt::JournalWrite(write))).recover(
+            CrashPolicy::LoseAll,
+            None,
+            false,
+            &what,
+        );
+    }
+    for after in 0..16 {
+        let what = format!("full store, recovery cut at its message {after}");
+        run(REFUSED, 8, Full, None).recover(CrashPolicy::LoseAll, Some(after), false, &what);
     }
 }
 

@@ -54,8 +54,8 @@ fn what_others_changed_meanwhile_stays_and_who_has_the_file_open_learns_of_it() 
         peer_writes(&*inner.peer(), file, 0, b"theirs").await;
         for _ in 0..2 {
             let refused = host.write(file, 0, b"mine again", Durable::Now).await;
-            assert!(matches!(refused, Err(HostError::NotHome(_))), "{refused:?}");
-            assert!(matches!(host.sync_file(file).await, Err(HostError::NotHome(_))));
+            assert!(matches!(refused, Err(HostError::SetAside(_))), "{refused:?}");
+            assert!(matches!(host.sync_file(file).await, Err(HostError::SetAside(_))));
         }
         let directory = host.lookup(host.root(), CONFLICT_DIRECTORY.as_bytes()).await.unwrap().file;
         let listing = host.list(directory, 0).await.unwrap();

@@ -316,3 +316,33 @@ fn a_crash_amid_a_recall_sets_nothing_aside() {
         assert!(content == b"synced" || content == b"synsoon", "{after:?}: {content:?}");
     }
 }
+
+/// Another cluster under the same name, with a file of the same number in it.
+#[test]
+fn nothing_of_a_journal_goes_to_another_store() {
+    let (stage, other) = (Stage::new(1), Stage::new(2));
+    let (files, image) = crashed(&stage, 3, |_| 2);
+    let untouched = |stage: &Stage| {
+        let disk = stage.disk(stage.formatted());
+        let begun = stage.begin(&disk, under_pressure());
+        stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "of another cluster").await;
+            host.write(file, 0, b"theirs", Durable::Now).await.unwrap();
+            host.close().await.unwrap();
+            file
+        })
+    };
+    let file = untouched(&other);
+    assert_eq!(file, files[0], "numbers mean nothing");
+    let disk = other.disk(image);
+    for _ in 0..2 {
+        let begun = other.begin(&disk, under_pressure());
+        let refused = other.world.run(async move { begun.await.err() });
+        assert!(matches!(refused, Some(host::HostError::OtherStore { .. })), "{refused:?}");
+    }
+    assert_eq!(other.content(file), b"theirs");
+    let disk = stage.disk(disk.crash(CrashPolicy::KeepAll));
+    let report = recovered(&stage, &disk);
+    assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
+}

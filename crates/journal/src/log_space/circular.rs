@@ -1,5 +1,5 @@
 use super::held::HeldInOrder;
-use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
+use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk, transaction_blocks_max};
 use format::jbd2::JournalSuperblock;
 use std::ops::Range;
 use units::{LogBlock, TransactionId};
@@ -25,6 +25,10 @@ impl LogRing {
         LogRing::new(start, end)
     }
 
+    /// Blocks that can be in use at once.
+    fn capacity(self) -> u32 {
+        self.blocks() - 1
+    }
     fn holds(self, at: LogBlock) -> bool {
         self.first <= at && at < self.end
     }
@@ -80,6 +84,8 @@ pub struct CircularLog {
     /// Log blocks of the longest transaction yet, and of what counts as short.
     longest: u32,
     short: u32,
+    /// No transaction may be longer.
+    transaction_max: u32,
     /// No gap may be longer.
     gap_max: u32,
     /// What the next transaction is to leave free before it.
@@ -107,6 +113,7 @@ impl CircularLog {
         let unit = superblock.log_block_bytes() as u32;
         let log = CircularLog {
             short: SHORT_BYTES / unit,
+            transaction_max: (ring.capacity() / 4).min(transaction_blocks_max(unit as usize)),
             ..CircularLog::beginning_at(ring, ring.first)
         };
         log.with_gaps(superblock.gap_max())
@@ -121,6 +128,7 @@ impl CircularLog {
             used: 0,
             longest: 0,
             short: 1,
+            transaction_max: ring.capacity() / 4,
             gap_max: 0,
             gap: 0,
             held: HeldInOrder::new(),
@@ -146,7 +154,10 @@ impl CircularLog {
 
 impl LogSpace for CircularLog {
     fn capacity(&self) -> u32 {
-        self.ring.blocks() - 1
+        self.ring.capacity()
+    }
+    fn transaction_max(&self) -> u32 {
+        self.transaction_max
     }
     fn free(&self) -> u32 {
         self.capacity() - self.used
@@ -211,6 +222,21 @@ impl LogSpace for CircularLog {
 mod tests {
     use super::*;
     use units::BlockSize;
+
+    #[test]
+    fn a_transaction_of_the_longest_log_is_counted_in_32_bits() {
+        for size in [1024, 4096] {
+            let size = BlockSize::new(size).unwrap();
+            let superblock = JournalSuperblock::new(size, u32::MAX, [7; 16]);
+            let bytes = |blocks: u32| u64::from(blocks) * size.bytes() as u64;
+            let log = CircularLog::of(&superblock);
+            assert!(bytes(log.transaction_max()) < u32::MAX.into());
+            assert!(bytes(log.capacity() / 4) > u32::MAX.into(), "the log is not long");
+        }
+        let size = BlockSize::new(4096).unwrap();
+        let short = CircularLog::of(&JournalSuperblock::new(size, 1024, [7; 16]));
+        assert_eq!(short.transaction_max(), short.capacity() / 4);
+    }
 
     fn log() -> CircularLog {
         CircularLog::new(LogBlock(1), LogBlock(11))

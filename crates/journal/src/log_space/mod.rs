@@ -128,6 +128,18 @@ pub trait LogWalk: fmt::Debug {
     fn blocks(&self) -> u32;
 }
 
+/// Most bytes that a transaction takes, however long the log is: a header counts them in 32 bits,
+/// and a commit holds them in memory.
+const TRANSACTION_BYTES_MAX: u64 = 1 << 30;
+
+/// [`TRANSACTION_BYTES_MAX`] in log blocks of `unit` bytes.
+fn transaction_blocks_max(unit: usize) -> u32 {
+    if units::fault!("transaction-unbounded") {
+        return u32::MAX;
+    }
+    (TRANSACTION_BYTES_MAX / unit as u64) as u32
+}
+
 pub trait LogSpace {
     /// Blocks that can ever be in use at once.
     fn capacity(&self) -> u32;
@@ -137,8 +149,8 @@ pub trait LogSpace {
     fn room(&self) -> u32 {
         self.free()
     }
-    /// Most blocks that one transaction may take (as JBD2: a quarter, so that the next one and a
-    /// checkpoint fit beside it).
+    /// Most blocks that one transaction may take. As JBD2: a quarter, so that the next one and a
+    /// checkpoint fit beside it; and no more than its header can count.
     fn transaction_max(&self) -> u32 {
         self.capacity() / 4
     }
@@ -245,8 +257,10 @@ pub trait LogSpace {
     ) -> Vec<(LogBlock, Rc<Buffer>)> {
         Vec::new()
     }
-    /// Copies and headers are durable. Which runs lie elsewhere now: those whose transactions were
-    /// not released meanwhile.
+    /// From now on the superblock says that the copies count.
+    fn count_copies(&mut self) {}
+    /// Copies and headers are durable, and they count. Returns which runs lie elsewhere now: those
+    /// whose transactions were not released in the meantime.
     fn end_swap(&mut self, _swap: &LogSwap) -> Vec<SwappedRun> {
         Vec::new()
     }

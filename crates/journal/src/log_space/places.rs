@@ -53,6 +53,11 @@ impl Logs {
     pub fn end(&self, log: u32) -> LogBlock {
         self.start(log).plus(self.blocks)
     }
+    /// Returns the end of what counts in `log`: copies from `moving` on do not.
+    pub(crate) fn counted_end(&self, log: u32, moving: Option<LogBlock>) -> LogBlock {
+        let moving = moving.filter(|_| !units::fault!("swap-counts-early"));
+        moving.filter(|at| self.holding(*at) == Some(log)).unwrap_or(self.end(log))
+    }
     /// Which log `at` lies in, and which of its blocks it is.
     pub(super) fn log_of(&self, at: LogBlock) -> (u32, u32) {
         let offset = at.get() - self.first.get();

@@ -8,7 +8,9 @@
 //! 3. How long the longest run is, is said there likewise, before it is written. So far recovery
 //!    looks for a run behind one whose header has rotted.
 //! 4. What fits when it is admitted fits when it is bound (`rooms`).
-//! 5. While a snapshot counts, the superblock also names each log that may get a run behind it,
+//! 5. While runs move, the superblock marks the copies: they count from the write of it that takes
+//!    the mark away, all at once. No run is written behind a mark.
+//! 6. While a snapshot counts, the superblock also names each log that may get a run behind it,
 //!    durably, before the run is written. So a restart need not look into the others.
 
 use super::held::HeldInOrder;
@@ -16,7 +18,7 @@ use super::places::Logs;
 use super::rooms::{Rooms, Used};
 use super::run_table::{RunTable, TablePage};
 use super::swap::{LogSwap, SwappedRun};
-use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk};
+use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk, transaction_blocks_max};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
 use format::scattered::{ActiveLogs, RunHeader};
@@ -46,8 +48,18 @@ pub struct ScatteredLog {
     /// The longest run that was ever reserved, header included.
     longest: u32,
     /// The log that is being filled with another one's runs.
-    pub(super) swapping: Option<u32>,
+    pub(super) swapping: Option<Filling>,
     pub(super) table: Option<RunTable>,
+}
+
+/// A log that is being filled with copies of another one's runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filling {
+    pub(super) log: u32,
+    /// The first block of the copies.
+    pub(super) at: LogBlock,
+    /// The superblock says, or is about to, that they count.
+    pub(super) counts: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -113,10 +125,24 @@ impl ScatteredLog {
     fn about_to_be_filled(&self) -> ActiveLogs {
         let mut wanted = ActiveLogs::none();
         let chosen = self.chosen.unwrap_or(self.last);
-        for log in [Some(chosen), self.swapping].into_iter().flatten() {
+        let filled = self.swapping.map(|filling| filling.log);
+        for log in [Some(chosen), filled].into_iter().flatten() {
             self.logs.announced_with(log).for_each(|bit| wanted.set(bit));
         }
         wanted
+    }
+
+    /// Says where the copies lie that do not count. Whether that must be known before the next run
+    /// is written: a mark that an interrupted swap has left would hide it.
+    fn announce_moving(&self, superblock: &mut JournalSuperblock) -> bool {
+        let (said, chosen) = (superblock.moving(), self.chosen.unwrap_or(self.last));
+        let moving = self.swapping.filter(|filling| !filling.counts).map(|filling| filling.at);
+        superblock.set_moving(moving);
+        let hides = |at| self.logs.holding(at) == Some(chosen);
+        match moving {
+            Some(_) => said != moving,
+            None => said.is_some_and(hides) && !units::fault!("swap-mark-stays"),
+        }
     }
 
     /// The log with room for `blocks` in which the next run would lie nearest to `head`.
@@ -144,7 +170,8 @@ impl LogSpace for ScatteredLog {
     }
     /// The next one, and a revoke for each live record, fit beside it.
     fn transaction_max(&self) -> u32 {
-        ((self.logs.length() - HEADER) / 2).min(self.capacity() / 4)
+        let most = ((self.logs.length() - HEADER) / 2).min(self.capacity() / 4);
+        most.min(transaction_blocks_max(self.unit))
     }
     fn taken(&self, count: u32) -> u32 {
         count + HEADER
@@ -200,6 +227,7 @@ impl LogSpace for ScatteredLog {
     }
     fn announce(&self, superblock: &mut JournalSuperblock, tail: Option<TransactionId>) -> bool {
         let is_longer = self.announce_longest(&mut superblock.transaction_bound);
+        let is_moving = self.announce_moving(superblock);
         let Some(scattered) = &mut superblock.scattered else { return is_longer };
         let mut mark = self.table.as_ref().map_or(0, |table| table.mark);
         if units::fault!("run-table-mark-not-said") && mark == 0 {
@@ -234,7 +262,7 @@ impl LogSpace for ScatteredLog {
                 said
             }
         };
-        is_longer || !is_marked || !is_known || !said.includes(&scattered.active)
+        is_longer || is_moving || !is_marked || !is_known || !said.includes(&scattered.active)
     }
     fn table_pages(&mut self, transaction: TransactionId) -> Vec<TablePage> {
         self.pages_for(transaction)
@@ -297,6 +325,9 @@ impl LogSpace for ScatteredLog {
         durable: TransactionId,
     ) -> Vec<(LogBlock, Rc<Buffer>)> {
         self.headers(swap, durable)
+    }
+    fn count_copies(&mut self) {
+        self.swapping.iter_mut().for_each(|filling| filling.counts = true);
     }
     fn end_swap(&mut self, swap: &LogSwap) -> Vec<SwappedRun> {
         self.rebind(swap)

@@ -2,7 +2,9 @@
 //! again where it is.
 //!
 //! 1. What moves stays where it was until its copies, with headers of their own, are durable
-//!    ([`crate::plan_run_headers`]).
+//!    ([`crate::plan_run_headers`]), and the superblock says that they count. It says so of all of
+//!    them at once ([`super::LogSpace::count_copies`]): after a crash either all runs have moved or
+//!    none. Headers of copies that do not count are wiped before their place is used.
 //! 2. A copy's header names a later durable floor than the header before it did. So recovery, which
 //!    may meet both, knows the copy by it. For that a log moves only if it got a transaction since
 //!    its runs came there. What it got must fill an eighth of it, or all would be read and written
@@ -13,7 +15,7 @@
 //!    leave room for them.
 
 use super::rooms::Used;
-use super::scattered::{HEADER, ScatteredLog};
+use super::scattered::{Filling, HEADER, ScatteredLog};
 use device::Buffer;
 use format::scattered::RunHeader;
 use std::rc::Rc;
@@ -112,7 +114,8 @@ impl ScatteredLog {
     }
     /// Both logs are full for whoever looks for room.
     pub(super) fn close_for(&mut self, swap: &LogSwap) {
-        self.swapping = Some(swap.to);
+        let at = self.logs.start(swap.to).plus(swap.filled.blocks);
+        self.swapping = Some(Filling { log: swap.to, at, counts: false });
         self.rooms.close(swap.from);
         self.rooms.close(swap.to);
         // The runs that come count as one. So the log is not begun again if what it holds is
@@ -384,11 +387,31 @@ mod tests {
             (read.at, read.transaction, read.blocks, read.durable),
             (LogBlock(64 + 39 * 16), id(0), 14, id(0))
         );
+        assert_eq!(superblock.moving(), Some(header.0), "they do not count yet");
+        log.count_copies();
+        log.announce(&mut superblock, Some(id(0)));
+        assert_eq!(superblock.moving(), None);
         log.end_swap(&swap);
         log.announce(&mut superblock, Some(id(0)));
         assert!(is_active(&superblock));
         let bound: LogRuns = LogRuns(vec![LogRun { start: LogBlock(64 + 1), count: 14 }]);
         assert_eq!(LogRuns(vec![put(&mut log, 1, 14, 0)]), bound);
+    }
+
+    /// Recovery looks at nothing behind the mark that an interrupted swap has left.
+    #[test]
+    fn no_run_is_written_behind_a_mark() {
+        let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
+        superblock.set_scattered(5);
+        (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
+        superblock.set_moving(Some(LogBlock(64 + 16)));
+        for (head, is_news) in [(0, false), (100, true)] {
+            let (mut log, mut said) = (log(4), superblock.clone());
+            log.reserve(id(0), 3).unwrap();
+            log.choose(id(0), HomeBlock(head));
+            assert_eq!(log.announce(&mut said, None), is_news, "the head at {head}");
+            assert_eq!(said.moving(), None, "whoever writes the superblock takes it away");
+        }
     }
 
     /// Random transactions and swaps: room is counted right, and no two live runs share a block.

@@ -116,6 +116,7 @@ pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> b
     if superblock.scattered.is_some() {
         new.set_scattered(0);
         new.name_snapshot(superblock.named_snapshot().cloned());
+        new.set_moving(superblock.moving());
     }
     let format =
         |of: &JournalSuperblock| (of.compatible, of.incompatible, of.checksum_type, of.packed);

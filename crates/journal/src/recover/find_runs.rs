@@ -3,7 +3,11 @@
 //!
 //! 1. Reads one block for each run, and a few behind the last of each log. What does not belong to
 //!    this life of the log, or lies before the tail, is passed over.
-//! 2. A run behind a gap shows by its durable floor whether what is missing was committed once:
+//! 2. Of copies that a swap has not finished (`moving` in the journal superblock) none is looked
+//!    at.
+//! 3. Of several copies of a run that with the latest durable floor counts. Where a snapshot
+//!    records the place, the floor is what was committed when it did.
+//! 4. A run behind a gap shows by its durable floor whether what is missing was committed once:
 //!    then the log is damaged.
 
 use super::{RecoverError, ToldLog};
@@ -46,6 +50,8 @@ pub struct FindRuns {
     /// Blocks that may still be looked at without a header.
     left: u32,
     look_ahead: u32,
+    /// Copies from here to the end of their log do not count.
+    moving: Option<LogBlock>,
     /// By distance from the tail.
     found: BTreeMap<u32, FoundRun>,
     /// All of them, those of which another copy counts, too.
@@ -81,6 +87,10 @@ impl FoundRuns {
     /// Of the oldest.
     pub fn start(&self) -> Option<LogBlock> {
         self.walk.start()
+    }
+    /// Where all of them lie, without their headers.
+    pub fn runs(&self) -> &[LogRun] {
+        &self.walk.runs
     }
     /// Where the first so many lie, without their headers.
     pub fn first_runs(&self, count: usize) -> &[LogRun] {
@@ -145,15 +155,24 @@ impl FindRuns {
             told: BTreeMap::new(),
             left: look_ahead,
             look_ahead,
+            moving: superblock.moving(),
             found: BTreeMap::new(),
             headers: Vec::new(),
             logs_read: 0,
             blocks_read: 0,
             logs,
         };
-        find.logs_read = find.queue.len() as u32;
-        find.begin_log();
+        find.begin();
         find
+    }
+
+    /// Leaves out logs of which nothing is to be read.
+    fn begin(&mut self) {
+        let (logs, told, moving) = (&self.logs, &self.told, self.moving);
+        let from = |log: u32| told.get(&log).map_or(logs.start(log), |(end, _)| *end);
+        self.queue.retain(|log| from(*log) < logs.counted_end(*log, moving));
+        self.logs_read = self.queue.len() as u32;
+        self.begin_log();
     }
 
     /// Behind what a snapshot tells of: in the logs alone that may have got runs since.
@@ -168,13 +187,9 @@ impl FindRuns {
                 find.told.insert(log, (run.run.start.plus(run.run.count), run.transaction));
             }
         }
-        let (logs, told) = (&find.logs, &find.told);
-        let has_more = |log: &u32| told.get(log).is_none_or(|(end, _)| *end < logs.end(*log));
-        find.queue = superblock
-            .named_snapshot()
-            .map_or(VecDeque::new(), |named| logs.active(&named.since).filter(has_more).collect());
-        find.logs_read = find.queue.len() as u32;
-        find.begin_log();
+        let since = superblock.named_snapshot().map(|named| find.logs.active(&named.since));
+        find.queue = since.into_iter().flatten().collect();
+        find.begin();
         find
     }
 
@@ -201,7 +216,7 @@ impl FindRuns {
     pub fn give(&mut self, block: &[u8]) {
         self.blocks_read += 1;
         let log = *self.queue.front().expect("no block was wanted");
-        let left = self.logs.end(log).get() - self.at.get();
+        let left = self.logs.counted_end(log, self.moving).get() - self.at.get();
         let header = RunHeader::parse(self.at, block, self.seed).filter(|header| {
             let in_order = self.last.is_none_or(|last| header.transaction.is_after(last));
             header.blocks > 0 && header.blocks < left && in_order

@@ -18,6 +18,7 @@
 //! what counts as the end of the log and what as damage.
 
 mod again;
+mod find_copies;
 mod find_runs;
 mod images;
 mod read_snapshot;
@@ -26,6 +27,7 @@ mod replay;
 mod revoke_pass;
 mod scan;
 
+pub use find_copies::FindCopies;
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};
 pub use images::{ReplayImage, ReplayImages};
 pub use read_snapshot::{ReadSnapshot, SnapshotRefused, ToldBlock, ToldLog};

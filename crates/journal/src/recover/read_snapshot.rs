@@ -31,6 +31,8 @@ pub enum SnapshotRefused {
     Impossible(TransactionId),
     #[error("it tells of more blocks than there is room for")]
     TooMany,
+    #[error("it tells of another place of {0} than the logs do")]
+    Elsewhere(TransactionId),
 }
 
 /// A run that was told.
@@ -38,7 +40,8 @@ pub enum SnapshotRefused {
 pub(super) struct ToldRun {
     pub transaction: TransactionId,
     pub run: LogRun,
-    /// A copy with a later durable floor was made when this had been told.
+    /// Up to which transaction was committed when the snapshot recorded this place. A copy with a
+    /// later durable floor was made afterwards, any other was left behind before.
     pub durable: TransactionId,
 }
 
@@ -76,11 +79,19 @@ impl ToldLog {
     pub(super) fn runs_from(&self, first: TransactionId) -> impl Iterator<Item = &ToldRun> {
         self.runs.iter().filter(move |run| run.transaction.is_at_or_after(first))
     }
-    /// Whether so many runs were found from the tail on as were told.
-    pub fn check_found(&self, count: usize) -> Result<(), SnapshotRefused> {
-        match count < self.end.0.wrapping_sub(self.tail.0) as usize {
-            true => Err(SnapshotRefused::Missing(self.end)),
-            false => Ok(()),
+    /// Checks that all runs that were told, from the tail on, were found where they were told.
+    /// `found`: from the tail on. A run elsewhere frees the place that the snapshot names, so the
+    /// next search would not look there.
+    pub fn check_found(&self, found: &[LogRun]) -> Result<(), SnapshotRefused> {
+        if found.len() < self.end.0.wrapping_sub(self.tail.0) as usize {
+            return Err(SnapshotRefused::Missing(self.end));
+        }
+        let is_believed =
+            units::fault!("swap-counts-early") || units::fault!("snapshot-kept-in-swap");
+        let elsewhere = self.runs.iter().zip(found).find(|(told, found)| told.run != **found);
+        match elsewhere.filter(|_| !is_believed) {
+            Some((told, _)) => Err(SnapshotRefused::Elsewhere(told.transaction)),
+            None => Ok(()),
         }
     }
     /// What earlier transactions than [`ToldLog::read_from`] hold and home may lack.
@@ -103,6 +114,7 @@ pub struct ReadSnapshot {
     places: SnapshotPlaces,
     logs: Rc<Logs>,
     active: ActiveLogs,
+    moving: Option<LogBlock>,
     named: NamedSnapshot,
     /// Most blocks that are kept.
     most: usize,
@@ -141,6 +153,7 @@ impl ReadSnapshot {
             places: SnapshotPlaces::of(superblock),
             logs,
             active: scattered.active.clone(),
+            moving: scattered.moving,
             most,
             number: named.first,
             begin: named.first_at,
@@ -213,7 +226,10 @@ impl ReadSnapshot {
         if next != header.from || !header.end.is_at_or_after(header.from) {
             return Err(SnapshotRefused::Missing(next));
         }
-        let durable = header.end.previous().previous();
+        let durable = match units::fault!("snapshot-floor-from-end") {
+            true => header.end.previous().previous(),
+            false => header.committed(),
+        };
         for item in items {
             self.take_item(item, durable)?;
         }
@@ -310,8 +326,9 @@ impl ReadSnapshot {
             let log = log.ok_or(refused)?;
             // A header stands in front of each.
             let behind = ends.get(&log).copied().unwrap_or(self.logs.start(log));
-            let left = self.logs.end(log).get() - run.start.get();
-            if run.start <= behind || run.count == 0 || run.count > left {
+            let left = self.logs.counted_end(log, self.moving).get().checked_sub(run.start.get());
+            let fits = left.is_some_and(|left| run.count <= left);
+            if run.start <= behind || run.count == 0 || !fits {
                 return Err(refused);
             }
             ends.insert(log, run.start.plus(run.count));
@@ -360,8 +377,13 @@ mod tests {
             Told { superblock, ring, blocks: vec![vec![0; 1024]; 64] }
         }
         /// One piece more, of all before transaction `end`.
-        fn tell(mut self, end: u32, items: &[SnapshotItem]) -> Told {
-            let piece = self.ring.begin_piece(self.ring.end(TAIL)..id(end), items).unwrap();
+        fn tell(self, end: u32, items: &[SnapshotItem]) -> Told {
+            self.tell_late(end, end.wrapping_sub(1), items)
+        }
+        /// One piece more, written when `committed` was.
+        fn tell_late(mut self, end: u32, committed: u32, items: &[SnapshotItem]) -> Told {
+            let piece =
+                self.ring.begin_piece(self.ring.end(TAIL)..id(end), id(committed), items).unwrap();
             for step in plan_piece(Some(&piece)).steps {
                 if let Step::Write(write) = step
                     && let Address::Log(at) = write.at
@@ -433,7 +455,17 @@ mod tests {
         let moved = SnapshotItem::Moved { transaction: id(0), start: LogBlock(130) };
         let told = Told::of_two().tell(3, &[moved]).read(10).unwrap();
         assert_eq!(told.runs[0].run.start, LogBlock(130));
-        assert_eq!([0, 1].map(|at| told.runs[at].durable), [id(1), id(0)]);
+        assert_eq!([0, 1].map(|at| told.runs[at].durable), [id(2), id(1)]);
+    }
+
+    #[test]
+    fn a_piece_with_a_backlog_outranks_copies_left_behind_before() {
+        let told = Told::new().tell_late(1, 9, &[run(0, 65)]).read(10).unwrap();
+        assert_eq!(told.runs[0].durable, id(9));
+        let found = [65, 97].map(|start| LogRun { start: LogBlock(start), count: 4 });
+        assert_eq!(told.check_found(&found), Ok(()));
+        assert_eq!(told.check_found(&found[1..]), Err(SnapshotRefused::Elsewhere(id(0))));
+        assert_eq!(told.check_found(&[]), Err(SnapshotRefused::Missing(id(1))));
     }
 
     #[test]

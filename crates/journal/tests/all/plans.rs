@@ -317,7 +317,8 @@ fn a_piece_and_home_are_durable_before_the_superblock_names_it() {
     superblock.set_scattered(5);
     let ring = SnapshotRing::new(&superblock);
     let items = [format::snapshot::SnapshotItem::Other { home: HomeBlock(1) }];
-    let piece = ring.begin_piece(TransactionId(1)..TransactionId(2), &items).unwrap();
+    let piece =
+        ring.begin_piece(TransactionId(1)..TransactionId(2), TransactionId(1), &items).unwrap();
     assert_eq!(words(&plan_piece(Some(&piece))), ["log 1+1", "SnapshotBeforeSuperblock"]);
     assert_eq!(words(&plan_piece(None)), ["SnapshotBeforeSuperblock"]);
     let image =

@@ -185,3 +185,18 @@ fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
         }
     }
 }
+
+/// As `fuse_fill_write_pages` in Linux does it with what goes through the page cache.
+#[test]
+fn a_write_that_the_kernel_splits_survives_in_order() {
+    let mut split = 0;
+    for (name, seed) in [("ext4-4k", 33), ("small-log-1k", 34), ("tight-1k", 35)] {
+        let setup = setup::find(name).unwrap();
+        let fresh = setup::make(setup).unwrap();
+        for mode in [DataMode::Journal, DataMode::Wasteless, DataMode::Ordered] {
+            let case = Case { sample: 1000, ..Case::random(setup, mode, seed, 4, 30) };
+            split += run(&case, &fresh).split;
+        }
+    }
+    assert!(split > 0, "no power cut came between the two requests of a write");
+}

@@ -2,6 +2,7 @@
 
 use super::data_servers::{DataServer, OBJECT_BYTES, ServerDisks};
 use super::link::Link;
+use super::locks::SimulatedLocks;
 use super::tokens::SimulatedTokens;
 use crate::attributes::{FileAttributes, FileId, FileKind, Version};
 use crate::error::StoreError;
@@ -10,7 +11,7 @@ use device::{Disk, World};
 use runtime::join_window;
 use runtime::sync::Event as Signal;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -212,17 +213,22 @@ pub(super) struct Session {
 }
 
 pub(super) struct State {
+    /// Of the cluster.
+    pub number: u64,
     pub world: Rc<dyn World>,
     pub network: Network,
     pub inodes: RefCell<BTreeMap<FileId, Inode>>,
     pub next_inode: Cell<u64>,
     pub tokens: RefCell<SimulatedTokens>,
+    pub locks: RefCell<SimulatedLocks>,
     pub sessions: RefCell<Vec<Rc<Session>>>,
     pub next_session: Cell<u64>,
     /// How many changes of names each session has made.
     pub name_changes: RefCell<BTreeMap<u64, u64>>,
     /// Tokens came back, or a client was fenced.
     pub freed: Signal,
+    /// Files for whose content there is no space; `None` in it: for nobody's.
+    full: RefCell<BTreeSet<Option<FileId>>>,
     data_servers: Vec<DataServer>,
     replicas: usize,
     /// When the metadata server is done with all messages that have come.
@@ -284,15 +290,18 @@ impl Cluster {
             xattrs: BTreeMap::new(),
         };
         Cluster(Rc::new(State {
+            number: world.random(),
             world,
             network,
             inodes: RefCell::new([(ROOT, root)].into()),
             next_inode: Cell::new(2),
             tokens: RefCell::default(),
+            locks: RefCell::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
             name_changes: RefCell::default(),
             freed: Signal::default(),
+            full: RefCell::default(),
             data_servers,
             replicas,
             metadata_idle: Cell::default(),
@@ -353,6 +362,16 @@ impl Cluster {
     pub fn heal(&self) {
         self.0.sessions.borrow().iter().for_each(|session| session.silent.set(false));
         self.0.freed.notify();
+    }
+    /// There is no space for the content of `file`, or of any, until there is room again.
+    pub fn fill(&self, file: Option<FileId>) {
+        self.0.full.borrow_mut().insert(file);
+    }
+    pub fn has_no_room(&self) -> bool {
+        !self.0.full.borrow().is_empty()
+    }
+    pub fn make_room(&self) {
+        self.0.full.borrow_mut().clear();
     }
     /// A block of a file is read that neither a client nor a server has in memory.
     pub async fn read_cold(&self, file: FileId, at: u64) {
@@ -425,6 +444,10 @@ impl State {
         self.traffic.set(traffic);
     }
 
+    pub fn is_full(&self, file: FileId) -> bool {
+        let full = self.full.borrow();
+        full.contains(&None) || full.contains(&Some(file))
+    }
     pub fn sending_time(&self, bytes: u64) -> Duration {
         Duration::from_nanos(
             bytes.saturating_mul(1_000_000_000) / self.network.bytes_per_second.max(1),
@@ -583,6 +606,7 @@ impl State {
     /// Nothing of this session is carried out any more, and its tokens are free.
     pub fn fence(&self, session: &Session) {
         if !session.fenced.replace(true) {
+            self.locks.borrow_mut().drop_session(session.number);
             for file in self.tokens.borrow_mut().drop_session(session.number) {
                 // Its attributes may never come: what there is tells.
                 if let Some(inode) = self.inodes.borrow_mut().get_mut(&file) {

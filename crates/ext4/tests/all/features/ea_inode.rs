@@ -32,7 +32,7 @@ async fn get(volume: &Rc<Volume>, path: &str, name: &str) -> Result<Vec<u8>, i32
     volume.get_xattr(&at(volume, path).await, name.as_bytes()).await.map_err(|error| error.errno())
 }
 async fn remove(volume: &Rc<Volume>, path: &str, name: &str) {
-    volume.remove_xattr(&at(volume, path).await, &Caller::ROOT, name.as_bytes()).await.unwrap();
+    volume.remove_xattr(&at(volume, path).await, name.as_bytes()).await.unwrap();
 }
 
 #[test]
@@ -87,6 +87,27 @@ fn values_in_inodes_of_their_own_are_read_and_removed() {
             "getfattr -d -m user -e hex a c d1 d2 directory 2>/dev/null | cut -c1-60 | grep -v '^$'",
         );
         assert_eq!(told.lines().filter(|line| line.starts_with("user.")).count(), 8, "{told}");
+    }
+}
+
+/// The blocks of the value count as the link's, which has none of its own.
+#[test]
+fn short_links_with_large_attributes_are_read() {
+    for kind in ["-O ea_inode -b 4096", "-O ea_inode,^metadata_csum -b 1024"] {
+        let image = TestImage::scripted(kind, "16M", "ln -s target theirs; ln -s target ours");
+        image.with_kernel("setfattr -h -n trusted.big -v $(printf 'v%.0s' $(seq 6000)) theirs");
+        image.with_volume(MODES[3], move |volume| async move {
+            let root = volume.inode(ROOT).await.unwrap();
+            set(&volume, "ours", "trusted.big", &value(1, 6000)).await.unwrap();
+            for path in ["ours", "theirs"] {
+                assert_eq!(get(&volume, path, "trusted.big").await.unwrap().len(), 6000);
+                let link = at(&volume, path).await;
+                assert_eq!(volume.readlink(&link).await.unwrap(), b"target", "{path} {kind}");
+            }
+            volume.unlink(&root, b"theirs").await.unwrap();
+        });
+        image.check();
+        assert_eq!(image.with_kernel("readlink ours").trim(), "target");
     }
 }
 
@@ -244,7 +265,7 @@ for i in range(60):
             let volume = volume.clone();
             async move {
                 let file = at(&volume, &format!("f{index}")).await;
-                let removed = volume.remove_xattr(&file, &Caller::ROOT, b"user.big").await;
+                let removed = volume.remove_xattr(&file, b"user.big").await;
                 assert!(removed.is_ok(), "f{index}: {removed:?}");
             }
         };
@@ -338,8 +359,7 @@ fn a_damaged_value_is_told_and_nothing_else_suffers() {
             let mut told = 0;
             for path in owners {
                 told += u32::from(get(&volume, path, "user.big").await == Err(errno::EUCLEAN));
-                let removed =
-                    volume.remove_xattr(&at(&volume, path).await, &Caller::ROOT, b"user.big").await;
+                let removed = volume.remove_xattr(&at(&volume, path).await, b"user.big").await;
                 told += u32::from(removed.is_err_and(|error| error.errno() == errno::EUCLEAN));
             }
             assert!(told > 0, "{request}");

@@ -2,7 +2,7 @@
 
 use crate::features::support::*;
 use device::World;
-use disks::{CrashPolicy, Image, MemoryDisk};
+use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use ext4::{Caller, errno};
 use format::ext4::VolumeSuperblock;
 use format::ext4::mmp::{MmpBlock, Use};
@@ -130,5 +130,32 @@ fn a_check_under_way_elsewhere_is_refused_and_a_second_mount_stops_the_first() {
         assert!(written.is_err() || volume.sync().await.is_err());
         assert!(volume.close().await.is_err());
         assert_eq!(mmp(&disk.image()).used_by, Use::Counted(77), "the other one has it");
+    });
+}
+
+/// The computer was stopped, or the disk: another one believes it dead, and takes the volume.
+#[test]
+fn after_a_long_gap_nothing_is_written_before_the_claim_is_read() {
+    let image = protected("-b 1024");
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), image.read());
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, MODES[1]).await.unwrap();
+        let file = at(&volume, "file").await;
+        write(&volume, &file, 0, b"ours").await;
+        volume.sync().await.unwrap();
+        // The next beat, within five seconds, meets a disk that answers much later.
+        disk.set_latency(Latency { least: 40 * SECOND, spread: Duration::ZERO });
+        world.sleep_until(world.now().plus(6 * SECOND)).await;
+        disk.set_latency(Latency { least: Duration::ZERO, spread: Duration::ZERO });
+        world.sleep_until(world.now().plus(14 * SECOND)).await;
+        claim(&disk, Use::Counted(77)).await;
+        let taken = disk.changes();
+        let written = volume.write(&file, &Caller::ROOT, 0, b"lost", Default::default()).await;
+        assert!(written.is_err() || volume.sync().await.is_err());
+        assert_eq!(disk.changes(), taken, "something was written to the other one's volume");
+        assert!(volume.close().await.is_err());
+        assert_eq!((mmp(&disk.image()).used_by, disk.changes()), (Use::Counted(77), taken));
     });
 }

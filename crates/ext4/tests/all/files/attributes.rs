@@ -1,7 +1,9 @@
 //! Attributes and the rules of POSIX for them.
 
 use crate::files::image::{EXT4, TestImage, with_volume};
-use ext4::{Caller, SetAttributes, SetTime, WriteFlags, errno};
+use ext4::{
+    Caller, FileRange, KillPrivileges, RangeMode, SetAttributes, SetTime, WriteFlags, errno,
+};
 use units::Timestamp;
 
 const USER: Caller = Caller { uid: 1000, gid: 1000, umask: 0 };
@@ -12,18 +14,30 @@ fn writes_by_others_clear_set_id_bits_when_told() {
     with_volume(&image, 1, |volume, inodes| async move {
         let file = &inodes[0];
         let chmod = |mode| SetAttributes { mode: Some(mode), ..Default::default() };
-        for (mode, after) in [(0o6755, 0o755), (0o2644, 0o2644), (0o4711, 0o711)] {
+        use KillPrivileges::{ByMember, ByStranger};
+        for (kill_privileges, mode, after) in [
+            (ByMember, 0o6755, 0o755),
+            (ByMember, 0o2644, 0o2644),
+            (ByMember, 0o4711, 0o711),
+            (ByStranger, 0o6755, 0o755),
+            (ByStranger, 0o2644, 0o644),
+            (ByStranger, 0o6744, 0o744),
+        ] {
             volume.setattr(file, &USER, chmod(mode)).await.unwrap();
             assert_eq!(volume.getattr(file).mode, 0o100000 | mode);
             volume.write(file, &USER, 0, b"x", WriteFlags::default()).await.unwrap();
             assert_eq!(volume.getattr(file).mode, 0o100000 | mode, "not told");
-            let flags = WriteFlags { kill_privileges: true, ..Default::default() };
+            let flags = WriteFlags { kill_privileges, ..Default::default() };
             volume.write(file, &USER, 0, b"x", flags).await.unwrap();
             assert_eq!(volume.getattr(file).mode, 0o100000 | after);
             volume.setattr(file, &USER, chmod(mode)).await.unwrap();
-            let shorter =
-                SetAttributes { size: Some(0), kill_privileges: true, ..Default::default() };
+            let shorter = SetAttributes { size: Some(0), kill_privileges, ..Default::default() };
             assert_eq!(volume.setattr(file, &USER, shorter).await.unwrap().mode, 0o100000 | after);
+            volume.setattr(file, &USER, chmod(mode)).await.unwrap();
+            let range =
+                FileRange { mode: RangeMode::Allocate, keep_size: true, offset: 0, length: 1 };
+            volume.fallocate_range(file, &USER, range, kill_privileges).await.unwrap();
+            assert_eq!(volume.getattr(file).mode, 0o100000 | after);
         }
     });
 }

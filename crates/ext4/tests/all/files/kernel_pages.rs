@@ -2,11 +2,17 @@
 
 use crate::files::image::{EXT4, TestImage, with_volume, with_volume_in};
 use engine::DataMode;
-use ext4::{Caller, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin, errno};
+use ext4::{
+    Caller, KillPrivileges, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin,
+    errno,
+};
 use units::Timestamp;
 
-const PAST: WriteFlags =
-    WriteFlags { append: false, kill_privileges: false, origin: WriteOrigin::PastCache };
+const PAST: WriteFlags = WriteFlags {
+    append: false,
+    kill_privileges: KillPrivileges::No,
+    origin: WriteOrigin::PastCache,
+};
 const BACK: WriteFlags = WriteFlags { origin: WriteOrigin::WriteBack, ..PAST };
 const THROUGH: WriteFlags = WriteFlags { origin: WriteOrigin::ThroughCache, ..PAST };
 
@@ -136,5 +142,75 @@ fn a_time_that_was_set_outlives_pages_changed_before() {
         volume.setattr(file, root, set).await.unwrap();
         volume.write(file, root, 0, &[4; 4096], THROUGH).await.unwrap();
         assert!(volume.getattr(file).modified > then, "written");
+    });
+}
+
+#[test]
+fn holes_beside_the_end_of_content_stay_holes() {
+    let image = TestImage::of_files(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        volume.set_kernel_page(4096);
+        file.pages.mappable_opened();
+        volume.write(file, root, 200 << 10, &[1; 4096], THROUGH).await.unwrap();
+        volume.truncate(file, 1 << 20).await.unwrap();
+        let runs = |at| {
+            let volume = volume.clone();
+            async move {
+                let data = volume.seek(file, at, SeekWhat::Data).await.unwrap();
+                data..volume.seek(file, data, SeekWhat::Hole).await.unwrap()
+            }
+        };
+        assert_eq!(runs(0).await, 200 << 10..204 << 10);
+        // The kernel put zeros into the rest of the page, and may have let them be changed.
+        let block = volume.block_size().bytes() as u64;
+        volume.truncate(file, (200 << 10) + block).await.unwrap();
+        volume.truncate(file, 1 << 20).await.unwrap();
+        assert_eq!(runs(0).await, 200 << 10..204 << 10);
+        file.pages.mappable_closed();
+        assert_eq!(runs(0).await, 200 << 10..(200 << 10) + block);
+    });
+}
+
+#[test]
+fn bytes_stored_behind_the_end_are_no_content() {
+    let image = TestImage::of_files(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        volume.set_kernel_page(4096);
+        file.pages.mappable_opened();
+        volume.write(file, root, 0, &[1; 100], THROUGH).await.unwrap();
+        volume.read_for_cache(file, 0, 4096).await.unwrap();
+        // The mapping has changed the whole page when the file is made longer.
+        volume.truncate(file, 8192).await.unwrap();
+        volume.write(file, root, 0, &[7; 4096], BACK).await.unwrap();
+        let mut wanted = vec![7; 100];
+        wanted.resize(8192, 0);
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == wanted);
+        // What it changes after it has read the page anew is content.
+        volume.read_for_cache(file, 0, 4096).await.unwrap();
+        volume.write(file, root, 0, &[8; 4096], BACK).await.unwrap();
+        wanted[..4096].fill(8);
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == wanted);
+    });
+}
+
+#[test]
+fn pages_read_before_the_last_close_are_remembered() {
+    let image = TestImage::of_files(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        volume.opened(file);
+        volume.write(file, root, 0, &[1; 4096], THROUGH).await.unwrap();
+        volume.read_for_cache(file, 0, 4096).await.unwrap();
+        volume.closed(file.number).await.unwrap();
+        volume.opened(file);
+        volume.write(file, root, 0, &[2; 50], PAST).await.unwrap();
+        // The page that the kernel kept, changed through a mapping beside the write.
+        let mut page = vec![1; 4096];
+        page[100] = 3;
+        volume.write(file, root, 0, &page, BACK).await.unwrap();
+        let found = volume.read(file, 0, 4096).await.unwrap().to_vec();
+        assert!(found[..50] == [2; 50] && found[100] == 3, "the synchronous write is kept");
     });
 }

@@ -8,6 +8,7 @@ use engine::DataMode;
 use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags, errno};
 use format::ext4::extent::ExtentNode;
 use runtime::VirtualWorld;
+use std::cell::Cell;
 use std::rc::Rc;
 use units::FileBlock;
 
@@ -271,4 +272,52 @@ fn a_file_with_a_record_of_each_block_is_freed_in_steps() {
         });
         image.check();
     }
+}
+
+/// Others run between the pieces of a removal, and of an allocation.
+#[test]
+fn a_file_of_many_extents_is_freed_in_many_steps() {
+    const EXTENTS: u64 = 1500;
+    let image = TestImage::of_files(EXT4_1K, "64M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        for place in scattered(EXTENTS) {
+            write(&volume, &inodes[0], place * 2048, &mark(place)).await;
+        }
+        volume.sync().await.unwrap();
+        let steps = Rc::new(Cell::new(0));
+        let (counted, world) = (steps.clone(), volume.engine().world().clone());
+        // As many steps as the other task lets it take, and no more than time allows.
+        world.spawn(Box::pin(async move {
+            for step in 0..EXTENTS {
+                runtime::yield_now().await;
+                counted.set(step);
+            }
+        }));
+        volume.truncate(&inodes[0], 0).await.unwrap();
+        assert!(steps.get() > EXTENTS / 4, "{} steps of another task", steps.get());
+    });
+}
+
+/// Space for a large file, its removal, and a hole in it: no step of a task takes the processor
+/// for long. Each took seconds, in one step, when each block was visited.
+#[test]
+fn two_hundred_gibibytes_come_and_go_in_short_steps() {
+    const SIZE: u64 = 200 << 30;
+    const ARGUMENTS: &[&str] =
+        &["-t", "ext4", "-b", "4096", "-J", "size=16", "-N", "65536", "-E", "lazy_itable_init=1"];
+    let image = TestImage::of_files(Kind { arguments: ARGUMENTS, ..EXT4 }, "420G", 2);
+    with_volume(&image, 1, |volume, inodes| async move {
+        for inode in &inodes {
+            let mode = RangeMode::Allocate;
+            volume.fallocate(inode, &Caller::ROOT, mode, false, 0, SIZE).await.unwrap();
+        }
+        volume.sync().await.unwrap();
+        let mode = RangeMode::PunchHole;
+        volume.fallocate(&inodes[0], &Caller::ROOT, mode, true, 4096, SIZE / 2).await.unwrap();
+        volume.truncate(&inodes[1], 0).await.unwrap();
+        volume.sync().await.unwrap();
+        let long = volume.engine().world().long_steps();
+        let longest = long.first().map_or(std::time::Duration::ZERO, |steps| steps.longest);
+        assert!(longest < std::time::Duration::from_millis(200), "{long:?}");
+    });
 }

@@ -11,3 +11,5 @@ mod lifetime;
 mod orphans;
 mod periodic;
 mod remount;
+mod tree_check;
+mod unreadable;

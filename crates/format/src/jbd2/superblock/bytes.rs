@@ -55,6 +55,8 @@ pub(in crate::jbd2) mod at {
     pub const SNAPSHOT_END: usize = 0x16c;
     pub const SNAPSHOT_READ_FROM: usize = 0x170;
     pub const SNAPSHOT_LONGEST: usize = 0x174;
+    /// With the feature moving, whether or not a snapshot counts.
+    pub const SCATTERED_MOVING: usize = 0x178;
     pub const SNAPSHOT_SINCE: usize = 0x180;
     pub const SNAPSHOT_BEHIND: usize = 0x200;
 }
@@ -126,6 +128,9 @@ impl JournalSuperblock {
             table_mark: be32(bytes, at::SCATTERED_TABLE_MARK),
             active: ActiveLogs::parse(&bytes[at::SCATTERED_ACTIVE..][..ActiveLogs::BYTES]),
             snapshot: self.has_incompatible(Incompatible::SNAPSHOT).then(|| named_snapshot(bytes)),
+            moving: self
+                .has_incompatible(Incompatible::MOVING)
+                .then(|| LogBlock(be32(bytes, at::SCATTERED_MOVING))),
         });
         let kept =
             (TransactionId(be32(bytes, at::KEPT_SEQUENCE)), LogBlock(be32(bytes, at::KEPT_START)));
@@ -133,7 +138,7 @@ impl JournalSuperblock {
         let keeps = self.has_incompatible(Incompatible::OURS);
         self.kept = (keeps && says_otherwise).then_some(kept);
         let is_user = |at: usize| {
-            !self.has_incompatible(Incompatible::SNAPSHOT)
+            !self.has_incompatible(Incompatible::SNAPSHOT | Incompatible::MOVING)
                 || !(at::SNAPSHOT_FIRST..at::SNAPSHOT_BEHIND).contains(&at)
         };
         let users = (0..USERS).map(|user| at::USERS + 16 * user);
@@ -198,10 +203,14 @@ impl JournalSuperblock {
         for (user, uuid) in self.users.iter().take(USERS).enumerate() {
             bytes[at::USERS + 16 * user..][..16].copy_from_slice(uuid);
         }
-        if let Some(snapshot) =
-            self.scattered.as_ref().and_then(|scattered| scattered.snapshot.as_ref())
-        {
+        if let Some(snapshot) = self.named_snapshot() {
             put_named_snapshot(snapshot, bytes);
+        }
+        if let Some(moving) = self.moving() {
+            if self.named_snapshot().is_none() {
+                bytes[at::SNAPSHOT_FIRST..at::SNAPSHOT_BEHIND].fill(0);
+            }
+            put32(bytes, at::SCATTERED_MOVING, moving.get());
         }
         if self.tag_format() != TagFormat::Plain {
             let sum = checksum(bytes);

@@ -39,6 +39,11 @@ impl JournalSuperblock {
         {
             return Err(wrong("it names a snapshot of logs that it does not have".to_owned()));
         }
+        if self.has_incompatible(Incompatible::MOVING)
+            && !self.has_incompatible(Incompatible::SCATTERED)
+        {
+            return Err(wrong("runs move between logs that it does not have".to_owned()));
+        }
         let is_packed = self.has_incompatible(Incompatible::PACKED);
         if self.has_incompatible(Incompatible::GAPS)
             && (!is_packed || self.has_incompatible(Incompatible::SCATTERED))

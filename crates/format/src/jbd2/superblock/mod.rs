@@ -55,15 +55,19 @@ impl Incompatible {
     /// Ours: checksums over whole transactions are XXH64. Who does not know it would take each for
     /// a torn one.
     pub const XXH64: u32 = 0x0200_0000;
+    /// Ours: runs are being copied to another scattered log. A program that does not know it would
+    /// take copies for runs before all of them count.
+    pub const MOVING: u32 = 0x0100_0000;
     /// Those that are ours.
     const OURS: u32 = Self::MULTIWRITE
         | Self::PACKED
         | Self::SCATTERED
         | Self::SNAPSHOT
         | Self::GAPS
-        | Self::XXH64;
+        | Self::XXH64
+        | Self::MOVING;
 
-    pub const NAMES: [(u32, &'static str); 12] = [
+    pub const NAMES: [(u32, &'static str); 13] = [
         (Self::REVOKE, "revoke"),
         (Self::WIDE, "64bit"),
         (Self::ASYNC_COMMIT, "async_commit"),
@@ -76,8 +80,9 @@ impl Incompatible {
         (Self::SNAPSHOT, "snapshot (okeanos)"),
         (Self::GAPS, "gaps (okeanos)"),
         (Self::XXH64, "xxh64 (okeanos)"),
+        (Self::MOVING, "moving (okeanos)"),
     ];
-    pub const KNOWN: u32 = 0x7e00_003f;
+    pub const KNOWN: u32 = 0x7f00_003f;
 }
 
 /// V1 has no features, UUID or users.
@@ -333,7 +338,23 @@ impl JournalSuperblock {
             table_mark: 0,
             active: ActiveLogs::none(),
             snapshot: None,
+            moving: None,
         });
+    }
+    /// Sets or clears the first block of the copies that do not count yet. Without scattered logs
+    /// there are none.
+    pub fn set_moving(&mut self, moving: Option<LogBlock>) {
+        self.incompatible &= !Incompatible::MOVING;
+        if let Some(scattered) = &mut self.scattered {
+            if moving.is_some() {
+                self.incompatible |= Incompatible::MOVING;
+            }
+            scattered.moving = moving;
+        }
+    }
+    /// Returns where the copies begin that do not count yet.
+    pub fn moving(&self) -> Option<LogBlock> {
+        self.scattered.as_ref()?.moving
     }
     /// Which snapshot counts from now on. Without scattered logs none does.
     pub fn name_snapshot(&mut self, snapshot: Option<NamedSnapshot>) {

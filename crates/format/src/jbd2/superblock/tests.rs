@@ -85,6 +85,37 @@ fn a_snapshot_is_named_until_the_log_is_clean_and_only_with_scattered_logs() {
 }
 
 #[test]
+fn copies_that_do_not_count_are_marked_until_they_do() {
+    let mut live = superblock();
+    live.users[47] = [0; 16];
+    live.start = LogBlock(0);
+    live.set_scattered(5);
+    live.set_tail(TransactionId(7), live.log_blocks().start);
+    let without = live.clone();
+    live.set_moving(Some(LogBlock(5000)));
+    assert_eq!(
+        (parse(&live).unwrap().moving(), parse(&live)),
+        (Some(LogBlock(5000)), Ok(live.clone()))
+    );
+    // A write may be torn between sectors.
+    assert_eq!(live.serialize()[512..], without.serialize()[512..]);
+    let since = ActiveLogs::none();
+    let (end, read_from, first_at) = (TransactionId(9), TransactionId(8), LogBlock(4));
+    let named = NamedSnapshot { first: 3, first_at, last: 9, end, read_from, longest: 7, since };
+    live.name_snapshot(Some(named.clone()));
+    assert_eq!(parse(&live), Ok(live.clone()));
+    live.set_moving(None);
+    let read = parse(&live).unwrap();
+    assert_eq!((read.moving(), read.named_snapshot()), (None, Some(&named)));
+    live.set_moving(Some(LogBlock(5000)));
+    let mut lost = live.clone();
+    lost.incompatible &= !(Incompatible::SCATTERED | Incompatible::SNAPSHOT);
+    assert!(parse(&lost).unwrap_err().to_string().contains("runs move"));
+    live.set_clean(TransactionId(8));
+    assert!(!parse(&live).unwrap().has_incompatible(Incompatible::MOVING));
+}
+
+#[test]
 fn a_bound_of_transactions_counts_until_somebody_else_moves_the_log_on() {
     for mut live in [superblock(), packed(512)] {
         live.set_tail(TransactionId(u32::MAX), live.log_blocks().start);
@@ -158,6 +189,7 @@ fn gaps_that_recovery_could_not_look_behind_are_refused() {
                 table_mark: 0,
                 active: ActiveLogs::none(),
                 snapshot: None,
+                moving: None,
             });
         }),
         ("gaps of up to 0 units", |it| it.packed.as_mut().unwrap().gap_max = 0),

@@ -117,7 +117,9 @@ impl Memory {
                 count(&self.seen.destroys);
                 Answer::empty()
             }
-            Operation::Release(_) | Operation::Releasedir(_) | Operation::Flush => Answer::empty(),
+            Operation::Release(_) | Operation::Releasedir(_) | Operation::Flush(_) => {
+                Answer::empty()
+            }
             _ => Answer::error(libc::ENOSYS),
         }
     }
@@ -204,7 +206,13 @@ pub fn door_over_a_volume<F: Future<Output = ()> + 'static>(
         let parts = OpenParts { world, home: Rc::new(disk), journal: None, options };
         let volume = Volume::open(parts).await.unwrap();
         let report = Box::new(|_: &str| {});
-        let options = DoorOptions { synchronous_directories: false, kernel_checks_flags, report };
+        let options = DoorOptions {
+            synchronous_directories: false,
+            kernel_checks_flags,
+            without_open: false,
+            attributes: Default::default(),
+            report,
+        };
         let door = VolumeDoor::new(volume.clone(), options);
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let caller = Caller { uid: 1000, gid: 1000, umask: 0 };

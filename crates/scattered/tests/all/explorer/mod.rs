@@ -58,13 +58,13 @@ impl Case {
             scan_regions: if only_logged { 64 } else { [1, 2, 64][one_of(3) as usize] },
             checkpoint_memory: [16 << 10, 1 << 20][one_of(2) as usize],
         };
+        // Behind the last group lies a tail of any length, up to a group.
+        let tail = seed * 4096 % SIZES.group;
+        let whole =
+            if only_logged { 64 << 20 } else { [2 << 20, 6 << 20, 24 << 20][one_of(3) as usize] };
         Case {
             seed,
-            size: if only_logged {
-                64 << 20
-            } else {
-                [2 << 20, 6 << 20, 24 << 20][one_of(3) as usize]
-            },
+            size: whole + tail,
             atomicity: Atomicity::Unit([512, 4096][one_of(2) as usize]),
             table_elsewhere: one_of(4) == 0,
             settings,
@@ -169,9 +169,14 @@ type Shared = Rc<RefCell<Model>>;
 async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: Case, seed: u64) {
     let dice = SplitMix::new(seed);
     let sectors = disk.geometry().size / SECTOR;
-    // Few places, so that blocks are written again and again; some at the borders of groups.
+    // Few places, so that blocks are written again and again; some at the borders of groups, and
+    // one at the end of the disk.
     let places: Vec<u64> = (0..24)
-        .map(|n| if n % 6 == 0 { 384 * (n / 6 + 1) - 9 } else { dice.next() % sectors })
+        .map(|n| match n {
+            23 => sectors - 8,
+            n if n % 6 == 0 => 384 * (n / 6 + 1) - 9,
+            _ => dice.next() % sectors,
+        })
         .collect();
     for _ in 0..60 {
         let from = places[(dice.next() % 24) as usize].min(sectors - 1);

@@ -7,12 +7,19 @@
 //! lowest slab that has one, which the kernel is asked to back with one huge page. What is written
 //! in order lies in order, and a MiB is few segments.
 //!
+//! Why it is there: the C library gives a block of 4 KiB 4,608 bytes, as its alignment needs, and
+//! aligned to a page twice its length (`device::Buffer`). A cache would hold an eighth less.
+//!
+//! Where no address space is to be had (`ulimit -v`, `vm.overcommit_memory=2`), all is the C
+//! library's, which gives what the layout says and not a byte more.
+//!
 //! Invariants
 //! 1. An address within the region is a page of a slab, taken or free; any other is the C
 //!    library's.
 //! 2. A bit of `taken` is one for each page that is out, and of `full` for each slab without a free
 //!    one.
-//! 3. Empty slabs hold no memory, but for `most_spares` of them.
+//! 3. Empty slabs hold no memory, but for `most_spares` of them (and, before Linux 5.18, where all
+//!    memory is locked).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -25,12 +32,16 @@ const PAGES: usize = SLAB / PAGE;
 const WORDS: usize = PAGES / 64;
 /// Of address space; 64 GiB of blocks. What does not fit is the C library's.
 const SLABS_MAX: usize = 32 << 10;
+/// madvise(2); the C library does not have it yet.
+const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 /// What bursts leave empty and keep, 4 MiB.
 const SPARE_SLABS: usize = 2;
 
-/// The global allocator of a program with a block cache.
-pub struct Heap {
+/// The global allocator of a program with a block cache. `Other` gives what is no page, and pages
+/// where there is no region.
+pub struct Heap<Other = System> {
     pages: Mutex<Pages>,
+    other: Other,
 }
 
 struct Pages {
@@ -52,6 +63,12 @@ struct Pages {
 impl Heap {
     #[allow(clippy::new_without_default, reason = "it is a constant")]
     pub const fn new() -> Heap {
+        Heap::in_front_of(System)
+    }
+}
+
+impl<Other> Heap<Other> {
+    const fn in_front_of(other: Other) -> Heap<Other> {
         let (full, spare) = ([0; SLABS_MAX / 64], [0; SLABS_MAX / 64]);
         let taken = [[0; WORDS]; SLABS_MAX];
         let pages = Pages {
@@ -65,7 +82,7 @@ impl Heap {
             most_spares: SPARE_SLABS,
             lowest: 0,
         };
-        Heap { pages: Mutex::new(pages) }
+        Heap { pages: Mutex::new(pages), other }
     }
     /// Empty slabs keep their memory from now on. For who fills the heap again and again, as one
     /// emulated machine after another does, and else waits each time until memory is cleared.
@@ -83,9 +100,10 @@ fn is_page(layout: Layout) -> bool {
     layout.size() > PAGE / 2 && layout.size() <= PAGE && layout.align() <= PAGE
 }
 
-// SAFETY: a page that is given out is within the region, aligned, and given out to nobody else
-// before it is returned (invariant 2). All else is what `System` gives.
-unsafe impl GlobalAlloc for Heap {
+// SAFETY: a page that is given out is within the region, aligned, as long as any layout of a page,
+// and given out to nobody else before it is returned (invariant 2). All else is what `other` gives,
+// for the same layout.
+unsafe impl<Other: GlobalAlloc> GlobalAlloc for Heap<Other> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_page(layout)
             && let Some(page) = self.pages().take()
@@ -93,34 +111,32 @@ unsafe impl GlobalAlloc for Heap {
             return page as *mut u8;
         }
         // SAFETY: as promised by the caller.
-        unsafe { System.alloc(layout) }
+        unsafe { self.other.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if !is_page(layout) {
-            // SAFETY: as promised by the caller.
-            return unsafe { System.alloc_zeroed(layout) };
+        if is_page(layout)
+            && let Some(page) = self.pages().take()
+        {
+            let page = page as *mut u8;
+            // SAFETY: a page of ours is as long as any layout of a page.
+            unsafe { page.write_bytes(0, layout.size()) };
+            return page;
         }
-        // SAFETY: as promised by the caller; what was given is as long as its layout says.
-        unsafe {
-            let page = self.alloc(layout);
-            if !page.is_null() {
-                page.write_bytes(0, PAGE);
-            }
-            page
-        }
+        // SAFETY: as promised by the caller.
+        unsafe { self.other.alloc_zeroed(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if !is_page(layout) || !self.pages().give_back(pointer as usize) {
-            // SAFETY: it is none of the region's, so `System` gave it.
-            unsafe { System.dealloc(pointer, layout) }
+            // SAFETY: it is none of the region's, so `other` gave it.
+            unsafe { self.other.dealloc(pointer, layout) }
         }
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, length: usize) -> *mut u8 {
         // SAFETY: the caller promises that the length makes a layout.
         let wanted = unsafe { Layout::from_size_align_unchecked(length, layout.align()) };
         if !is_page(layout) && !is_page(wanted) {
-            // SAFETY: no page, so `System` gave it; else as promised by the caller.
-            return unsafe { System.realloc(pointer, layout, length) };
+            // SAFETY: no page, so `other` gave it; else as promised by the caller.
+            return unsafe { self.other.realloc(pointer, layout, length) };
         }
         // SAFETY: both places are as long as what is copied.
         unsafe {
@@ -174,8 +190,13 @@ impl Pages {
             self.spares += 1;
         } else {
             let start = (self.start + slab * SLAB) as *mut libc::c_void;
-            // SAFETY: nobody uses a page of this slab, and whoever gets one expects nothing in it.
-            unsafe { libc::madvise(start, SLAB, libc::MADV_DONTNEED) };
+            // SAFETY: nobody uses a page of this slab, and its next owner expects nothing in it.
+            unsafe {
+                if libc::madvise(start, SLAB, libc::MADV_DONTNEED) != 0 {
+                    // The daemon's memory is locked. Before Linux 5.18 the slab stays in memory.
+                    libc::madvise(start, SLAB, MADV_DONTNEED_LOCKED);
+                }
+            }
         }
         true
     }
@@ -208,6 +229,9 @@ fn set(words: &mut [u64], at: usize, value: bool) {
     let mask = 1 << (at % 64);
     words[at / 64] = if value { words[at / 64] | mask } else { words[at / 64] & !mask };
 }
+
+#[cfg(test)]
+mod guarded;
 
 #[cfg(test)]
 mod tests {

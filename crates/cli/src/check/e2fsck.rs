@@ -1,0 +1,222 @@
+//! The verdict of e2fsck(8), which is asked to change nothing (`-fn`).
+//!
+//! The image may be hostile, and some make e2fsck loop: time, memory and what is kept of its output
+//! are bounded. The volume is its standard input, which it opens again by `/proc/self/fd/0`: no
+//! name of a file can be taken for an option or for a label.
+
+use super::PROBLEMS_MAX;
+use crate::error::CliError;
+use crate::programs;
+use std::fs::File;
+use std::io::{BufRead, BufReader, PipeReader, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// e2fsck's exit codes: errors were left, and it could not do its work.
+const ERRORS_LEFT: i32 = 4;
+const OPERATIONAL: i32 = 8;
+
+const PATIENCE_LEAST: Duration = Duration::from_secs(60);
+/// One second more for so many bytes of the volume.
+const BYTES_A_SECOND: u64 = 64 << 20;
+/// Address space for an empty volume, and one byte more for so many bytes.
+const MEMORY_LEAST: u64 = 1 << 30;
+const BYTES_A_BYTE: u64 = 1 << 10;
+const PAUSE: Duration = Duration::from_millis(10);
+/// A longer line is cut.
+const LINE_BYTES_MAX: u64 = 4096;
+
+const VOLUME: &str = "/proc/self/fd/0";
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Judgement {
+    Clean,
+    /// What it prints of each, and how many lines more.
+    Errors(PrintedLines),
+    /// It could not do its work, or did not end.
+    NoVerdict {
+        why: String,
+        printed: PrintedLines,
+        /// It found errors, too.
+        errors: bool,
+    },
+    NotInstalled,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct PrintedLines {
+    pub lines: Vec<String>,
+    pub more: usize,
+}
+
+/// Has e2fsck look at an unmounted volume that the caller has claimed.
+pub fn judge(path: &Path, journal_device: Option<&Path>) -> Result<Judgement, CliError> {
+    let Ok(program) = programs::find("e2fsck") else { return Ok(Judgement::NotInstalled) };
+    let system = |error| CliError::system("e2fsck", error);
+    let mut volume = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+    let bytes = volume.seek(SeekFrom::End(0)).map_err(system)?;
+    let patience = PATIENCE_LEAST + Duration::from_secs(bytes / BYTES_A_SECOND);
+    let (reader, writer) = std::io::pipe().map_err(system)?;
+    let mut command = Command::new(program);
+    command.args(["-f", "-n"]);
+    if let Some(device) = journal_device {
+        command.arg("-j").arg(std::path::absolute(device).map_err(system)?);
+    }
+    // Nothing that an administrator has configured for boots: no log files, no other answers.
+    command.arg(VOLUME).env("E2FSCK_CONFIG", "/dev/null").env("LC_ALL", "C");
+    command.stdin(volume).stdout(writer.try_clone().map_err(system)?).stderr(writer);
+    limit(&mut command, MEMORY_LEAST + bytes / BYTES_A_BYTE);
+    let mut child = command.spawn().map_err(system)?;
+    // It holds the other end of the pipe, which must close when the child ends.
+    drop(command);
+    let name = path.display().to_string();
+    let reading = std::thread::spawn(move || read_lines(reader, &name));
+    let ended = wait(&mut child, patience).map_err(system)?;
+    let printed = reading.join().expect("reading lines does not panic");
+    Ok(verdict(ended, printed, patience))
+}
+
+/// It ends with us, and takes no more memory than that.
+fn limit(command: &mut Command, memory: u64) {
+    let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
+    // SAFETY: between fork and exec only calls are made that a signal handler may make.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
+                || libc::setrlimit(libc::RLIMIT_AS, &raw const limit) != 0
+            {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+}
+
+/// `None` where it did not end in time; it is killed then.
+fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() >= patience {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn verdict(ended: Option<ExitStatus>, printed: PrintedLines, patience: Duration) -> Judgement {
+    let no_verdict = |why: String, printed, errors| Judgement::NoVerdict { why, printed, errors };
+    let Some(status) = ended else {
+        let why = format!("e2fsck did not end within {} seconds", patience.as_secs());
+        return no_verdict(why, printed, false);
+    };
+    match status.code() {
+        Some(0) => Judgement::Clean,
+        Some(_) if units::fault!("e2fsck-verdict-ignored") => Judgement::Clean,
+        Some(ERRORS_LEFT) => Judgement::Errors(printed),
+        Some(code) => {
+            let why = match code & OPERATIONAL {
+                0 => format!("e2fsck ended with exit code {code}"),
+                _ => "e2fsck could not check it to the end".into(),
+            };
+            no_verdict(why, printed, code & ERRORS_LEFT != 0)
+        }
+        None => no_verdict(format!("e2fsck was killed ({status})"), printed, false),
+    }
+}
+
+fn read_lines(reader: PipeReader, name: &str) -> PrintedLines {
+    let (mut reader, mut printed) = (BufReader::new(reader), PrintedLines::default());
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return printed,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line).replace(VOLUME, name);
+        match (problem_in(&text), printed.lines.len()) {
+            (None, _) => {}
+            (Some(_), PROBLEMS_MAX..) => printed.more += 1,
+            (Some(problem), _) => printed.lines.push(problem),
+        }
+    }
+}
+
+/// The problem that a line of e2fsck's tells, without the question that it answers itself.
+fn problem_in(line: &str) -> Option<String> {
+    let mut line = line.trim();
+    let is_answered = line.ends_with("? no") || line.ends_with("? yes");
+    if is_answered {
+        let question = line.rfind(". ").or_else(|| line.rfind("  ")).map_or(0, |at| at + 1);
+        line = line[..question].trim_end();
+    }
+    let is_idle = line.is_empty()
+        || line.starts_with("Pass ")
+        || line.starts_with("e2fsck ")
+        || line.contains("Filesystem still has errors")
+        || (line.contains(" files (") && line.ends_with(" blocks"));
+    (!is_idle).then(|| line.chars().filter(|character| !character.is_control()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_line_gives_its_problem_without_the_question() {
+        let told = "Inode 12 ref count is 2, should be 1.  Fix? no\n";
+        assert_eq!(problem_in(told).unwrap(), "Inode 12 ref count is 2, should be 1.");
+        assert_eq!(
+            problem_in("Block bitmap differences:  -10\n").unwrap(),
+            "Block bitmap differences:  -10"
+        );
+        for idle in [
+            "\n",
+            "Fix? no\n",
+            "Pass 1: Checking inodes, blocks, and sizes\n",
+            "e2fsck 1.47.0 (5-Feb-2023)\n",
+            "x: ********** WARNING: Filesystem still has errors **********\n",
+            "x: 12/64 files (0.0% non-contiguous), 24/512 blocks\n",
+        ] {
+            assert_eq!(problem_in(idle), None, "{idle}");
+        }
+    }
+
+    #[test]
+    fn every_exit_code_but_zero_is_a_fault() {
+        let of =
+            |raw| verdict(Some(ExitStatus::from_raw(raw)), PrintedLines::default(), PATIENCE_LEAST);
+        assert_eq!(of(0), Judgement::Clean);
+        assert_eq!(of(4 << 8), Judgement::Errors(PrintedLines::default()));
+        let errors = |judgement| match judgement {
+            Judgement::NoVerdict { errors, .. } => errors,
+            other => panic!("{other:?}"),
+        };
+        assert!(errors(of(12 << 8)));
+        for raw in [1 << 8, 8 << 8, 16 << 8, 32 << 8, libc::SIGKILL] {
+            assert!(!errors(of(raw)), "{raw}");
+        }
+        assert!(!errors(verdict(None, PrintedLines::default(), PATIENCE_LEAST)));
+    }
+
+    #[test]
+    fn what_does_not_end_is_killed_and_long_output_is_bounded() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "yes 'a problem'"]).stdout(writer);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let reading = std::thread::spawn(move || read_lines(reader, "x"));
+        assert_eq!(wait(&mut child, Duration::from_millis(300)).unwrap(), None);
+        let printed = reading.join().unwrap();
+        assert!(printed.lines.len() == PROBLEMS_MAX && printed.more > 0);
+    }
+}

@@ -1,0 +1,80 @@
+//! What a mount relies on: the volume is opened as a mount opens it, but read-only, and every name
+//! is followed.
+
+use super::Findings;
+use crate::disk::open_disk::open_disk;
+use crate::error::CliError;
+use crate::text::progress::Progress;
+use device::{Disk, World};
+use disks::DiskAccess;
+use ext4::{Access, Error, OpenParts, TreeFindings, TreeReport, Volume, VolumeOptions};
+use runtime::RealWorld;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Opens the volume, which the caller has claimed, and walks it. `None` where it cannot be opened,
+/// which is noted.
+pub fn walk(
+    path: &Path,
+    journal_device: Option<&Path>,
+    findings: &mut Findings,
+) -> Result<Option<TreeReport>, CliError> {
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
+        Ok(Rc::new(open_disk(&world, path, DiskAccess::Inspect)?))
+    };
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let parts = OpenParts {
+        world: shared,
+        home: open(path)?,
+        journal: journal_device.map(open).transpose()?,
+        options: VolumeOptions { access: Access::ReadOnly, ..VolumeOptions::default() },
+    };
+    let walked = world.run(open_and_walk(parts));
+    world.end();
+    let (report, noted) =
+        walked.map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
+    findings.append(noted);
+    Ok(report)
+}
+
+/// Fails where another computer uses the volume.
+async fn open_and_walk(parts: OpenParts) -> Result<(Option<TreeReport>, Findings), Error> {
+    let mut noted = Noted { findings: Findings::default(), progress: Progress::new() };
+    match ext4::check_unused(&parts.world, &parts.home).await {
+        Ok(()) => {}
+        Err(error @ Error::InUse(_)) => return Err(error),
+        Err(error) => noted.problem(format!("no mount can change it: {error}")),
+    }
+    let volume = match Volume::open(parts).await {
+        Ok(volume) => volume,
+        Err(error) => {
+            noted.problem(format!("no mount can open it: {error}"));
+            return Ok((None, noted.findings));
+        }
+    };
+    let report = volume.check_tree(&mut noted).await;
+    if let Err(error) = volume.close().await {
+        noted.problem(error.to_string());
+    }
+    Ok((Some(report), noted.findings))
+}
+
+struct Noted {
+    findings: Findings,
+    progress: Progress,
+}
+
+/// Inodes between two lines of progress.
+const STEP: u64 = 1000;
+
+impl TreeFindings for Noted {
+    fn problem(&mut self, what: String) {
+        self.findings.note(what);
+    }
+    fn progress(&mut self, inodes: u64) {
+        if inodes.is_multiple_of(STEP) {
+            self.progress.show(format_args!("names of {inodes} inodes"));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a daemon in the kernel's write-back path asks of memory: it must not wait for pages that
+//! only it can clean.
+
+use super::privileges;
+use std::fs;
+
+/// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits
+/// for it.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+/// `mlockall(2)`: pages are locked when they are touched first, not all at once.
+const MCL_ONFAULT: libc::c_int = 4;
+
+/// Asks to be served before others, ahead of the mount, which may cover `/proc`. Returns what was
+/// refused.
+pub fn ask_for_precedence() -> Vec<&'static str> {
+    // SAFETY: prctl with these integers changes a flag of the process.
+    let flusher = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } == 0;
+    // Were it killed for memory, everybody with a file on the volume would fail.
+    let spared = fs::write("/proc/self/oom_score_adj", "-1000").is_ok();
+    let flusher =
+        (!flusher).then_some("to take memory without waiting for write-back (PR_SET_IO_FLUSHER)");
+    let spared = (!spared).then_some("to be spared where memory runs out (oom_score_adj)");
+    flusher.into_iter().chain(spared).collect()
+}
+
+/// Locks the program, and from now on what it touches. Neither takes memory that is not used: of a
+/// mapping of 64 GiB the pages in use are locked. Returns what was refused.
+pub fn lock() -> Option<&'static str> {
+    const REFUSED: Option<&str> = Some("to lock its memory (mlockall)");
+    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure outlives the call; mlockall takes an integer.
+    unsafe {
+        // Under a limit that counts for it, later mappings would fail.
+        let is_unlimited = libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) == 0;
+        if !is_unlimited && !privileges::may_lock()
+            || libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | MCL_ONFAULT) != 0
+        {
+            return REFUSED;
+        }
+    }
+    // The program itself is read from a disk that may be its own.
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for (start, end) in maps.lines().filter_map(program_range) {
+        // SAFETY: the range is mapped, and locking it changes no byte. Where the limit of a memory
+        // cgroup is reached, it fails, and the pages stay as they were.
+        unsafe { libc::mlock(start as *const libc::c_void, end - start) };
+    }
+    None
+}
+
+/// Returns what root is told of refusals. An ordinary user is refused each time, and not told.
+pub fn warning(refused: &[&str]) -> Option<String> {
+    // SAFETY: geteuid has no preconditions.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    (is_root && !refused.is_empty()).then(|| {
+        format!(
+            "the daemon may not ask the kernel {}: where memory is short, it may wait for itself; give it \
+             CAP_SYS_RESOURCE and CAP_IPC_LOCK",
+            refused.join(", nor ")
+        )
+    })
+}
+
+/// Returns the addresses of a line of proc_pid_maps(5) that maps code or constants of a file.
+fn program_range(line: &str) -> Option<(usize, usize)> {
+    let mut fields = line.split_whitespace();
+    let (range, rights) = (fields.next()?, fields.next()?);
+    let is_of_a_file = fields.nth(2)? != "0";
+    let (start, end) = range.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    let is_constant = rights.starts_with("r-");
+    (is_of_a_file && is_constant).then_some((address(start)?, address(end)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_and_constants_of_files_are_found() {
+        let code = "7f1000-7f3000 r-xp 00001000 fe:01 1234    /usr/bin/okeanos";
+        assert_eq!(program_range(code), Some((0x7f1000, 0x7f3000)));
+        for other in [
+            "7f1000-7f3000 rw-p 00001000 fe:01 1234    /usr/bin/okeanos",
+            "7f1000-7f3000 r--p 00000000 00:00 0",
+            "nonsense",
+            "",
+        ] {
+            assert_eq!(program_range(other), None, "{other}");
+        }
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(maps.lines().filter_map(program_range).count() > 1);
+    }
+}

@@ -1,0 +1,216 @@
+//! Rights that a daemon gives up once its volume is mounted: from then on it reads bytes of others,
+//! on the disk and from the kernel, and opens nothing more.
+//!
+//! Its porter mounts and unmounts, in a process of its own that reads neither.
+
+use std::io;
+
+/// Reads what callers may do: `/proc/PID/syscall` and `ns/user` of any process (`fuse/privilege`).
+const CAP_SYS_PTRACE: u32 = 19;
+/// Keeps what memory is locked.
+const CAP_IPC_LOCK: u32 = 14;
+/// Writes to image files beyond quotas, as it could when it was mounted.
+const CAP_SYS_RESOURCE: u32 = 24;
+const KEPT: [u32; 3] = [CAP_SYS_PTRACE, CAP_IPC_LOCK, CAP_SYS_RESOURCE];
+/// Of the kernel's sets, 64 bits.
+const CAPABILITIES: u32 = 64;
+
+/// `_LINUX_CAPABILITY_VERSION_3`.
+const VERSION: u32 = 0x2008_0522;
+
+/// `struct __user_cap_header_struct`.
+#[repr(C)]
+struct Header {
+    version: u32,
+    process: libc::c_int,
+}
+
+/// `struct __user_cap_data_struct`: half of each set.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Half {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Gives them up for this thread, and for those that it makes. Call it before there are others.
+///
+/// # Errors
+/// What the kernel refused; the rest is given up all the same.
+pub fn give_up() -> io::Result<()> {
+    // SAFETY: geteuid has no preconditions.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let bounded = if is_root { bound().and_then(|()| keep_few()) } else { Ok(()) };
+    // SAFETY: prctl with these integers changes a flag of the thread.
+    let unprivileged = checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) });
+    let filtered = unprivileged.and_then(|()| forbid_calls());
+    bounded.and(filtered)
+}
+
+/// Leaves the kept ones to what this process may ever have.
+fn bound() -> io::Result<()> {
+    for capability in (0..CAPABILITIES).filter(|capability| !KEPT.contains(capability)) {
+        // SAFETY: prctl with these integers changes a set of the thread. Of a number that the
+        // kernel does not know it says EINVAL.
+        let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        match checked(result) {
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn keep_few() -> io::Result<()> {
+    let mut halves = sets()?;
+    for capability in 0..CAPABILITIES {
+        let (half, bit) = (&mut halves[capability as usize / 32], 1 << (capability % 32));
+        if !KEPT.contains(&capability) {
+            half.effective &= !bit;
+            half.permitted &= !bit;
+        }
+        half.inheritable = 0;
+    }
+    let header = Header { version: VERSION, process: 0 };
+    // SAFETY: the structures are those of the call's version, and outlive it.
+    checked(unsafe {
+        libc::syscall(libc::SYS_capset, &raw const header, halves.as_ptr()) as libc::c_int
+    })
+}
+
+/// The sets of this thread.
+fn sets() -> io::Result<[Half; 2]> {
+    let header = Header { version: VERSION, process: 0 };
+    let mut halves = [Half::default(); 2];
+    // SAFETY: the structures are those of the call's version, and outlive it.
+    checked(unsafe {
+        libc::syscall(libc::SYS_capget, &raw const header, halves.as_mut_ptr()) as libc::c_int
+    })?;
+    Ok(halves)
+}
+
+/// Returns whether memory may be locked beyond any limit, before and after the rest is given up.
+pub fn may_lock() -> bool {
+    sets().is_ok_and(|[low, _]| low.effective & 1 << CAP_IPC_LOCK != 0)
+}
+
+/// Calls that a daemon has no use for, and that one taken over by a hostile image would begin with.
+const FORBIDDEN: [libc::c_long; 20] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_kexec_load,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_open_by_handle_at,
+];
+
+/// `AUDIT_ARCH_…`: calls of another machine's numbers are forbidden as a whole.
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u32 = 0xc000_00b7;
+/// Calls of the x32 kind have this bit.
+const X32: u32 = 0x4000_0000;
+
+/// Makes the calls of [`FORBIDDEN`] fail with EPERM: seccomp(2). Needs no right where
+/// PR_SET_NO_NEW_PRIVS is set.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn forbid_calls() -> io::Result<()> {
+    let mut filter = program();
+    let length = filter.len() as libc::c_ushort;
+    let program = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
+    let (mode, program) = (libc::SECCOMP_MODE_FILTER, &raw const program);
+    // SAFETY: the program and its instructions outlive the call, which copies them.
+    checked(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, program, 0, 0) })
+}
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn forbid_calls() -> io::Result<()> {
+    Ok(())
+}
+
+/// Load the machine, then the call's number; compare; allow or refuse.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn program() -> Vec<libc::sock_filter> {
+    const NUMBER_AT: u32 = 0;
+    const MACHINE_AT: u32 = 4;
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let is_equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let is_at_least = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // Behind the comparisons stand the two answers: allow, refuse.
+    let refuse_from = |index: usize| (FORBIDDEN.len() - index) as u8;
+    let mut steps = vec![
+        step(load, 0, 0, MACHINE_AT),
+        step(is_equal, 0, FORBIDDEN.len() as u8 + 3, MACHINE),
+        step(load, 0, 0, NUMBER_AT),
+        step(is_at_least, FORBIDDEN.len() as u8 + 1, 0, X32),
+    ];
+    for (index, call) in FORBIDDEN.iter().enumerate() {
+        steps.push(step(is_equal, refuse_from(index), 0, *call as u32));
+    }
+    steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
+    steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+    steps
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a thread of its own, which keeps what it gave up to itself.
+    #[test]
+    fn a_thread_that_gave_up_starts_no_program_and_mounts_nothing() {
+        let given_up = std::thread::spawn(|| {
+            give_up().unwrap();
+            // SAFETY: the strings end with zero bytes; unshare takes an integer.
+            let refused = unsafe {
+                [
+                    libc::unshare(libc::CLONE_NEWNS),
+                    libc::umount2(c"/nowhere".as_ptr(), 0),
+                    libc::chroot(c"/".as_ptr()),
+                ]
+            };
+            let error = io::Error::last_os_error().raw_os_error();
+            assert!(std::process::Command::new("/bin/true").status().is_err());
+            // What it needs goes on.
+            std::fs::read_to_string("/proc/self/status").unwrap();
+            std::thread::spawn(|| ()).join().unwrap();
+            (refused, error, std::fs::read_to_string("/proc/thread-self/status").unwrap())
+        });
+        let (refused, error, status) = given_up.join().unwrap();
+        assert_eq!((refused, error), ([-1; 3], Some(libc::EPERM)));
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().to_owned()
+        };
+        assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
+        let kept: u64 = KEPT.iter().map(|capability| 1 << capability).sum();
+        // SAFETY: geteuid has no preconditions.
+        if unsafe { libc::geteuid() } == 0 {
+            for set in ["CapEff:", "CapPrm:", "CapBnd:"] {
+                let found = u64::from_str_radix(&field(set), 16).unwrap();
+                assert_eq!(found & !kept, 0, "{set} {found:x}");
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The image or device that a command line names: itself, or where a volume is mounted.
+
+use crate::daemon::mount_table::{self, Mount};
+use crate::error::CliError;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Returns what to read for `path`: of a directory that a volume is mounted on, the volume's image
+/// or device.
+///
+/// # Errors
+/// A directory where no volume is mounted, or one whose mount names neither a file nor a device.
+pub fn source_of(path: &Path) -> Result<PathBuf, CliError> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let (name, system) = (path.display(), |error| CliError::system(path.display(), error));
+    let Some(mount) = mount_table::mount_around(path).map_err(system)?.filter(is_volume) else {
+        return Err(CliError::new(format!(
+            "{name} is a directory, and no volume is mounted there"
+        ))
+        .with_remedy("Name an image file, a device, or a volume's mount: okeanos list."));
+    };
+    if mount_table::resolve(path).map_err(system)? != mount.directory {
+        let directory = mount.directory.display();
+        return Err(CliError::new(format!("{name} is a directory on a mounted volume"))
+            .with_remedy(format!("Name where the volume is mounted: {directory}.")));
+    }
+    let source = mount.image();
+    let is_readable = std::fs::metadata(&source)
+        .is_ok_and(|found| found.is_file() || found.file_type().is_block_device());
+    if !source.is_absolute() || !is_readable {
+        let source = source.display();
+        return Err(CliError::new(format!("{name} lies on {source}, which is no image or device"))
+            .with_remedy("Name the image or device itself: okeanos list shows it."));
+    }
+    Ok(source)
+}
+
+fn is_volume(mount: &Mount) -> bool {
+    mount.is_okeanos() || matches!(&*mount.kind, "ext4" | "ext3" | "ext2")
+}

@@ -1,0 +1,119 @@
+//! What a daemon keeps of its caller, of root's rights and of memory; and what it leaves to others
+//! when it has died.
+
+use crate::rig::Rig;
+
+#[test]
+fn nothing_of_the_callers_stays_open_in_the_daemon() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q >made; mkdir other; mount -t tmpfs none other; touch lock
+           exec 9>lock; flock 9; exec 8<other
+           timeout 60 bash -c 'x=$( { $O mount image $M; } 3>&1 ); echo returned' >said; grep -q returned said
+           exec 9>&- 8<&-; mountpoint -q $M; flock -n lock true; umount other
+           $O umount $M; settle image"#,
+    );
+}
+
+/// All threads but the kernel's own workers; and the volume is served and unmounted all the same.
+#[test]
+fn a_daemon_of_root_gives_up_what_it_does_not_need() {
+    let rig = Rig::new();
+    rig.run(
+        r#"chmod 755 .; $O mkfs image 64M -- -q >made
+           for options in allow_other allow_other,noloop allow_other,ro; do
+               $O mount -o $options image $M; P=$($O stats --json $M | sed -n 's/.*"process": \([0-9]*\).*/\1/p')
+               for status in /proc/$P/task/*/status; do
+                   grep -q '^Name:.*iou-' $status && continue
+                   grep -q 'NoNewPrivs:.*1' $status; grep -q 'Seccomp:.*2' $status
+                   for set in CapEff CapPrm CapBnd; do
+                       # Beside SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
+                       [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084000)) = 0 ]
+                   done
+               done
+               [ $(sed -n 's/^VmLck:[^0-9]*\([0-9]*\).*/\1/p' /proc/$P/status) -gt 1000 ]
+               [ $options = allow_other,ro ] || { chmod 1777 $M; as_nobody touch $M/file; as_nobody chmod 6755 $M/file; as_nobody chown : $M/file; }
+               [ $options = allow_other,ro ] && $O mount -o remount,rw $M; touch $M/more
+               $O umount $M; settle image; clean image
+           done"#,
+    );
+}
+
+/// An image is free at once. A device is kept by the kernel, and those who keep it are named.
+#[test]
+fn a_dead_mount_whose_files_are_open_is_mounted_again_or_its_users_are_named() {
+    let rig = Rig::new();
+    rig.run(
+        r#"H=; trap '[ -z "$H" ] || kill $H' EXIT
+           mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
+           held() { echo kept >$M/file; sync $M/file; sleep 1000 <$M/file & H=$!; sleep 0.3; kill_daemon; }
+           let_go() { kill $H; wait $H || true; H=; }
+           $O mkfs image 64M -- -q >made; serve transport=classic image; held
+           $O umount $M 2>told; grep -q "sleep ($H)" told
+           $O mount image $M; grep -q kept $M/file; echo new >$M/new; $O umount $M
+           $O mount image $M; grep -q new $M/new; $O umount $M; let_go; settle image; clean image
+           # While its daemon lives, a mount that was taken away keeps the image.
+           serve transport=classic image; sleep 1000 <$M/file & H=$!; sleep 0.3; umount -l $M
+           refuses $O mount image $M 2>told; grep -q "sleep ($H)" told; let_go; wait $DAEMON; settle image; clean image
+           L=$(losetup --find --show image); serve transport=classic $L; held; $O umount $M 2>told
+           refuses $O mount $L $M 2>told; grep -q "sleep ($H)" told; grep -q 'End these' told
+           let_go; for i in $(seq 50); do $O mount $L $M 2>told && break; sleep 0.1; done
+           grep -q kept $M/file; $O umount $M; losetup -d $L; settle image; clean image"#,
+    );
+}
+
+/// Where the heap has no address space for its region.
+#[test]
+fn a_daemon_short_of_address_space_serves_blocks_of_every_size() {
+    let rig = Rig::new();
+    for block in [1024, 2048, 4096] {
+        rig.run(&format!(
+            r#"$O mkfs --force image 64M -- -q -b {block} >made
+               (ulimit -v 8000000; exec $O mount -f image $M) & DAEMON=$!
+               for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+               for i in $(seq 200); do
+                   head -c $((i*37)) /dev/zero >$M/f$i; [ $((i%7)) != 0 ] || sync $M/f$i
+                   setfattr -n user.x -v $(head -c 300 /dev/zero | tr '\0' v) $M/f$i
+               done
+               cp -r /etc/default $M; diff -r /etc/default $M/default; [ $(ls $M | wc -l) = 202 ]
+               $O umount $M; wait $DAEMON; settle image; clean image"#
+        ));
+    }
+}
+
+#[test]
+fn names_give_terminals_no_orders() {
+    Rig::new().run(
+        r#"n=$'i\e[31mfake'; $O mkfs "$n" 64M -- -q -L $'a\e[2J' >told; $O mount "$n" $M; $O stats $M >>told; $O list >>told
+           $O stats --watch --count 1 $M >>told; $O inspect super "$n" >>told; $O check $M >>told 2>&1 || true
+           refuses $O mount "$n" $M 2>>told; refuses $O umount $'none\e[31m' 2>>told
+           $O umount $M; settle "$n"; refuses grep $'\e' told; grep -q 'i?\[31mfake' told"#,
+    );
+}
+
+#[test]
+fn a_place_for_sockets_that_another_took_denies_no_mount() {
+    Rig::new().run(
+        r#"mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; cp $O program; chmod 755 . program; O=$PWD/program
+           mkdir own; chown 65534:65534 . own; as_nobody $O mkfs image 64M -- -q >made
+           as_nobody mkdir -p /tmp/okeanos-65534; mount -t tmpfs none /tmp/okeanos-65534; unset XDG_RUNTIME_DIR
+           as_nobody $O mount image own; as_nobody $O stats own | grep -q own; $O stats own >told
+           as_nobody $O list | grep own | grep -qw ok; as_nobody $O umount own; clean image; rmdir /tmp/okeanos-65534-*"#,
+    );
+}
+
+#[test]
+fn everybody_hears_what_everybody_may_know() {
+    Rig::new().run(
+        r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs secret-image 64M -- -q >made
+           # A first mount with a umask of its own.
+           mount -t tmpfs none /run; (umask 077; $O mount -o allow_other secret-image $M)
+           [ $(stat -c %a /run/okeanos-public) = 755 ]; [ $(stat -c %a /run/okeanos) = 700 ]
+           for how in --json --prometheus ''; do as_nobody ./okeanos stats $how $M >>told; done
+           refuses grep -q secret told; refuses grep -q '"process": [1-9]' told; grep -q /dev/loop told
+           $O stats $M | grep -q secret-image; as_nobody ./okeanos list | grep $M | grep -qw ok
+           # Programs of one user wait for one another.
+           for i in 1 2 3 4; do as_nobody ./okeanos stats --watch=0.1 --count 5 $M >watched$i & done; wait
+           for i in 1 2 3 4; do [ $(wc -l <watched$i) = 6 ]; done
+           $O umount $M; settle secret-image"#,
+    );
+}

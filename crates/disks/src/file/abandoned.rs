@@ -1,0 +1,57 @@
+//! Loop devices that a mount holds whose daemon died.
+//!
+//! The kernel keeps such a mount, and its device with it, as long as a program has a file of it
+//! open, also when it was unmounted lazily. Nobody answers for it any more, so nobody writes to the
+//! device, and its file may be used without it.
+
+use std::fs::{metadata, read_dir, read_link, read_to_string};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Connections of FUSE file systems, each named after the number of its device.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// Returns whether the loop device of this number is held by a FUSE mount that no process sees and
+/// no process serves. In doubt it is not.
+///
+/// Its daemon would have the device open. A kernel's file system has no connection of FUSE, and a
+/// mount that some process sees may be served from where we do not look.
+pub fn is_abandoned(device: &Path, number: u64) -> bool {
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    let connection =
+        Path::new(CONNECTIONS).join((u64::from(major) << 20 | u64::from(minor)).to_string());
+    if !connection.exists() {
+        return false;
+    }
+    let mounted = format!(" {major}:{minor} ");
+    let uses = |process: &PathBuf| {
+        let table = read_to_string(process.join("mountinfo"));
+        let sees = match table {
+            Ok(table) => table.lines().any(|line| line.contains(&mounted)),
+            // It has ended, or is not ours to look into.
+            Err(_) => process.exists() && !is_kernel_thread(process),
+        };
+        // A daemon may have no name for the device any more, as it left its namespace behind.
+        let open = read_dir(process.join("fd")).into_iter().flatten().flatten();
+        sees || open.map(|entry| entry.path()).any(|descriptor| {
+            let named = read_link(&descriptor);
+            named.is_ok_and(|named| named.file_name() == device.file_name())
+                && metadata(&descriptor).is_ok_and(|found| {
+                    found.file_type().is_block_device() && found.rdev() == number
+                })
+        })
+    };
+    processes().is_some_and(|processes| !processes.iter().any(uses))
+}
+
+fn processes() -> Option<Vec<PathBuf>> {
+    let entries = read_dir("/proc").ok()?.flatten();
+    let numbered = entries.filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit());
+    Some(numbered.map(|entry| entry.path()).collect())
+}
+
+/// A process without a program, or one that has ended and is not buried yet.
+fn is_kernel_thread(process: &Path) -> bool {
+    read_link(process.join("exe")).is_err()
+}

@@ -1,0 +1,123 @@
+//! Which set-id bits an operation takes away, and what a request means that asks for nothing.
+//!
+//! Linux announces two things by a SETATTR without a field: chown(2) of -1 and -1, and a write,
+//! fallocate(2) or copy by a caller that may not keep set-id bits (`file_remove_privs`). The latter
+//! come from anybody who may write, and a request of their own follows that takes the bits away.
+//! The former is for owners (`setattr_prepare` in ext4 demands it, since the mode changes), and
+//! FUSE does not check it: it leaves the mode out.
+
+use super::{Result, VolumeDoor};
+use crate::abi::InHeader;
+use crate::privilege::{self, Capability};
+use ext4::{Attributes, Error, Inode, KillPrivileges};
+
+const SET_USER: u16 = 0o4000;
+const SET_GROUP: u16 = 0o2000;
+const GROUP_EXECUTES: u16 = 0o0010;
+const DIRECTORY: u16 = 0o040000;
+
+impl VolumeDoor {
+    /// The bits that go when the caller changes content. `is_asked`: the kernel says that the
+    /// caller lacks CAP_FSETID.
+    pub(super) fn killed_by_change(
+        &self,
+        header: &InHeader,
+        inode: &Inode,
+        is_asked: bool,
+    ) -> KillPrivileges {
+        let attributes = self.volume.getattr(inode);
+        match is_asked {
+            false => KillPrivileges::No,
+            true if has_group_bit_alone(&attributes) && !is_member(header, &attributes) => {
+                KillPrivileges::ByStranger
+            }
+            true => KillPrivileges::ByMember,
+        }
+    }
+
+    /// The bits that go when the caller changes content by a request that says nothing of its
+    /// capabilities.
+    pub(super) fn killed_by_any_change(&self, header: &InHeader, inode: &Inode) -> KillPrivileges {
+        let has_bits = self.volume.getattr(inode).mode & (SET_USER | SET_GROUP) != 0;
+        let is_asked = has_bits && !privilege::holds(header.pid, Capability::SetId);
+        self.killed_by_change(header, inode, is_asked)
+    }
+
+    /// The bits that go when the caller changes the owner. Set-user-id goes whoever asks.
+    pub(super) fn killed_by_new_owner(&self, header: &InHeader, inode: &Inode) -> KillPrivileges {
+        let attributes = self.volume.getattr(inode);
+        let group_alone = has_group_bit_alone(&attributes);
+        let keeps_group = group_alone
+            && (is_member(header, &attributes) || privilege::holds(header.pid, Capability::SetId));
+        match attributes.mode & (SET_USER | SET_GROUP) {
+            _ if attributes.mode & 0o170000 == DIRECTORY => KillPrivileges::No,
+            0 => KillPrivileges::No,
+            SET_GROUP if keeps_group => KillPrivileges::No,
+            _ if group_alone && !keeps_group => KillPrivileges::ByStranger,
+            _ => KillPrivileges::ByMember,
+        }
+    }
+
+    /// Whether a SETATTR without a field is chown(2) of -1 and -1 by a caller who may do it. False
+    /// for a write, whose own request does the rest; also where the caller cannot be seen and does
+    /// not own the file.
+    ///
+    /// # Errors
+    /// EPERM: bits would go, and the caller is neither the owner nor has CAP_FOWNER.
+    pub(super) async fn is_empty_chown(&self, header: &InHeader, inode: &Inode) -> Result<bool> {
+        let mark = Some((header.nodeid, header.pid));
+        let follows_capabilities = self.capabilities_taken.get() == mark;
+        if follows_capabilities {
+            self.capabilities_taken.set(None);
+        }
+        if inode.is_directory() || units::fault!("empty-setattr-unchecked") {
+            return Ok(true);
+        }
+        match privilege::changes_owner(header.pid).await {
+            Some(true) => self.check_empty_chown(header, inode).map(|()| true),
+            Some(false) => Ok(false),
+            // What cannot be told apart is taken for what happens: before a write the kernel takes
+            // capabilities away, and leaves set-id bits to a caller who may keep them.
+            None if follows_capabilities => Ok(header.pid != 0
+                && self.owns(header, inode)
+                && !privilege::holds(header.pid, Capability::SetId)),
+            None => Ok(self.owns(header, inode)),
+        }
+    }
+
+    /// Refuses a removal of file capabilities that is the first half of a chown(2) which may not
+    /// take set-id bits away. ext4 checks the latter first; alone, capabilities go for anybody.
+    pub(super) async fn check_capability_removal(
+        &self,
+        header: &InHeader,
+        inode: &Inode,
+    ) -> Result<()> {
+        let has_bits = self.volume.getattr(inode).mode & (SET_USER | SET_GROUP) != 0;
+        if has_bits && privilege::changes_owner(header.pid).await == Some(true) {
+            self.check_empty_chown(header, inode)?;
+        }
+        Ok(())
+    }
+
+    fn check_empty_chown(&self, header: &InHeader, inode: &Inode) -> Result<()> {
+        let kills = self.killed_by_new_owner(header, inode) != KillPrivileges::No;
+        match kills && !self.owns(header, inode) {
+            true => Err(Error::Refused(libc::EPERM)),
+            false => Ok(()),
+        }
+    }
+
+    fn owns(&self, header: &InHeader, inode: &Inode) -> bool {
+        header.uid == self.volume.getattr(inode).uid
+            || privilege::holds(header.pid, Capability::FileOwner)
+    }
+}
+
+/// Set-group-id without execution by the group: it goes for those outside the group.
+fn has_group_bit_alone(attributes: &Attributes) -> bool {
+    attributes.mode & (SET_GROUP | GROUP_EXECUTES) == SET_GROUP
+}
+
+fn is_member(header: &InHeader, attributes: &Attributes) -> bool {
+    header.gid == attributes.gid || privilege::is_in_group(header.pid, attributes.gid)
+}

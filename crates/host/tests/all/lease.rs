@@ -1,0 +1,127 @@
+//! A sync that returns is readable by others, or it fails: also when the lease was lost meanwhile.
+
+use crate::common::*;
+use disks::{CrashPolicy, Latency};
+use host::{Destage, Durable, Host, HostError, HostOptions};
+use runtime::spawn_with_result;
+use std::rc::Rc;
+use std::time::Duration;
+use store::FileId;
+
+fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+async fn is_refused(host: &Rc<Host>, file: FileId) {
+    for _ in 0..2 {
+        let synced = host.sync_file(file).await;
+        assert!(matches!(synced, Err(HostError::SetAside(_))), "{synced:?}");
+        let written = host.write(file, 0, b"again", Durable::Now).await;
+        assert!(matches!(written, Err(HostError::SetAside(_))), "{written:?}");
+    }
+}
+
+/// The network is gone; a peer has the file after the lease. The host knows of nothing, as all that
+/// it does needs no server.
+#[test]
+fn a_sync_after_the_lease_fails_and_so_does_every_later_one() {
+    for with_sync in [false, true] {
+        let stage = Rc::new(Stage::new(1));
+        let disk = stage.disk(stage.formatted());
+        let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+        let file = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"first", Durable::Now).await.unwrap();
+            host.write(file, 0, b"later", Durable::Soon).await.unwrap();
+            inner.cluster.silence(&identity());
+            peer_writes(&*inner.peer(), file, 0, b"theirs").await;
+            match with_sync {
+                true => is_refused(&host, file).await,
+                false => {
+                    let written = host.write(file, 0, b"again", Durable::Now).await;
+                    assert!(written.is_err(), "acknowledged after the lease");
+                }
+            }
+            // Nor does another lost connection make a promise of it.
+            inner.connect().fence(&identity()).await.unwrap();
+            is_refused(&host, file).await;
+            host.close_file(file).await.unwrap();
+            host.open_file(file).await.unwrap();
+            host.write(file, 6, b" and ours", Durable::Now).await.unwrap();
+            host.close().await.unwrap();
+            file
+        });
+        assert_eq!(stage.content(file), b"theirs and ours");
+    }
+}
+
+/// The write of the journal is under way when the network goes, and complete when a peer has
+/// written: as if the host had been stopped.
+#[test]
+fn a_commit_that_outlasts_the_lease_promises_nothing() {
+    for seconds in [20, 35, 70] {
+        let stage = Rc::new(Stage::new(2));
+        let disk = stage.disk(stage.formatted());
+        let options = HostOptions { journal_flush: Duration::from_secs(3600), ..under_pressure() };
+        let (begun, inner) = (stage.begin(&disk, options), stage.clone());
+        let power = disk.clone();
+        let (file, is_synced, by_peer) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let world = inner.world();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"first", Durable::Now).await.unwrap();
+            let slow = Latency { least: Duration::from_secs(seconds), spread: Duration::ZERO };
+            power.set_latency(slow);
+            host.write(file, 0, b"later", Durable::Soon).await.unwrap();
+            let syncing = host.clone();
+            let synced =
+                spawn_with_result(&*world, async move { syncing.sync_file(file).await.is_ok() });
+            sleep(&*world, Duration::from_millis(1)).await;
+            inner.cluster.silence(&identity());
+            let peer = inner.peer();
+            let writing =
+                spawn_with_result(
+                    &*world,
+                    async move { peer_writes(&*peer, file, 0, b"THEIR").await },
+                );
+            let is_synced = synced.await.unwrap();
+            power.set_latency(Latency { least: Duration::ZERO, spread: Duration::ZERO });
+            if !is_synced {
+                writing.await.unwrap();
+            }
+            (file, is_synced, !is_synced)
+        });
+        assert_eq!(is_synced, seconds < 27, "a journal write of {seconds} s");
+        let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+        stage.cluster.heal();
+        let begun = stage.begin(&disk, under_pressure());
+        stage.world.run(async move { drop(begun.await.unwrap()) });
+        let expected = if by_peer { b"THEIR" } else { b"later" };
+        assert_eq!(stage.content(file), expected, "a journal write of {seconds} s");
+    }
+}
+
+/// Each answer of the servers is good for a while: nobody asks at each sync.
+#[test]
+fn a_host_that_syncs_all_the_time_asks_twice_a_lease_and_waits_for_no_answer() {
+    let stage = Rc::new(Stage::new(3));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let world = inner.world();
+        let file = make(&host, "file").await;
+        let before = inner.cluster.messages();
+        for round in 0..270 {
+            let begun = world.now();
+            host.write(file, 0, &[round as u8], Durable::Now).await.unwrap();
+            let waited = world.now().since(begun);
+            assert!(waited < Duration::from_micros(190), "no answer of a server: {waited:?}");
+            sleep(&*world, Duration::from_secs(1)).await;
+        }
+        // Ten leases of 27 s.
+        let asked = inner.cluster.messages() - before;
+        assert!((10..=22).contains(&asked), "{asked} messages");
+    });
+}

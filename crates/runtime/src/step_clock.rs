@@ -1,0 +1,131 @@
+//! Which steps of tasks took the processor for long ([`device::STEP_LONG`]).
+//!
+//! A step is timed by the wall clock, which costs some nanoseconds. On a machine that others use,
+//! too, that is no proof: the thread may have had no processor. So where the wall clock calls a
+//! step long, the thread's own processor time decides. Asking for it is a system call; it is asked
+//! for now and then, and again at the end of such a step. What it says of the time between the last
+//! sample and the step is at most [`SAMPLE_EVERY`], and is taken off: no step is blamed for
+//! another.
+
+use device::{LongSteps, STEP_LONG};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How old a sample of the processor time may be when a step begins.
+const SAMPLE_EVERY: Duration = Duration::from_micros(250);
+
+pub(crate) struct StepClock {
+    /// When the thread last began to take steps.
+    begun: Cell<Instant>,
+    /// When the last step, or the wait behind it, ended.
+    last: Cell<Instant>,
+    /// Processor time of the thread, and when it was that.
+    sample: Cell<(Duration, Instant)>,
+    long: RefCell<BTreeMap<&'static str, LongSteps>>,
+}
+
+impl Default for StepClock {
+    fn default() -> StepClock {
+        let now = Instant::now();
+        StepClock {
+            begun: Cell::new(now),
+            last: Cell::new(now),
+            sample: Cell::new((processor_time(), now)),
+            long: RefCell::default(),
+        }
+    }
+}
+
+impl StepClock {
+    /// The thread has done something else, or has slept.
+    pub fn begin(&self) {
+        let now = Instant::now();
+        self.begun.set(now);
+        self.last.set(now);
+        self.sample_if_old(now);
+    }
+    /// By the wall clock, from then to the end of the last step.
+    pub fn steps_took(&self) -> Duration {
+        self.last.get() - self.begun.get()
+    }
+
+    /// A step of a task of this name ends, which began where the one before ended.
+    pub fn step_ended(&self, task: &'static str) {
+        let now = Instant::now();
+        let began = self.last.replace(now);
+        if now - began >= STEP_LONG {
+            self.look_closely(task, began, now);
+        } else {
+            self.sample_if_old(now);
+        }
+    }
+
+    fn sample_if_old(&self, now: Instant) {
+        if now - self.sample.get().1 >= SAMPLE_EVERY {
+            self.sample.set((processor_time(), now));
+        }
+    }
+
+    fn look_closely(&self, task: &'static str, began: Instant, now: Instant) {
+        let (used, at) = self.sample.replace((processor_time(), now));
+        let took = self.sample.get().0.saturating_sub(used).saturating_sub(began - at);
+        if took < STEP_LONG {
+            return;
+        }
+        let mut long = self.long.borrow_mut();
+        let none = LongSteps { task, count: 0, longest: Duration::ZERO };
+        let steps = long.entry(task).or_insert(none);
+        steps.count += 1;
+        steps.longest = steps.longest.max(took);
+    }
+
+    /// The longest first.
+    pub fn long_steps(&self) -> Vec<LongSteps> {
+        let mut all: Vec<_> = self.long.borrow().values().copied().collect();
+        all.sort_by_key(|steps| std::cmp::Reverse(steps.longest));
+        all
+    }
+}
+
+/// Of this thread, in user space and in the kernel.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec to be filled. A thread may always ask for its own clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps the processor for so much of its own time.
+    fn work(time: Duration) {
+        let until = processor_time() + time;
+        while processor_time() < until {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn a_step_is_long_by_its_processor_time_alone() {
+        let clock = StepClock::default();
+        clock.begin();
+        std::thread::sleep(2 * STEP_LONG);
+        clock.step_ended("sleeps");
+        work(STEP_LONG / 8);
+        clock.step_ended("short");
+        work(2 * STEP_LONG);
+        clock.step_ended("works");
+        work(4 * STEP_LONG);
+        clock.step_ended("works longer");
+        work(2 * STEP_LONG);
+        clock.begin();
+        clock.step_ended("comes after a wait");
+        let long = clock.long_steps();
+        let names: Vec<_> = long.iter().map(|steps| (steps.task, steps.count)).collect();
+        assert_eq!(names, [("works longer", 1), ("works", 1)]);
+        assert!(long[0].longest >= 4 * STEP_LONG - SAMPLE_EVERY, "{long:?}");
+    }
+}
