@@ -439,7 +439,10 @@ mod tests {
         let other = usual_place(parent.path(), user);
         assert_ne!(other, usual);
         make_directory(&other, 0o700).unwrap();
-        assert_eq!(unusual_places(parent.path(), user).collect::<Vec<_>>(), [other.clone()]);
+        assert_eq!(
+            unusual_places(parent.path(), user).collect::<Vec<_>>(),
+            std::slice::from_ref(&other)
+        );
         let foreign = parent.path().join(format!("okeanos-{user}-0"));
         make_directory(&foreign, 0o700).unwrap();
         fs::set_permissions(&foreign, fs::Permissions::from_mode(0o777)).unwrap();
