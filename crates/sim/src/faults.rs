@@ -4,7 +4,7 @@
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::{Snapshot, State};
-use crate::judge::{judge, read_back};
+use crate::judge::{Looks, judge, read_back};
 use crate::memory_disks::MemoryDisks;
 use crate::model::{History, Outcome, Promise};
 use crate::setup::Disks;
@@ -133,7 +133,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
         let snapshot =
             Snapshot { cut: plan.place, left: left.clone(), state: State::Cut(disks), progress };
         let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
-        judge(case, snapshot, &histories, sampled, &mut report)
+        judge(case, snapshot, &histories, Looks { sampled, life: None }, &mut report)
             .map_err(|wrong| failure(left, wrong.why))?;
     }
     Ok(report)
@@ -221,7 +221,7 @@ async fn still_readable(
     histories: &[History],
     progress: &[Progress],
 ) -> Result<(), String> {
-    let found = read_back(volume, histories.len())
+    let found = read_back(volume, 0..histories.len())
         .await
         .map_err(|error| format!("reading after the failure: {error}"))?;
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {

@@ -8,6 +8,7 @@ mod search;
 mod trim;
 mod withheld;
 
+pub(crate) use trim::Discards;
 pub(crate) use withheld::Withheld;
 
 use crate::error::errno;

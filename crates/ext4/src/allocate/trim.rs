@@ -5,12 +5,34 @@ use crate::{Error, Result, Volume};
 use device::DeviceError;
 use engine::EngineError;
 use format::ext4::bitmap;
+use runtime::sync::Event;
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use units::GroupNumber;
 
 /// Bytes that one request discards at most: so much of the free space nobody can have meanwhile.
 const PIECE_MAX: u64 = 64 << 20;
+
+/// Discards in flight, which withhold the free space that they discard.
+#[derive(Default)]
+pub(crate) struct Discards {
+    in_flight: Cell<u32>,
+    done: Cell<u64>,
+    changed: Event,
+}
+
+impl Discards {
+    /// Waits until one has given its space back; whether any was in flight.
+    pub async fn wait_for_one(&self) -> bool {
+        if self.in_flight.get() == 0 || units::fault!("trim-takes-all-space") {
+            return false;
+        }
+        let before = self.done.get();
+        self.changed.until(|| (self.done.get() != before).then_some(())).await;
+        true
+    }
+}
 
 impl Volume {
     /// Discards the free runs of at least `shortest` blocks among `blocks`, one piece after the
@@ -77,10 +99,14 @@ impl Volume {
 
     async fn discard_run(&self, group: GroupNumber, run: Range<u64>) -> Result<()> {
         let shift = self.block_size().shift();
+        self.discards.in_flight.set(self.discards.in_flight.get() + 1);
         let discarded =
             self.home_disk().discard(run.start << shift, (run.end - run.start) << shift).await;
         self.withheld.borrow_mut().let_go(&run);
         self.groups.give_back(group, (run.end - run.start) as u32);
+        self.discards.in_flight.set(self.discards.in_flight.get() - 1);
+        self.discards.done.set(self.discards.done.get() + 1);
+        self.discards.changed.notify();
         discarded.map_err(|error| match error {
             DeviceError::Failed { code: errno::EOPNOTSUPP, .. } => {
                 Error::Refused(errno::EOPNOTSUPP)

@@ -26,8 +26,12 @@ pub use owners::BlockOwner;
 pub use space::Statfs;
 pub use superblock::{read as read_superblock, was_closed};
 
+<<<<<<< Updated upstream
 use self::protected_disk::ProtectedDisk;
 use crate::allocate::Withheld;
+=======
+use crate::allocate::{Discards, Withheld};
+>>>>>>> Stashed changes
 use crate::groups::{Groups, SystemZone};
 use crate::inode_table::{AccessTimes, InodeCache};
 use crate::orphan::Orphans;
@@ -55,6 +59,7 @@ pub struct Volume {
     pub(crate) groups: Groups,
     pub(crate) zone: SystemZone,
     pub(crate) withheld: RefCell<Withheld>,
+    pub(crate) discards: Discards,
     pub(crate) inodes: RefCell<InodeCache>,
     pub(crate) access_times: AccessTimes,
     pub(crate) orphans: RefCell<Orphans>,
