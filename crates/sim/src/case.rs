@@ -5,13 +5,8 @@ use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
 use crate::judge::{Looks, Wrong, judge};
 use crate::liar::Liar;
-<<<<<<< Updated upstream
 use crate::model::{History, Outcome, WriteBounds};
-use crate::script::{Mix, Script, ScriptSize, add_rests, make_scripts};
-=======
-use crate::model::{History, Outcome};
 use crate::script::{Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
->>>>>>> Stashed changes
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use crate::written::WrittenLog;
@@ -373,16 +368,12 @@ impl Case {
 
     /// `outcomes`: of each writer what became of its actions.
     pub(crate) fn histories(&self, outcomes: &[Vec<Outcome>]) -> Vec<History> {
-<<<<<<< Updated upstream
-        let bounds = self.write_bounds();
-=======
         self.histories_from(0, outcomes)
     }
 
     /// The same of writers whose numbers begin with `first`.
     pub(crate) fn histories_from(&self, first: usize, outcomes: &[Vec<Outcome>]) -> Vec<History> {
-        let bounds = self.setup.write_bounds();
->>>>>>> Stashed changes
+        let bounds = self.write_bounds();
         let scripts = self.scripts();
         let each = scripts.iter().zip(outcomes).enumerate();
         each.map(|(writer, (script, outcomes))| {

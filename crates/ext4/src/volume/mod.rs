@@ -26,12 +26,8 @@ pub use owners::BlockOwner;
 pub use space::Statfs;
 pub use superblock::{read as read_superblock, was_closed};
 
-<<<<<<< Updated upstream
 use self::protected_disk::ProtectedDisk;
-use crate::allocate::Withheld;
-=======
 use crate::allocate::{Discards, Withheld};
->>>>>>> Stashed changes
 use crate::groups::{Groups, SystemZone};
 use crate::inode_table::{AccessTimes, InodeCache};
 use crate::orphan::Orphans;
