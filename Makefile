@@ -61,6 +61,8 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 	scripts/test-host.sh target/debug/okeanos
+	scripts/test-host-sharing.sh target/debug/okeanos
+	scripts/test-host-sharing.sh target/debug/okeanos ceph
 	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
 	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync

@@ -101,7 +101,10 @@ fn tracked(root: &Path) -> Result<Vec<String>, String> {
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let paths = text.split('\0').filter(|path| !path.is_empty() && root.join(path).is_file());
-    Ok(paths.map(str::to_owned).collect())
+    // During a merge an entry stands there several times.
+    let mut paths: Vec<String> = paths.map(str::to_owned).collect();
+    paths.dedup();
+    Ok(paths)
 }
 
 fn source(root: &Path, path: String) -> Result<Source, String> {

@@ -13,7 +13,8 @@ mod watched;
 pub use check::check;
 pub use elevator::{Elevator, HostScheduler};
 pub use file::{
-    Claim, DiskAccess, DiskOpenError, FileDisk, Handover, lock_image, loop_device_over, next_data,
+    Claim, DiskAccess, DiskOpenError, FileDisk, Handover, lock_image, lock_range, loop_device_over,
+    next_data, range_lock_against,
 };
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, LineReplacement, Logged,

@@ -125,8 +125,8 @@ impl Recovery<'_> {
         self.end_kept(gathered, parts, read, found, Vec::new()).await.map(Some)
     }
 
-    /// Gathers what was read, as far as memory has room for it, and merges what there is of blocks in
-    /// part. `None`: there is no memory for that.
+    /// Gathers what was read, as far as memory has room for it, and merges what there is of blocks
+    /// in part. `None`: there is no memory for that.
     async fn gather(
         &mut self,
         gathered: &mut Gathered,

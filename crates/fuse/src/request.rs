@@ -107,7 +107,12 @@ pub enum Operation<'a> {
     Removexattr {
         name: &'a [u8],
     },
-    Flush,
+    Flush(FlushIn),
+    Getlk(LkIn),
+    Setlk {
+        arguments: LkIn,
+        waits: bool,
+    },
     Opendir,
     Readdir(ReadIn),
     Readdirplus(ReadIn),
@@ -276,7 +281,10 @@ impl Request {
             }
             opcode::LISTXATTR => Operation::Listxattr { size: body.fixed::<GetxattrIn>()?.size },
             opcode::REMOVEXATTR => Operation::Removexattr { name: body.payload().name()? },
-            opcode::FLUSH => Operation::Flush,
+            opcode::FLUSH => Operation::Flush(body.fixed()?),
+            opcode::GETLK => Operation::Getlk(body.fixed()?),
+            opcode::SETLK => Operation::Setlk { arguments: body.fixed()?, waits: false },
+            opcode::SETLKW => Operation::Setlk { arguments: body.fixed()?, waits: true },
             opcode::OPENDIR => Operation::Opendir,
             opcode::READDIR => Operation::Readdir(body.fixed()?),
             opcode::READDIRPLUS => Operation::Readdirplus(body.fixed()?),

@@ -69,12 +69,12 @@ pub(crate) async fn set_aside(
     log: (u32, u32),
     why: &str,
 ) -> Result<String, HostError> {
-    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid };
+    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid, umask: 0 };
     // Who is not root makes everything as himself, below a root that is his.
     let ours = store.attributes(store.root()).await?;
-    let ours = Creator { uid: ours.uid, gid: ours.gid };
+    let ours = Creator { uid: ours.uid, gid: ours.gid, umask: 0 };
     // An ordinary user can give nothing away.
-    let maker = if ours.uid == 0 { Creator { uid: 0, gid: 0 } } else { ours };
+    let maker = if ours.uid == 0 { Creator { uid: 0, gid: 0, umask: 0 } } else { ours };
     let directory = (NewNode::Directory { mode: 0o755 }, maker);
     let ours = ours.uid;
     let (directory, _) =

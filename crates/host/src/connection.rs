@@ -160,9 +160,10 @@ impl Host {
             // Who has it open must not take a later sync for a promise of what was set aside.
             *file.failure.borrow_mut() = match (aside.get(&file.id), before) {
                 (Some(why), _) => Some(Failure::SetAside((*why).into())),
-                (None, Some(Failure::SetAside(why))) if is_open => Some(Failure::SetAside(why)),
+                (None, Some(lasting)) if is_open && lasting.lasts() => Some(lasting),
                 (None, _) => None,
             };
+            self.lose_locks(&file);
             self.files.forget(&file);
         }
         Ok(report)

@@ -32,6 +32,7 @@ impl Host {
             file.open.set(open);
             if is_held {
                 self.begin_token(&file, Token::ExclusiveWrite, &found.attributes);
+                file.without_capabilities.set(file.grant.get());
             }
             return Ok(found);
         }

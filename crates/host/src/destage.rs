@@ -226,17 +226,21 @@ impl Host {
         let held = self.end_token(file);
         self.noted(self.store.return_token(file.id).await)?;
         match held {
-            Some(Token::SharedRead) => self.close_unread(file).await,
+            Some(Token::SharedRead | Token::ExclusiveWrite) => self.close_for_others(file).await,
             _ => Ok(()),
         }
     }
 
-    /// Some stores give nobody a token of a file that a client has open. So one that is only read,
-    /// such as by `tail -f`, is closed there: until the next read, and for a moment at most.
-    /// Another may take its last name meanwhile, and nobody opens it then. A recall may come with
-    /// that. The store tells how many names are left when it is done.
-    async fn close_unread(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
-        if file.open.get().is_none() || self.noted(self.store.attributes(file.id).await)?.links == 0
+    /// Some stores give nobody an exclusive token of a file that a client has open. So one that is
+    /// only read, such as by `tail -f`, or written in turns, is closed there: until the next read
+    /// or write, and for a moment at most. Another may take its last name meanwhile, and nobody
+    /// opens it then. A recall may come with that. The store tells how many names are left when it
+    /// is done. Locks of programs hang on what is open.
+    async fn close_for_others(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
+        let stays = !self.store.wants_files_closed() || !file.locks.is_empty();
+        if stays
+            || file.open.get().is_none()
+            || self.noted(self.store.attributes(file.id).await)?.links == 0
         {
             return Ok(());
         }

@@ -46,6 +46,11 @@ pub enum HostError {
         "bytes of the file were set aside in okeanos-conflicts: {0}; close it, and open it again"
     )]
     SetAside(String),
+    /// Another host may have had the lock since. Until every descriptor of the file is closed.
+    #[error(
+        "locks of the file were lost with the connection to the store; close it, and open it again"
+    )]
+    LocksLost,
     /// The store gives no token then. What is in the journal stays there.
     #[error(
         "file {file} is open on another client, which keeps it: close it there, and mount again; what was synced \

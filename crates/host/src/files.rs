@@ -7,6 +7,7 @@
 //!    each write. From then on nobody writes until the token is back.
 
 use crate::dirty_ranges::DirtyRanges;
+use crate::lock_owners::ProgramLocks;
 use crate::record::Slot;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -22,11 +23,16 @@ pub(crate) struct File {
     pub lock: Rc<RwLock>,
     /// Descriptors of applications.
     pub opens: Cell<u64>,
-    /// At the store.
+    /// At the store, for reading alone if that is all it allows.
     pub open: Cell<Option<OpenFile>>,
+    pub is_read_only: Cell<bool>,
+    /// Of programs of this host.
+    pub locks: ProgramLocks,
     pub token: Cell<Option<Token>>,
     /// How many tokens it has had: the number of this one.
     pub grant: Cell<u64>,
+    /// For which of them it is known that the file has no capabilities.
+    pub without_capabilities: Cell<u64>,
     /// A door's kernel may keep its attributes.
     pub kept: Cell<bool>,
     /// As the store told last.
@@ -60,8 +66,17 @@ const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(
 pub(crate) enum Failure {
     /// Others changed it, and bytes of it were set aside: until every descriptor is closed.
     SetAside(String),
+    /// Programs had locks of it when the connection ended: until every descriptor is closed.
+    LocksLost,
     /// What the store answered to a flush. The journal has it all.
     NotHome(StoreError),
+}
+
+impl Failure {
+    /// Whether it stands until every descriptor of the file is closed.
+    pub fn lasts(&self) -> bool {
+        matches!(self, Failure::SetAside(_) | Failure::LocksLost)
+    }
 }
 
 /// Something that the store may not have.
@@ -118,8 +133,11 @@ impl Files {
                 lock: Rc::default(),
                 opens: Cell::new(0),
                 open: Cell::new(None),
+                is_read_only: Cell::new(false),
+                locks: ProgramLocks::default(),
                 token: Cell::new(None),
                 grant: Cell::new(0),
+                without_capabilities: Cell::new(0),
                 kept: Cell::new(false),
                 told: Cell::default(),
                 dirty: Cell::new(None),
@@ -169,7 +187,7 @@ impl File {
         let pause = self.retry.get().map_or(first, |before| (before.pause * 2).min(most));
         self.retry.set(Some(Retry { at: now.plus(pause), pause }));
         let mut failure = self.failure.borrow_mut();
-        if !matches!(*failure, Some(Failure::SetAside(_))) {
+        if !failure.as_ref().is_some_and(Failure::lasts) {
             *failure = Some(Failure::NotHome(error));
         }
     }
@@ -205,7 +223,7 @@ impl File {
     /// The last descriptor is closed: who opens it now sees what is there.
     pub fn forgive(&self) {
         let mut failure = self.failure.borrow_mut();
-        if self.dirty.get().is_none() || matches!(*failure, Some(Failure::SetAside(_))) {
+        if self.dirty.get().is_none() || failure.as_ref().is_some_and(Failure::lasts) {
             *failure = None;
         }
     }

@@ -18,7 +18,7 @@ use runtime::sync::{Event, RwLock};
 use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use store::{FileAttributes, FileId, Found, OpenMode, Refusal, Store, StoreError, Token};
+use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
 
 /// When a write is promised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,13 @@ pub enum Durable {
     Soon,
     /// Before the answer.
     Now,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+enum Position {
+    At(u64),
+    End,
 }
 
 /// Who is told of recoveries that come of themselves.
@@ -147,6 +154,10 @@ impl Host {
     pub async fn open_file(&self, id: FileId) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         let file = self.files.get_or_new(id);
+        if self.store.reuses_numbers() && !units::fault!("host-number-not-held") {
+            let _guard = file.lock.write().await;
+            self.opened(&file).await?;
+        }
         file.opens.set(file.opens.get() + 1);
         Ok(())
     }
@@ -192,22 +203,18 @@ impl Host {
     /// one, or that for shared writing where another does not give way.
     pub(crate) async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
         self.check()?;
-        let open = match file.open.get() {
-            Some(open) => open,
-            None => {
-                let opened = match self.store.open(file.id, OpenMode::ReadWrite).await {
-                    Err(StoreError::Refused(Refusal::Other(EACCES | EROFS)))
-                        if wanted == Token::SharedRead =>
-                    {
-                        self.store.open(file.id, OpenMode::Read).await
-                    }
-                    result => result,
-                };
-                let open = self.noted(opened)?;
-                file.open.set(Some(open));
-                open
+        let wanted = self.token_beside_locks(file, wanted);
+        let mut open = self.opened(file).await?;
+        if file.is_read_only.get() && wanted != Token::SharedRead {
+            // Its mode may allow it by now.
+            open = self.noted(self.store.open(file.id, OpenMode::ReadWrite).await)?;
+            self.give_up_token(file).await?;
+            let former = file.open.replace(Some(open));
+            file.is_read_only.set(false);
+            if let Some(former) = former {
+                self.noted(self.store.close(former).await)?;
             }
-        };
+        }
         match file.token.get() {
             Some(held) if held == wanted || held != Token::SharedRead => return Ok(held),
             Some(_) => {
@@ -226,6 +233,24 @@ impl Host {
         };
         self.begin_token(file, taken, &attributes);
         Ok(taken)
+    }
+
+    /// The file's lock is held for writing. What is open at the store.
+    pub(crate) async fn opened(&self, file: &File) -> Result<OpenFile, HostError> {
+        if let Some(open) = file.open.get() {
+            return Ok(open);
+        }
+        let opened = self.store.open(file.id, OpenMode::ReadWrite).await;
+        let is_refused =
+            matches!(opened, Err(StoreError::Refused(Refusal::Other(EACCES | EROFS | ETXTBSY))));
+        let opened = match is_refused {
+            true => self.store.open(file.id, OpenMode::Read).await,
+            false => opened,
+        };
+        let open = self.noted(opened)?;
+        file.open.set(Some(open));
+        file.is_read_only.set(is_refused);
+        Ok(open)
     }
 
     // Content
@@ -262,20 +287,58 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
-        let end = end_of(at, bytes.len() as u64)?;
+        self.write_at(id, Position::At(at), bytes, durable).await
+    }
+    /// The same behind the end of the file, as it is when this host has the token: no other host
+    /// makes it longer in between.
+    pub async fn append(
+        self: &Rc<Self>,
+        id: FileId,
+        bytes: &[u8],
+        durable: Durable,
+    ) -> Result<FileAttributes, HostError> {
+        self.write_at(id, Position::End, bytes, durable).await
+    }
+    async fn write_at(
+        self: &Rc<Self>,
+        id: FileId,
+        position: Position,
+        bytes: &[u8],
+        durable: Durable,
+    ) -> Result<FileAttributes, HostError> {
+        if let Position::At(at) = position {
+            end_of(at, bytes.len() as u64)?;
+        }
         loop {
             let _busy = self.enter().await?;
-            match self.try_write(id, (at, end), bytes, durable).await {
+            match self.try_write(id, position, bytes, durable).await {
                 Err(error) if self.is_again(&error) => {}
                 result => return result,
             }
         }
     }
+    /// The file's lock is held for writing, with a token.
+    async fn place_of(
+        &self,
+        file: &File,
+        position: Position,
+        length: usize,
+    ) -> Result<(u64, u64), HostError> {
+        let at = match position {
+            Position::At(at) => at,
+            Position::End if file.token.get() == Some(Token::ExclusiveWrite) => {
+                file.told.get().size
+            }
+            // Another keeps the file open, and may write, too.
+            Position::End => self.noted(self.store.attributes(file.id).await)?.version.size,
+        };
+        Ok((at, end_of(at, length as u64)?))
+    }
 
     async fn try_write(
         self: &Rc<Self>,
         id: FileId,
-        (at, end): (u64, u64),
+        position: Position,
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
@@ -290,6 +353,13 @@ impl Host {
             let token = match file.recalled.get() {
                 true => None,
                 false => Some(self.hold(&file, Token::ExclusiveWrite).await?),
+            };
+            if token.is_some() && !file.recalled.get() {
+                self.drop_capabilities(&file).await?;
+            }
+            let (at, end) = match token {
+                Some(_) => self.place_of(&file, position, bytes.len()).await?,
+                None => (0, 0),
             };
             if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
                 self.make_room(&file, end).await?;
@@ -366,6 +436,7 @@ impl Host {
         match file.failure.borrow().clone() {
             None => Ok(()),
             Some(Failure::SetAside(why)) => Err(HostError::SetAside(why)),
+            Some(Failure::LocksLost) => Err(HostError::LocksLost),
             Some(Failure::NotHome(error)) => Err(HostError::NotHome(error)),
         }
     }
@@ -437,3 +508,4 @@ pub(crate) fn end_of(at: u64, length: u64) -> Result<u64, HostError> {
 const EACCES: i32 = 13;
 const EFBIG: i32 = 27;
 const EROFS: i32 = 30;
+const ETXTBSY: i32 = 26;

@@ -7,9 +7,12 @@ use crate::host::Host;
 use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use store::{
-    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, OpenMode, Refusal,
-    RenameOver, Space, StoreError, Token, XattrMode,
+    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, Refusal, RenameOver,
+    Space, StoreError, Token, XattrMode,
 };
+
+/// The extended attribute that has them.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Host {
     pub fn root(&self) -> FileId {
@@ -66,7 +69,7 @@ impl Host {
         self.give_up_token(file).await?;
         Ok(Some(guard))
     }
-    async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
+    pub(crate) async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
         match self.end_token(file) {
             Some(_) => self.noted(self.store.return_token(file.id).await),
             None => Ok(()),
@@ -85,10 +88,10 @@ impl Host {
         }
         let guard = file.lock.write().await;
         self.forget_kept(file);
-        if file.opens.get() > 0 && file.open.get().is_none() {
+        if file.opens.get() > 0 {
             // Without a name it is reached by what is open alone. Who may not write to it will be
             // told so when he does.
-            file.open.set(self.store.open(file.id, OpenMode::ReadWrite).await.ok());
+            let _ = self.opened(file).await;
         }
         self.note_removal(file, true).await?;
         Ok(Some(guard))
@@ -229,7 +232,11 @@ impl Host {
         let replaced = self.store.lookup(new_parent, new_name).await.ok();
         let moved = self.noted(self.store.lookup(parent, name).await)?;
         let replaced = replaced.filter(|replaced| replaced.file != moved.file);
-        let links = replaced.map_or(0, |replaced| replaced.attributes.links);
+        let links = match mode {
+            // Nothing loses a name.
+            RenameOver::Exchange => u32::MAX,
+            _ => replaced.map_or(0, |replaced| replaced.attributes.links),
+        };
         let victim = replaced.and_then(|replaced| self.files.get(replaced.file));
         let file = self.files.get(moved.file);
         // Who holds two files took the smaller number first.
@@ -326,6 +333,35 @@ impl Host {
             }
             return Ok(attributes);
         }
+    }
+
+    /// The file's lock is held for writing, with a token. As the kernel does for its own file
+    /// systems: what a program may do by its file goes when somebody writes the file.
+    pub(crate) async fn drop_capabilities(&self, file: &File) -> Result<(), HostError> {
+        let grant = file.grant.get();
+        if file.without_capabilities.get() == grant || units::fault!("host-capabilities-stay") {
+            return Ok(());
+        }
+        if self.has_capabilities(file.id).await? {
+            self.bring_home(file).await?;
+            self.noted(self.store.remove_xattr(file.id, CAPABILITIES).await)?;
+            file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+        }
+        file.without_capabilities.set(grant);
+        Ok(())
+    }
+    async fn has_capabilities(&self, id: FileId) -> Result<bool, HostError> {
+        match self.store.xattr(id, CAPABILITIES).await {
+            Err(StoreError::Refused(_)) => Ok(false),
+            found => self.noted(found).map(|_| true),
+        }
+    }
+    /// The same before a change of another kind: another size, another owner.
+    pub async fn forget_capabilities(&self, id: FileId) -> Result<(), HostError> {
+        if self.look(|| self.store.xattr(id, CAPABILITIES)).await.is_ok() {
+            self.set_xattr(id, CAPABILITIES, None, XattrMode::Set).await?;
+        }
+        Ok(())
     }
 
     pub async fn xattr(&self, file: FileId, name: &[u8]) -> Result<Vec<u8>, HostError> {

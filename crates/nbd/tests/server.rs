@@ -9,9 +9,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 8 << 20;
+/// A client that sends nothing of what it announced is cut off then in any case.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// A server on a thread of its own, until the process ends.
 struct Server {
@@ -229,11 +231,13 @@ fn clients_that_stall_hold_no_room_that_others_want() {
         stalled.push(reader);
     }
     std::thread::sleep(Duration::from_millis(200));
+    let begun = Instant::now();
     let mut other = server.transmit(false);
     other.ask(0, 1, 1, 0, 4 << 20, &[7; 4 << 20]);
     assert_eq!(other.simple(), (0, 1));
     other.ask(0, 0, 2, 0, 4 << 20, &[]);
     assert_eq!((other.simple(), other.take(4 << 20)), ((0, 2), vec![7; 4 << 20]));
+    assert!(begun.elapsed() < SILENCE_MAX, "they were cut off for their silence alone");
     drop(stalled);
 }
 

@@ -28,7 +28,7 @@ use units::Instant;
 use workloads::{Actor, Files, SyncKind};
 
 const NAME: &str = "simulated cluster";
-const OWNER: Creator = Creator { uid: 0, gid: 0 };
+const OWNER: Creator = Creator { uid: 0, gid: 0, umask: 0 };
 const FILE_MODE: u32 = 0o644;
 const PAGE: u64 = 4096;
 const PIECE: usize = store::TRANSFER_BYTES_MAX;

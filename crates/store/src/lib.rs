@@ -9,7 +9,9 @@ mod attributes;
 mod error;
 mod event;
 mod limits;
+mod listing;
 mod local;
+mod lock;
 mod names;
 mod open_file;
 mod opens;
@@ -27,6 +29,7 @@ pub use limits::{
     half_of_room,
 };
 pub use local::LocalStore;
+pub use lock::{FileLock, LOCK_END, LockKind, LockMode, LockOwner};
 pub use names::{Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 pub use open_file::{OpenFile, OpenMode};
 pub use simulated::{

@@ -8,6 +8,8 @@ use crate::open_file::OpenFile;
 pub struct Creator {
     pub uid: u32,
     pub gid: u32,
+    /// Taken off the mode, unless the directory has default access lists.
+    pub umask: u32,
 }
 
 /// A name's file.
@@ -27,7 +29,8 @@ pub struct Created {
     pub is_held: bool,
 }
 
-/// What [`crate::Store::make`] makes. `mode`: permission bits, the caller's umask already applied.
+/// What [`crate::Store::make`] makes. `mode`: permission bits. In a set-group-id
+/// directory its group counts, and directories get the bit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NewNode {
     Regular {
@@ -53,6 +56,8 @@ pub enum RenameOver {
     /// Fails with [`crate::Refusal::Exists`] when the new name exists. A store may refuse it as
     /// unsupported.
     NoReplace,
+    /// Each gets the other's place. A store may refuse it as unsupported.
+    Exchange,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::StoreError;
 use crate::event::{Identity, StoreEvent, Token};
+use crate::lock::FileLock;
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
 use device::LocalFuture;
@@ -37,7 +38,7 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 ///    touches the lost connection no more.
 /// 8. A change of a file's names changes its state. The caller returns its token before, or the
 ///    store takes it away and tells [`StoreEvent::Recall`] before it answers. Who has the file in
-///    between is never passed over in silence.
+///    between is never passed over in silence. Tokens of other clients are recalled before.
 /// 9. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never
 ///    exceeds them.
 pub trait Store {
@@ -61,6 +62,15 @@ pub trait Store {
     /// that had it, as far as anybody was told. Sizes and times of change prove nothing then.
     /// False: others may change files past the store.
     fn counts_every_change(&self) -> bool;
+    /// Whether a file's number names another file once the last name is gone and nobody has it
+    /// open here. The caller opens what an application opens, so that the number stays.
+    fn reuses_numbers(&self) -> bool {
+        false
+    }
+    /// Whether nobody gets an exclusive token of a file that another client has open.
+    fn wants_files_closed(&self) -> bool {
+        false
+    }
 
     /// For how long a question that the servers have answered proves, from when it was asked, that
     /// nobody has what this connection's tokens exclude. Milliseconds. `u64::MAX`: for as long as
@@ -132,8 +142,9 @@ pub trait Store {
     // Attributes
 
     fn attributes(&self, file: FileId) -> Answer<FileAttributes>;
-    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers. Another size
-    /// is durable there in any case, as is what was buffered before.
+    /// Buffered under [`Token::ExclusiveWrite`], else at the servers when it answers: behind what
+    /// another client has buffered under its token, which is recalled. Another size is durable
+    /// there in any case, as is what was buffered before.
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes>;
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
     /// Names, each followed by a zero byte.
@@ -191,4 +202,13 @@ pub trait Store {
     /// Gives the token back, recalled or not. Buffered writes of the file are made durable before
     /// another can have it; an error is that of [`Store::make_durable`]. Without a token: nothing.
     fn return_token(&self, file: FileId) -> Answer<()>;
+
+    // Locks of programs. They end with the connection, at the latest
+
+    /// Sets or removes a lock, and does not wait. [`crate::Refusal::Other`] with EAGAIN: another's
+    /// stands against it; with ENOLCK: the store cannot share such locks. The file stays open as
+    /// long as it has locks.
+    fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()>;
+    /// A lock that stands against this one.
+    fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>>;
 }

@@ -12,6 +12,8 @@ pub enum Meaning {
     /// Each error is final for what was buffered.
     Durability,
     Token,
+    /// Of a program.
+    Lock,
 }
 
 pub fn error_of(store: &str, what: &'static str, meaning: Meaning, code: i32) -> StoreError {
@@ -19,6 +21,7 @@ pub fn error_of(store: &str, what: &'static str, meaning: Meaning, code: i32) ->
     match (meaning, code) {
         (Meaning::ByNumber, libc::ENOENT) => Refusal::Stale.into(),
         (Meaning::Token, libc::EAGAIN) => StoreError::TokenHeld,
+        (Meaning::Lock, libc::EAGAIN) => Refusal::Other(code).into(),
         (Meaning::Durability, _) => failed(),
         (_, libc::EIO | libc::ETIMEDOUT | libc::EAGAIN | libc::ENOTRECOVERABLE | libc::ELIBACC) => {
             failed()

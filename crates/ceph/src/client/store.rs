@@ -14,10 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, Found, Identity,
-    LISTING_ENTRIES_MAX, Listing, NAME_BYTES_MAX, NewNode, OpenFile, OpenMode, Refusal, RenameOver,
-    Space, StoreError, StoreEvent, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX,
-    XattrMode, half_of_room,
+    Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, FileLock, Found,
+    Identity, LISTING_ENTRIES_MAX, Listing, LockKind, LockOwner, NAME_BYTES_MAX, NewNode, OpenFile,
+    OpenMode, Refusal, RenameOver, Space, StoreError, StoreEvent, TARGET_BYTES_MAX,
+    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
 };
 
 /// The library gives up on servers that do not answer after half of it.
@@ -257,6 +257,9 @@ impl store::Store for CephStore {
     fn counts_every_change(&self) -> bool {
         true
     }
+    fn wants_files_closed(&self) -> bool {
+        true
+    }
 
     fn lease_ms(&self) -> u64 {
         self.0.lease().as_millis() as u64
@@ -402,8 +405,8 @@ impl store::Store for CephStore {
         mode: RenameOver,
     ) -> Answer<()> {
         let request = match (mode, checked(name), checked(new_name)) {
-            // The servers know no such request.
-            (RenameOver::NoReplace, ..) => Err(Refusal::Unsupported.into()),
+            // The servers know no such requests.
+            (RenameOver::NoReplace | RenameOver::Exchange, ..) => Err(Refusal::Unsupported.into()),
             (_, Ok(name), Ok(new_name)) => {
                 Ok(HelperRequest::Rename { parent, name, new_parent, new_name })
             }
@@ -536,6 +539,40 @@ impl store::Store for CephStore {
     fn return_token(&self, file: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::ReturnToken { file });
         answer!(self, "returning a token", Durability, request, Reply::Done => ())
+    }
+
+    fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
+        let FileLock { owner, mode, range } = lock;
+        let request = self.lockable(open, owner).map(|file| HelperRequest::Lock {
+            file,
+            owner: owner.number,
+            mode,
+            start: range.start,
+            end: range.end,
+        });
+        answer!(self, "locking", Lock, request, Reply::Done => ())
+    }
+    fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>> {
+        let FileLock { owner, mode, range } = lock;
+        let mode = mode.ok_or(Refusal::Invalid);
+        let request = self.lockable(open, owner).and_then(|file| {
+            let (mode, start, end) = (mode?, range.start, range.end);
+            Ok(HelperRequest::TestLock { file, owner: owner.number, mode, start, end })
+        });
+        answer!(self, "looking for a lock", Lock, request,
+        Reply::Lock { mode, start, end } if start <= end => mode.map(|mode| FileLock {
+            owner: LockOwner { number: 0, ..owner }, mode: Some(mode), range: start..end,
+        }))
+    }
+}
+
+impl CephStore {
+    /// libcephfs has no call for flock(2) of a file that is open by its number.
+    fn lockable(&self, open: OpenFile, owner: LockOwner) -> Result<FileId, StoreError> {
+        match owner.kind {
+            LockKind::Bytes => self.0.opened(open, false),
+            LockKind::Whole => Err(Refusal::Other(libc::ENOLCK).into()),
+        }
     }
 }
 

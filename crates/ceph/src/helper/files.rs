@@ -3,7 +3,7 @@
 use super::gate::Gate;
 use super::looks::{Looks, watched};
 use crate::library::{Errno, Handle, Inode, Mount};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -43,6 +43,8 @@ pub struct State {
     pub changes: u64,
     pub synced: u64,
     pub looks: Looks,
+    /// Owners of locks, which hang on the handle.
+    lockers: BTreeSet<u64>,
     /// It has no name any more.
     pub is_gone: bool,
     /// It is to be closed behind the answer.
@@ -133,8 +135,24 @@ impl File {
     pub fn handle_for(&self, token: Token) -> Result<Arc<Handle>, Errno> {
         let handle = self.handle(token == Token::ExclusiveWrite)?;
         match token {
-            Token::SharedRead if self.state().writes => self.open_anew(false).or(Ok(handle)),
+            Token::SharedRead if self.state().writes && self.state().lockers.is_empty() => {
+                self.open_anew(false).or(Ok(handle))
+            }
             _ => Ok(handle),
+        }
+    }
+
+    /// Opened for writing before there are locks: they would go with what is opened anew later.
+    pub fn handle_for_locks(&self) -> Result<Arc<Handle>, Errno> {
+        let is_locked = !self.state().lockers.is_empty();
+        self.handle(!is_locked).or_else(|_| self.handle(false))
+    }
+    pub fn note_lock(&self, owner: u64, is_set: bool, is_whole: bool) {
+        let lockers = &mut self.state().lockers;
+        match is_set {
+            true => drop(lockers.insert(owner)),
+            false if is_whole => drop(lockers.remove(&owner)),
+            false => {}
         }
     }
 
@@ -160,6 +178,7 @@ impl File {
         let mut state = self.state();
         let former = state.handle.take();
         (state.writes, state.failure) = (false, None);
+        state.lockers.clear();
         drop(state);
         drop(former);
     }

@@ -8,12 +8,13 @@ use super::output::Output;
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
 use crate::wire::{HelperRequest, Reply, Report};
 use std::ffi::CString;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::{
-    AttributeChange, FileAttributes, FileId, FileKind, NewNode, TRANSFER_BYTES_MAX, Token,
-    XATTR_BYTES_MAX,
+    AttributeChange, FileAttributes, FileId, FileKind, LOCK_END, NewNode, TRANSFER_BYTES_MAX,
+    Token, XATTR_BYTES_MAX,
 };
 
 /// To copy more takes longer than to wake a thread for it.
@@ -93,6 +94,8 @@ impl Server {
             | HelperRequest::MakeDurable { file }
             | HelperRequest::SendContent { file }
             | HelperRequest::TakeToken { file, .. }
+            | HelperRequest::Lock { file, .. }
+            | HelperRequest::TestLock { file, .. }
             | HelperRequest::ReturnToken { file } => (*file, false),
             _ => return Turn::free(),
         };
@@ -362,9 +365,31 @@ impl Server {
                     files.give_back(&file)?;
                 }
             }
-            _ => return Err(Errno::INVALID),
+            request => return self.call_on_locks(request),
         }
         Ok(Reply::Done)
+    }
+
+    fn call_on_locks(&self, request: HelperRequest) -> Result<Reply, Errno> {
+        match request {
+            HelperRequest::Lock { file, owner, mode, start, end } => {
+                let file = self.files.get(file)?;
+                let _busy = Busy::with(&file);
+                let range = start..end;
+                file.handle_for_locks()?.lock(owner, mode, &range)?;
+                file.note_lock(owner, mode.is_some(), range == (0..LOCK_END));
+                Ok(Reply::Done)
+            }
+            HelperRequest::TestLock { file, owner, mode, start, end } => {
+                let file = self.files.get(file)?;
+                let _busy = Busy::with(&file);
+                let found = file.handle_for_locks()?.lock_against(owner, mode, &(start..end))?;
+                let (mode, Range { start, end }) =
+                    found.map_or((None, 0..0), |(mode, range)| (Some(mode), range));
+                Ok(Reply::Lock { mode, start, end })
+            }
+            _ => Err(Errno::INVALID),
+        }
     }
 
     /// A change of content or attributes: buffered under the exclusive token, else at the servers

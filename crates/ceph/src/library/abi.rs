@@ -132,6 +132,7 @@ functions! {
     ceph_ll_write(*mut MountInfo, *mut RawHandle, i64, u64, *const c_char) -> c_int;
     ceph_ll_fallocate(*mut MountInfo, *mut RawHandle, c_int, i64, i64) -> c_int;
     ceph_ll_getlk(*mut MountInfo, *mut RawHandle, *mut libc::flock, u64) -> c_int;
+    ceph_ll_setlk(*mut MountInfo, *mut RawHandle, *mut libc::flock, u64, c_int) -> c_int;
     ceph_ll_fsync(*mut MountInfo, *mut RawHandle, c_int) -> c_int;
     ceph_sync_fs(*mut MountInfo) -> c_int;
     ceph_ll_lazyio(*mut MountInfo, *mut RawHandle, c_int) -> c_int;

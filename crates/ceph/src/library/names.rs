@@ -75,10 +75,12 @@ impl Inode {
                 )
             })
         };
+        // Access lists are off.
+        let allowed = |mode: u32| mode & 0o7777 & !caller.umask;
         match node {
-            NewNode::Regular { mode } => make_node(libc::S_IFREG | mode & 0o7777, 0),
+            NewNode::Regular { mode } => make_node(libc::S_IFREG | allowed(*mode), 0),
             NewNode::Special { kind, mode, rdev } => {
-                make_node(kind & libc::S_IFMT | mode & 0o7777, *rdev)
+                make_node(kind & libc::S_IFMT | allowed(*mode), *rdev)
             }
             // SAFETY: as above.
             NewNode::Directory { mode } => self.answered(|inode, statx| unsafe {
@@ -86,7 +88,7 @@ impl Inode {
                     *raw,
                     self.raw,
                     name,
-                    mode & 0o7777,
+                    allowed(*mode),
                     inode,
                     statx,
                     WANTED,

@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use store::{
-    Allocation, AttributeChange, FileAttributes, FileId, Space, TimeChange, Token, Version,
-    XattrMode,
+    Allocation, AttributeChange, FileAttributes, FileId, LOCK_END, LockMode, Space, TimeChange,
+    Token, Version, XattrMode,
 };
 use units::Timestamp;
 
@@ -349,13 +349,7 @@ impl Handle {
     /// that it never answers by itself.
     pub fn ask_servers(&self) -> Result<(), Errno> {
         let mount = self.inode.mount;
-        let mut lock = libc::flock {
-            l_type: libc::F_RDLCK as i16,
-            l_whence: libc::SEEK_SET as i16,
-            l_start: 0,
-            l_len: 1,
-            l_pid: 0,
-        };
+        let mut lock = flock_of(Some(LockMode::Shared), &(0..1));
         // SAFETY: the handle is open; the library reads the lock, and writes there which other
         // stands against it.
         match Errno::check(unsafe {
@@ -365,6 +359,42 @@ impl Handle {
             Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
             answer => answer.map(drop),
         }
+    }
+
+    /// EAGAIN: another's lock stands against it. Locks go with the handle.
+    pub fn lock(
+        &self,
+        owner: u64,
+        mode: Option<LockMode>,
+        range: &Range<u64>,
+    ) -> Result<(), Errno> {
+        let (mount, mut lock) = (self.inode.mount, flock_of(mode, range));
+        // SAFETY: the handle is open; the library reads the lock.
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_setlk)(mount.raw, self.raw, &raw mut lock, owner, 0)
+        })
+        .map(drop)
+    }
+    /// A lock that stands against it.
+    pub fn lock_against(
+        &self,
+        owner: u64,
+        mode: LockMode,
+        range: &Range<u64>,
+    ) -> Result<Option<(LockMode, Range<u64>)>, Errno> {
+        let (mount, mut lock) = (self.inode.mount, flock_of(Some(mode), range));
+        // SAFETY: the handle is open; the library reads the lock, and writes the other there.
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, owner)
+        })?;
+        let mode = match lock.l_type as c_int {
+            libc::F_RDLCK => LockMode::Shared,
+            libc::F_WRLCK => LockMode::Exclusive,
+            _ => return Ok(None),
+        };
+        let (start, length) = (lock.l_start.max(0) as u64, lock.l_len.max(0) as u64);
+        let end = if length == 0 { LOCK_END } else { start.saturating_add(length).min(LOCK_END) };
+        Ok(Some((mode, start.min(end)..end)))
     }
 
     /// EAGAIN: another has the file open. A recall is told with `number`.
@@ -394,6 +424,24 @@ impl Handle {
             )
         })
         .map(drop)
+    }
+}
+
+fn flock_of(mode: Option<LockMode>, range: &Range<u64>) -> libc::flock {
+    let kind = match mode {
+        Some(LockMode::Shared) => libc::F_RDLCK,
+        Some(LockMode::Exclusive) => libc::F_WRLCK,
+        None => libc::F_UNLCK,
+    };
+    let most = i64::MAX as u64;
+    // Zero: to the end, wherever it will be.
+    let length = if range.end > most { 0 } else { range.end.saturating_sub(range.start) as i64 };
+    libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: range.start.min(most) as i64,
+        l_len: length,
+        l_pid: 0,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use store::{
     Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Listing,
-    NewNode, Space, TimeChange, Token, Version, XattrMode,
+    LockMode, NewNode, Space, TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
@@ -190,12 +190,13 @@ wire_struct!(FileAttributes {
     changed
 });
 wire_struct!(AttributeChange { size, mode, uid, gid, accessed, modified });
-wire_struct!(Creator { uid, gid });
+wire_struct!(Creator { uid, gid, umask });
 wire_struct!(Entry { name, file, kind, cursor });
 wire_struct!(Listing { entries, is_end });
 wire_struct!(Space { block_bytes, blocks, blocks_free, blocks_available, files, files_free });
 wire_enum!(Token { 0 => SharedRead, 1 => SharedWrite, 2 => ExclusiveWrite });
 wire_enum!(Allocation { 0 => Reserve, 1 => ReserveKeepingSize, 2 => PunchHole });
+wire_enum!(LockMode { 0 => Shared, 1 => Exclusive });
 wire_enum!(XattrMode { 0 => Set, 1 => Create, 2 => Replace });
 wire_enum!(NewNode {
     0 => Regular { mode }, 1 => Directory { mode }, 2 => Symlink { target }, 3 => Special { kind,

@@ -2,8 +2,8 @@
 
 use super::bytes::{MalformedMessage, Reader, Wire, wire_enum, wire_struct};
 use store::{
-    Allocation, AttributeChange, Creator, FileAttributes, FileId, Listing, NewNode, Space, Token,
-    XattrMode,
+    Allocation, AttributeChange, Creator, FileAttributes, FileId, Listing, LockMode, NewNode,
+    Space, Token, XattrMode,
 };
 
 /// How the helper is to connect: its first request.
@@ -164,6 +164,22 @@ pub enum HelperRequest {
         file: FileId,
     },
     StillKnown,
+    /// A lock of a program, of bytes. Without a mode: it goes.
+    Lock {
+        file: FileId,
+        owner: u64,
+        mode: Option<LockMode>,
+        start: u64,
+        end: u64,
+    },
+    /// One that stands against it.
+    TestLock {
+        file: FileId,
+        owner: u64,
+        mode: LockMode,
+        start: u64,
+        end: u64,
+    },
 }
 wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
@@ -180,7 +196,8 @@ wire_enum!(HelperRequest {
     43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
-    51 => StillKnown,
+    51 => Lock { file, owner, mode, start, end }, 52 => TestLock { file, owner, mode, start, end },
+    53 => StillKnown,
 });
 
 /// A success.
@@ -207,10 +224,17 @@ pub enum Reply {
     Space {
         space: Space,
     },
+    /// `None`: nothing is locked.
+    Lock {
+        mode: Option<LockMode>,
+        start: u64,
+        end: u64,
+    },
 }
 wire_enum!(Reply {
     0 => Done, 1 => Welcome { welcome }, 2 => Attributes { attributes }, 3 => Bytes { bytes },
     4 => Listing { listing }, 5 => Space { space }, 6 => Created { attributes, is_held },
+    7 => Lock { mode, start, end },
 });
 
 /// From the helper. `request` is the number that the request came with.

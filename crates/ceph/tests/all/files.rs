@@ -66,7 +66,7 @@ fn names_do_what_they_do_in_a_file_system() {
         let pipe = NewNode::Special { kind: libc::S_IFIFO, mode: 0o600, rdev: 0 };
         let pipe = store.make(folder.file, b"pipe", pipe, ROOT).await.unwrap();
         assert_eq!(pipe.attributes.kind, FileKind::Special(libc::S_IFIFO));
-        let caller = store::Creator { uid: 1000, gid: 100 };
+        let caller = store::Creator { uid: 1000, gid: 100, umask: 0 };
         let node = NewNode::Regular { mode: 0o600 };
         let owned = store.make(root, b"owned", node, caller).await.unwrap();
         assert_eq!(

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use store::{
     Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Identity,
-    Listing, NewNode, Store as _, StoreError, TimeChange, Token, Version, XattrMode,
+    Listing, LockMode, NewNode, Store as _, StoreError, TimeChange, Token, Version, XattrMode,
 };
 use units::Timestamp;
 
@@ -54,13 +54,13 @@ fn requests() -> Vec<HelperRequest> {
             parent: file,
             name: name.clone(),
             node,
-            caller: Creator { uid: 1, gid: 2 },
+            caller: Creator { uid: 1, gid: 2, umask: 0o22 },
         },
         HelperRequest::Create {
             parent: file,
             name: name.clone(),
             mode: 0o644,
-            caller: Creator { uid: 1, gid: 2 },
+            caller: Creator { uid: 1, gid: 2, umask: 0o22 },
         },
         HelperRequest::SetAttributes { file, change },
         HelperRequest::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
@@ -69,6 +69,8 @@ fn requests() -> Vec<HelperRequest> {
         HelperRequest::SendContent { file },
         HelperRequest::SendAttributes,
         HelperRequest::AcknowledgeRecall { file },
+        HelperRequest::Lock { file, owner: 7, mode: None, start: 1, end: 9 },
+        HelperRequest::TestLock { file, owner: 7, mode: LockMode::Shared, start: 1, end: 9 },
         HelperRequest::TakeToken { file, token: Token::ExclusiveWrite },
     ]
 }

@@ -95,7 +95,7 @@ impl DiskDoor {
             | Operation::Release(_)
             | Operation::Releasedir(_)
             | Operation::Fsyncdir(_)
-            | Operation::Flush
+            | Operation::Flush(_)
             | Operation::Syncfs
             | Operation::Destroy => Ok(Answer::empty()),
             Operation::Create { .. } | Operation::Unlink { .. } | Operation::Rename { .. } => {

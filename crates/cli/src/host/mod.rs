@@ -66,9 +66,9 @@ struct HostMountArguments {
     foreground: bool,
     /// records=packed|blocks, journal-flush=TIME (1 s), destage=TIME|infinite (60 s),
     /// writeback=TIME (60 s), dirty=SIZE (256M), directories=TIME (0), reconnect=TIME|never (60 s),
-    /// allow_other, transport=auto|uring|classic. The kernel keeps names and attributes of
-    /// directories for the one, and sees others' changes that much later. Operations wait for a
-    /// lost store for the other
+    /// allow_other, transport=auto|uring|classic, ro, nosuid, nodev, noexec, sync. With
+    /// directories= the kernel keeps names and attributes of directories, and sees others' changes
+    /// that much later. With reconnect= operations wait for a lost store
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Where to mount

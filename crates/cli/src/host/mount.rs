@@ -136,8 +136,8 @@ async fn run_daemon(
         let warnings: Vec<String> = daemon::settle_in_for_write_back().into_iter().collect();
         warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
         let kind = Kind::Plain { name: plan.store.full_name() };
-        let options =
-            MountOptions { kind, mode: None, flags: 0, allow_other: plan.settings.allow_other };
+        let HostSettings { flags, allow_other, .. } = plan.settings;
+        let options = MountOptions { kind, mode: None, flags, allow_other };
         match porter.mount(&options, READ_AHEAD) {
             Ok(standing) => Ok((signals, control, host, standing, warnings)),
             Err(error) => {

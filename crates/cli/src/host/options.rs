@@ -9,12 +9,29 @@ pub struct HostSettings {
     pub host: HostOptions,
     pub allow_other: bool,
     pub transport: Transport,
+    /// `MS_RDONLY` and so on.
+    pub flags: libc::c_ulong,
 }
+
+/// Of the VFS, for every file system.
+const FLAGS: [(&str, libc::c_ulong, bool); 11] = [
+    ("defaults", 0, true),
+    ("ro", libc::MS_RDONLY, true),
+    ("rw", libc::MS_RDONLY, false),
+    ("nosuid", libc::MS_NOSUID, true),
+    ("suid", libc::MS_NOSUID, false),
+    ("nodev", libc::MS_NODEV, true),
+    ("dev", libc::MS_NODEV, false),
+    ("noexec", libc::MS_NOEXEC, true),
+    ("exec", libc::MS_NOEXEC, false),
+    ("sync", libc::MS_SYNCHRONOUS, true),
+    ("async", libc::MS_SYNCHRONOUS, false),
+];
 
 impl HostSettings {
     pub fn parse(words: &[String]) -> Result<HostSettings, CliError> {
         let (host, transport) = (HostOptions::default(), Transport::Auto);
-        let mut settings = HostSettings { host, allow_other: false, transport };
+        let mut settings = HostSettings { host, allow_other: false, transport, flags: 0 };
         for word in words.iter().filter(|word| !word.is_empty()) {
             settings.take(word)?;
         }
@@ -28,7 +45,11 @@ impl HostSettings {
         };
         match word.split_once('=') {
             None if word == "allow_other" => self.allow_other = true,
-            None => return Err(unknown()),
+            None => {
+                let known = FLAGS.iter().find(|(name, ..)| *name == word);
+                let (_, flag, is_set) = known.ok_or_else(unknown)?;
+                self.flags = if *is_set { self.flags | flag } else { self.flags & !flag };
+            }
             Some(("records", value)) => {
                 self.host.records = value.parse().map_err(|why: String| CliError::new(why))?
             }
@@ -70,11 +91,16 @@ mod tests {
             "allow_other",
             "records=blocks",
             "reconnect=never",
+            "nosuid",
+            "nodev",
+            "dev",
+            "ro",
         ]
         .map(String::from);
         let settings = HostSettings::parse(&words).unwrap();
         assert_eq!(settings.host.journal_flush, Duration::from_secs(2));
         assert_eq!(settings.host.destage, Destage::UnderPressure);
+        assert_eq!(settings.flags, libc::MS_NOSUID | libc::MS_RDONLY);
         assert!(settings.allow_other && settings.host.reconnect.is_none());
         for wrong in ["destage", "destage=soon", "allow_other=1", "records=none", "transport=x"] {
             assert!(HostSettings::parse(&[wrong.into()]).is_err(), "{wrong}");

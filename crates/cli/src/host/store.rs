@@ -8,11 +8,15 @@ use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::DiskAccess;
 use host::{HostError, HostJournal};
 use runtime::RealWorld;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use store::{Identity, LocalStore, Store, StoreError};
 
 const WRITTEN_AT_ONCE: u64 = 4 << 20;
+/// What a mode allows the group and others.
+const OTHERS: u32 = 0o077;
 
 /// Types of file systems by their magic numbers (statfs(2)).
 const INCOHERENT: [(u64, &str); 9] = [
@@ -179,6 +183,9 @@ pub async fn open_journal(
     make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
+    if access == DiskAccess::ReadWrite {
+        keep_private(&place.journal)?;
+    }
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
@@ -201,6 +208,19 @@ pub async fn open_journal(
     let journal = HostJournal::open(shared).await.map_err(failed)?;
     journal.check_store(&store.full_name()).map_err(failed)?;
     Ok((journal, disk))
+}
+
+/// A journal holds the content of files that their owners alone may read; and who may read it may
+/// lock it.
+fn keep_private(journal: &Path) -> Result<(), CliError> {
+    let cannot = |error| CliError::system(journal.display(), error);
+    let found = std::fs::metadata(journal).map_err(cannot)?;
+    let process = std::fs::metadata("/proc/self").map_err(cannot)?;
+    let is_ours = found.uid() == process.uid();
+    if found.is_file() && is_ours && found.mode() & OTHERS != 0 {
+        std::fs::set_permissions(journal, Permissions::from_mode(0o600)).map_err(cannot)?;
+    }
+    Ok(())
 }
 
 /// A file gets all its blocks now. Else each commit of the log's first turn would wait for its file

@@ -225,6 +225,7 @@ impl MountSettings {
             // Whoever mounts opens it.
             run_table: None,
             snapshot_after: own.snapshot_after,
+            snapshot_items: own.snapshot_items,
             durable_only: self.durable_only.is_some(),
             cache_bytes: self.cache.unwrap_or(own.cache_bytes),
             journal_checksum: self.journal_checksum,

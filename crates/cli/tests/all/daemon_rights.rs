@@ -104,7 +104,7 @@ fn a_place_for_sockets_that_another_took_denies_no_mount() {
 #[test]
 fn everybody_hears_what_everybody_may_know() {
     Rig::new().run(
-        r#"chmod 755 . ..; cp $O okeanos; chmod 755 okeanos; $O mkfs secret-image 64M -- -q >made
+        r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs secret-image 64M -- -q >made
            # A first mount with a umask of its own.
            mount -t tmpfs none /run; (umask 077; $O mount -o allow_other secret-image $M)
            [ $(stat -c %a /run/okeanos-public) = 755 ]; [ $(stat -c %a /run/okeanos) = 700 ]

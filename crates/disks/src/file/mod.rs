@@ -14,7 +14,7 @@ mod system;
 pub use claim::Claim;
 pub use loops::loop_device_over;
 pub use refusal::DiskOpenError;
-pub use system::next_data;
+pub use system::{lock_range, next_data, range_lock_against};
 
 use claim::Behind;
 

@@ -53,22 +53,64 @@ pub enum Lock {
 /// Locks bytes for this open file (fcntl(2), F_OFD_SETLK); `WouldBlock` or `PermissionDenied` if
 /// another holds them. Ends when the last descriptor of the open file is closed.
 pub fn lock_bytes(file: &impl AsRawFd, lock: Lock, bytes: &Range<u64>) -> io::Result<()> {
-    // SAFETY: all zeros is a valid value of this structure of integers.
-    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
-    wanted.l_type = match lock {
+    let kind = match lock {
         Lock::Shared => libc::F_RDLCK,
         Lock::Exclusive => libc::F_WRLCK,
-    } as libc::c_short;
+    };
+    control_lock(file, libc::F_OFD_SETLK, kind, bytes).map(drop)
+}
+
+/// Sets a lock of the open file description: `None` removes it. EAGAIN: another's stands against
+/// it.
+pub fn lock_range(
+    file: &impl AsRawFd,
+    exclusive: Option<bool>,
+    bytes: &Range<u64>,
+) -> io::Result<()> {
+    let kind = match exclusive {
+        None => libc::F_UNLCK,
+        Some(true) => libc::F_WRLCK,
+        Some(false) => libc::F_RDLCK,
+    };
+    control_lock(file, libc::F_OFD_SETLK, kind, bytes).map(drop)
+}
+
+/// A lock that stands against one of the open file description: whether it is exclusive, and its
+/// bytes.
+pub fn range_lock_against(
+    file: &impl AsRawFd,
+    exclusive: bool,
+    bytes: &Range<u64>,
+) -> io::Result<Option<(bool, Range<u64>)>> {
+    let kind = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
+    let found = control_lock(file, libc::F_OFD_GETLK, kind, bytes)?;
+    if i32::from(found.l_type) == libc::F_UNLCK {
+        return Ok(None);
+    }
+    let (start, length) = (found.l_start as u64, found.l_len as u64);
+    let end = if length == 0 { 1 << 63 } else { start.saturating_add(length) };
+    Ok(Some((i32::from(found.l_type) == libc::F_WRLCK, start..end)))
+}
+
+fn control_lock(
+    file: &impl AsRawFd,
+    command: libc::c_int,
+    kind: libc::c_int,
+    bytes: &Range<u64>,
+) -> io::Result<libc::flock> {
+    // SAFETY: all zeros is a valid value of this structure of integers.
+    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
+    wanted.l_type = kind as libc::c_short;
     wanted.l_whence = libc::SEEK_SET as libc::c_short;
     let most = i64::MAX as u64;
     wanted.l_start = bytes.start.min(most) as libc::off_t;
     // Zero: to the end, wherever it will be.
     wanted.l_len =
         if bytes.end > most { 0 } else { bytes.end.saturating_sub(bytes.start) as libc::off_t };
-    // SAFETY: the descriptor is open as long as `file` lives, and the kernel reads one structure,
-    // which lives here.
-    let code = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the descriptor is open as long as `file` lives, and the kernel reads and writes one
+    // structure, which lives here.
+    let code = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut wanted) };
+    if code == 0 { Ok(wanted) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Locks the node of a device with flock(2), which udev honours and takes for a moment, too.

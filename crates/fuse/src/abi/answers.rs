@@ -50,6 +50,7 @@ wire! {
     BmapOut = 8 { block: u64 }
     IoctlOut = 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     CopyFileRangeOut = 8 { bytes_copied: u64 }
+    LkOut = 24 { lk: super::FileLock }
     LseekOut = 8 { offset: u64 }
     /// Behind a header with `unique` zero and the notification's number as `error`. A negative
     /// `off`: only the attributes.

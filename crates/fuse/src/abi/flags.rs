@@ -3,10 +3,14 @@
 /// `init_in.flags` and `init_out.flags`; bits from 32 on travel in `flags2`.
 pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
+    /// Locks of ranges (fcntl(2)) are asked for.
+    pub const POSIX_LOCKS: u64 = 1 << 1;
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const DONT_MASK: u64 = 1 << 6;
+    /// Locks of whole files (flock(2)) are asked for.
+    pub const FLOCK_LOCKS: u64 = 1 << 10;
     pub const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
@@ -67,6 +71,12 @@ pub mod read {
 /// `open_in.open_flags` and `create_in.open_flags`.
 pub mod open {
     pub const KILL_SUIDGID: u32 = 1 << 0;
+}
+
+/// `lk_in.lk_flags`.
+pub mod lk {
+    /// flock(2); else fcntl(2).
+    pub const FLOCK: u32 = 1 << 0;
 }
 
 /// `setxattr_in.setxattr_flags`.

@@ -85,6 +85,9 @@ pub mod opcode {
         READDIR = 28, "readdir";
         RELEASEDIR = 29, "releasedir";
         FSYNCDIR = 30, "fsyncdir";
+        GETLK = 31, "getlk";
+        SETLK = 32, "setlk";
+        SETLKW = 33, "setlkw";
         ACCESS = 34, "access";
         CREATE = 35, "create";
         INTERRUPT = 36, "interrupt";

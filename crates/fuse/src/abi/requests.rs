@@ -32,6 +32,11 @@ wire! {
     CreateIn = 16 { flags: u32, mode: u32, umask: u32, open_flags: u32 }
     ReleaseIn = 24 { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     FlushIn = 24 { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
+    /// `owner`: a program for locks of ranges, a descriptor for those of whole files and for locks
+    /// of open file descriptions.
+    LkIn = 48 { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
+    /// `end`: the last byte. `kind`: F_RDLCK, F_WRLCK or F_UNLCK.
+    FileLock = 24 { start: u64, end: u64, kind: u32, pid: u32 }
     ReadIn = 40 {
         fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }

@@ -16,13 +16,17 @@ const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 const BLOCK_BYTES: u32 = 4096;
 
-/// Others may change what the page cache would keep.
-pub(super) const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES | fopen::NOFLUSH;
+/// Others may change what the page cache would keep. A close is told: locks go with it.
+const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
 
 impl HostDoor {
     pub(super) async fn open(&self, header: &InHeader, _arguments: OpenIn) -> Result {
         self.host.open_file(self.file(header.nodeid)?).await?;
-        Ok(Answer::of(&OpenOut { open_flags: OPENED, ..Default::default() }))
+        Ok(Answer::of(&self.opened()))
+    }
+    /// A descriptor of its own, by which its locks are known.
+    pub(super) fn opened(&self) -> OpenOut {
+        OpenOut { fh: self.next_descriptor(), open_flags: OPENED, ..Default::default() }
     }
 
     pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
@@ -40,7 +44,13 @@ impl HostDoor {
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
             self.drop_privileges(file).await?;
         }
-        self.host.write(file, arguments.offset, data, durable).await?;
+        // The kernel has put the offset where it believes the end is.
+        let appends = arguments.flags & libc::O_APPEND as u32 != 0
+            && arguments.write_flags & abi::write::CACHE == 0;
+        match appends && !units::fault!("host-appends-where-the-kernel-says") {
+            true => self.host.append(file, data, durable).await?,
+            false => self.host.write(file, arguments.offset, data, durable).await?,
+        };
         Ok(Answer::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
@@ -72,6 +82,7 @@ impl HostDoor {
         if header.uid != 0 {
             self.drop_privileges(file).await?;
         }
+        self.host.forget_capabilities(file).await?;
         self.host.allocate(file, what, arguments.offset..end).await?;
         Ok(Answer::empty().with_stale_attributes(header.nodeid))
     }
@@ -92,6 +103,9 @@ impl HostDoor {
             if !is_directory && without_privileges(mode) != mode {
                 change.mode = Some(without_privileges(mode));
             }
+        }
+        if has(fattr::UID) || has(fattr::GID) || has(fattr::SIZE) || has(fattr::KILL_SUIDGID) {
+            self.host.forget_capabilities(file).await?;
         }
         if change == AttributeChange::default() {
             return self.getattr(header).await;

@@ -6,6 +6,7 @@
 //! [`Host::attributes_to_keep`] and [`Host::keeps_found`] allow.
 
 mod content;
+mod locks;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod tests;
 use crate::abi::{InHeader, ROOT_NODE, opcode};
 use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};
 use host::{Host, HostError};
+use locks::WaitingLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,6 +31,8 @@ pub struct HostDoor {
     reports: Cell<u32>,
     /// How often the kernel has been told of each node.
     known: RefCell<BTreeMap<u64, u64>>,
+    last_descriptor: Cell<u64>,
+    waiting: WaitingLocks,
     /// How closing went.
     closed: Cell<Option<bool>>,
 }
@@ -55,7 +59,8 @@ impl HostDoor {
     /// `report` is told of what is not the caller's fault.
     pub fn new(host: Rc<Host>, report: Box<dyn Fn(&str)>) -> Rc<HostDoor> {
         let (reports, known, closed) = (Cell::new(0), RefCell::default(), Cell::new(None));
-        Rc::new(HostDoor { host, report, reports, known, closed })
+        let (last_descriptor, waiting) = (Cell::new(0), WaitingLocks::default());
+        Rc::new(HostDoor { host, report, reports, known, last_descriptor, waiting, closed })
     }
 
     /// Brings everything to the store, and accepts nothing any more. Whether that went well; a
@@ -140,10 +145,17 @@ impl HostDoor {
             Operation::Link { node, name } => self.link(header, node, name).await,
             Operation::Open(arguments) => self.open(header, arguments).await,
             Operation::Create { arguments, name } => self.create(header, arguments, name).await,
-            Operation::Release(_) => {
-                self.host.close_file(self.file(header.nodeid)?).await?;
+            Operation::Release(arguments) => {
+                let file = self.file(header.nodeid)?;
+                // Closed in any case: what is left of its locks goes with the connection.
+                let unlocked = self.host.unlock_descriptor(file, arguments.fh).await;
+                self.host.close_file(file).await?;
+                unlocked?;
                 Ok(Answer::empty())
             }
+            Operation::Flush(arguments) => self.flush(header, arguments).await,
+            Operation::Getlk(arguments) => self.getlk(header, arguments).await,
+            Operation::Setlk { arguments, waits } => self.setlk(header, arguments, waits).await,
             Operation::Read(arguments) => self.read(header, arguments).await,
             Operation::Write { arguments, data, .. } => self.write(header, arguments, data).await,
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
@@ -212,6 +224,10 @@ impl HostDoor {
             FileId(node) => Ok(node),
         }
     }
+    fn next_descriptor(&self) -> u64 {
+        self.last_descriptor.set(self.last_descriptor.get() + 1);
+        self.last_descriptor.get()
+    }
     fn remember(&self, node: u64) {
         *self.known.borrow_mut().entry(node).or_default() += 1;
     }
@@ -228,8 +244,8 @@ impl HostDoor {
     }
 }
 
-fn caller(header: &InHeader) -> Creator {
-    Creator { uid: header.uid, gid: header.gid }
+fn caller(header: &InHeader, umask: u32) -> Creator {
+    Creator { uid: header.uid, gid: header.gid, umask }
 }
 
 /// A caller that gives no room asks for the length.
@@ -242,6 +258,17 @@ fn in_room(value: &[u8], room: u32) -> Result {
 }
 
 impl FileSystem for HostDoor {
+    const SHARES_LOCKS: bool = true;
+
+    fn begun(&self, over_ring: bool) {
+        self.waiting.limit(over_ring);
+    }
+    fn interrupt(&self, unique: u64) {
+        self.waiting.interrupt(unique);
+    }
+    fn stopping(&self) {
+        self.waiting.stop();
+    }
     async fn serve(self: Rc<Self>, request: Request) -> Answer {
         self.respond(request).await
     }

@@ -1,6 +1,6 @@
 //! Names and directories.
 
-use super::content::{OPENED, kind_bits};
+use super::content::kind_bits;
 use super::{Error, HostDoor, Result, caller};
 use crate::Answer;
 use crate::abi::*;
@@ -22,29 +22,35 @@ impl HostDoor {
         Ok(Answer::of(&self.entry(&found.attributes)?))
     }
 
-    async fn make(&self, header: &InHeader, name: &[u8], node: NewNode) -> Result<Found> {
-        Ok(self.host.make(self.file(header.nodeid)?, name, node, caller(header)).await?)
+    async fn make(
+        &self,
+        header: &InHeader,
+        name: &[u8],
+        node: NewNode,
+        umask: u32,
+    ) -> Result<Found> {
+        Ok(self.host.make(self.file(header.nodeid)?, name, node, caller(header, umask)).await?)
     }
     fn answer_made(&self, made: Found) -> Result {
         Ok(Answer::of(&self.entry(&made.attributes)?))
     }
 
     pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {
-        let made = self.make(header, name, NewNode::Symlink { target: target.to_vec() }).await?;
+        let made = self.make(header, name, NewNode::Symlink { target: target.to_vec() }, 0).await?;
         self.answer_made(made)
     }
     pub(super) async fn mkdir(&self, header: &InHeader, arguments: MkdirIn, name: &[u8]) -> Result {
-        let mode = arguments.mode & PERMISSIONS & !arguments.umask;
-        let made = self.make(header, name, NewNode::Directory { mode }).await?;
+        let mode = arguments.mode & PERMISSIONS;
+        let made = self.make(header, name, NewNode::Directory { mode }, arguments.umask).await?;
         self.answer_made(made)
     }
     pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
-        let mode = arguments.mode & PERMISSIONS & !arguments.umask;
+        let mode = arguments.mode & PERMISSIONS;
         let node = match arguments.mode & libc::S_IFMT {
             libc::S_IFREG | 0 => NewNode::Regular { mode },
             kind => NewNode::Special { kind, mode, rdev: arguments.rdev },
         };
-        let made = self.make(header, name, node).await?;
+        let made = self.make(header, name, node, arguments.umask).await?;
         self.answer_made(made)
     }
 
@@ -54,20 +60,21 @@ impl HostDoor {
         arguments: CreateIn,
         name: &[u8],
     ) -> Result {
-        let mode = arguments.mode & PERMISSIONS & !arguments.umask;
+        let mode = arguments.mode & PERMISSIONS;
         let is_exclusive = arguments.flags & libc::O_EXCL as u32 != 0;
         let parent = self.file(header.nodeid)?;
-        let found = match self.host.create(parent, name, mode, caller(header)).await {
-            // Another client was faster than this kernel's look.
-            Err(HostError::Store(StoreError::Refused(Refusal::Exists))) if !is_exclusive => {
-                let found = self.host.lookup(parent, name).await?;
-                self.host.open_file(found.file).await?;
-                found
-            }
-            created => created?,
-        };
+        let found =
+            match self.host.create(parent, name, mode, caller(header, arguments.umask)).await {
+                // Another client was faster than this kernel's look.
+                Err(HostError::Store(StoreError::Refused(Refusal::Exists))) if !is_exclusive => {
+                    let found = self.host.lookup(parent, name).await?;
+                    self.host.open_file(found.file).await?;
+                    found
+                }
+                created => created?,
+            };
         let mut answer = Answer::of(&self.entry(&found.attributes)?);
-        answer.append(&OpenOut { open_flags: OPENED, ..Default::default() });
+        answer.append(&self.opened());
         Ok(answer)
     }
 
@@ -87,6 +94,7 @@ impl HostDoor {
         let mode = match flags {
             0 => RenameOver::Replace,
             libc::RENAME_NOREPLACE => RenameOver::NoReplace,
+            libc::RENAME_EXCHANGE => RenameOver::Exchange,
             _ => return Err(Error::Refused(libc::EINVAL)),
         };
         let (from, to) = (self.file(header.nodeid)?, self.file(new_parent)?);

@@ -1,19 +1,25 @@
-//! For how long the kernel may keep what a host answers, over a simulated cluster in virtual time.
+//! For how long the kernel may keep what a host answers, and where its appends go, over a
+//! simulated cluster in virtual time.
 
 use super::HostDoor;
-use crate::abi::{AttrOut, EntryOut, InHeader, MkdirIn, MknodIn, OutHeader, ROOT_NODE, opcode};
+use crate::abi::{
+    AttrOut, CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, OutHeader, ROOT_NODE, WriteIn, opcode,
+};
 use crate::{FileSystem, Request};
 use disks::MemoryDisk;
 use host::{Host, HostJournal, HostOptions, recover};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cluster, Identity, Network, SimulatedStore};
+use store::{Cluster, Identity, Network, OpenMode, SimulatedStore, Store, Token};
 use zerocopy::{FromBytes, IntoBytes};
 
 const JOURNAL_BYTES: u64 = 16 << 20;
 
-fn door_over_a_host(directories: Duration, test: impl AsyncFnOnce(Rc<HostDoor>) + 'static) {
+fn door_over_a_host(
+    directories: Duration,
+    test: impl AsyncFnOnce(Rc<HostDoor>, Rc<dyn Store>) + 'static,
+) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn device::World> = Rc::new(virtual_world.clone());
     virtual_world.run(async move {
@@ -26,7 +32,8 @@ fn door_over_a_host(directories: Duration, test: impl AsyncFnOnce(Rc<HostDoor>) 
         recover(&*world, &*store, &journal, false).await.unwrap();
         let options = HostOptions { directories, ..HostOptions::default() };
         let host = Host::open(world, store, &journal, options).await.unwrap();
-        test(HostDoor::new(host, Box::new(|what| panic!("{what}")))).await;
+        let peer = Rc::new(SimulatedStore::connect(&cluster, Identity("peer".into())));
+        test(HostDoor::new(host, Box::new(|what| panic!("{what}"))), peer).await;
     });
 }
 
@@ -47,7 +54,7 @@ fn entry(payload: &[u8]) -> (u64, [Duration; 2]) {
 #[test]
 fn the_kernel_keeps_directories_as_the_mount_says_and_no_names_of_files() {
     for directories in [Duration::ZERO, Duration::from_millis(1020)] {
-        door_over_a_host(directories, async move |door| {
+        door_over_a_host(directories, async move |door, _| {
             let mode = MkdirIn { mode: 0o755, umask: 0 };
             let made =
                 ask(&door, opcode::MKDIR, ROOT_NODE, &[mode.as_bytes(), b"directory\0"].concat())
@@ -74,4 +81,25 @@ fn the_kernel_keeps_directories_as_the_mount_says_and_no_names_of_files() {
             );
         });
     }
+}
+
+#[test]
+fn an_append_goes_behind_what_another_host_wrote() {
+    door_over_a_host(Duration::ZERO, async move |door, peer| {
+        let made = CreateIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
+        let created =
+            ask(&door, opcode::CREATE, ROOT_NODE, &[made.as_bytes(), b"log\0"].concat()).await;
+        let (node, _) = entry(&created);
+        let file = peer.lookup(peer.root(), b"log").await.unwrap().file;
+        let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
+        peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        peer.write(open, 0, b"theirs ").await.unwrap();
+        peer.return_token(file).await.unwrap();
+        // The kernel knows of nothing but an empty file.
+        let flags = (libc::O_WRONLY | libc::O_APPEND | libc::O_DSYNC) as u32;
+        let write = WriteIn { size: 4, flags, ..Default::default() };
+        ask(&door, opcode::WRITE, node, &[write.as_bytes(), b"ours"].concat()).await;
+        assert!(door.close().await);
+        assert_eq!(peer.read(open, 0, 99).await.unwrap(), b"theirs ours");
+    });
 }

@@ -43,8 +43,8 @@ const PAGE_SIZE: u32 = 4096;
 /// Linux 6.18 speaks it.
 const PASSES_SYNCS: u32 = 45;
 
-/// Taken when offered. Locks stay in the kernel (no POSIX_LOCKS, FLOCK_LOCKS): all users are on
-/// this host. No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write
+/// Taken when offered. Locks stay in the kernel where all users are on this host (no POSIX_LOCKS,
+/// FLOCK_LOCKS). No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write
 /// changed a file. No ATOMIC_O_TRUNC: the file would be empty before the kernel finds that it must
 /// not be written (ETXTBSY).
 const WANTED: u64 = init::ASYNC_READ
@@ -65,7 +65,14 @@ const WANTED: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
-pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, InitError> {
+/// Taken when offered and others share the files.
+const SHARED_LOCKS: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
+
+pub fn negotiate(
+    offer: &InitIn,
+    transport: Transport,
+    shares_locks: bool,
+) -> Result<Negotiated, InitError> {
     if offer.major != abi::MAJOR || offer.minor < abi::MINOR_LOWEST {
         return Err(InitError::TooOld { major: offer.major, minor: offer.minor });
     }
@@ -78,7 +85,8 @@ pub fn negotiate(offer: &InitIn, transport: Transport) -> Result<Negotiated, Ini
     // page back while a direct write is under way. Kernels before protocol 7.45 (Linux 6.18) drop
     // pages only before the write: there each change of the modification time must empty the cache.
     let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
-    let flags = offered & (wanted | inval);
+    let locks = if shares_locks { SHARED_LOCKS } else { 0 };
+    let flags = offered & (wanted | inval | locks);
     let minor = offer.minor.min(abi::MINOR);
     let answer = InitOut {
         major: abi::MAJOR,
@@ -113,13 +121,16 @@ mod tests {
 
     #[test]
     fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
-        assert_eq!(negotiate(&OFFER, Transport::Auto).unwrap().answer.max_readahead, u32::MAX);
+        assert_eq!(
+            negotiate(&OFFER, Transport::Auto, false).unwrap().answer.max_readahead,
+            u32::MAX
+        );
     }
 
     #[test]
     fn nothing_is_taken_that_was_not_offered() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
-        let negotiated = negotiate(&poor, Transport::Uring).unwrap();
+        let negotiated = negotiate(&poor, Transport::Uring, false).unwrap();
         assert_eq!(
             (negotiated.answer.flags, negotiated.answer.flags2),
             (init::BIG_WRITES as u32, 0)
@@ -128,8 +139,15 @@ mod tests {
     }
 
     #[test]
+    fn locks_are_asked_for_where_others_share_the_files() {
+        let flags = |shares| negotiate(&OFFER, Transport::Auto, shares).unwrap().answer.flags;
+        let locks = SHARED_LOCKS as u32;
+        assert_eq!((flags(true) & locks, flags(false) & locks), (locks, 0));
+    }
+
+    #[test]
     fn the_write_back_cache_and_remote_locks_are_never_taken() {
-        let flags = negotiate(&OFFER, Transport::Auto).unwrap().answer.flags;
+        let flags = negotiate(&OFFER, Transport::Auto, false).unwrap().answer.flags;
         for (bit, name) in
             [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
         {
@@ -139,14 +157,16 @@ mod tests {
 
     #[test]
     fn classic_never_asks_for_the_ring() {
-        assert!(!negotiate(&OFFER, Transport::Classic).unwrap().uring);
-        assert!(negotiate(&OFFER, Transport::Auto).unwrap().uring);
+        assert!(!negotiate(&OFFER, Transport::Classic, false).unwrap().uring);
+        assert!(negotiate(&OFFER, Transport::Auto, false).unwrap().uring);
     }
 
     #[test]
     fn older_kernels_empty_the_cache_when_a_file_changes() {
         let flags = |minor| {
-            u64::from(negotiate(&InitIn { minor, ..OFFER }, Transport::Auto).unwrap().answer.flags)
+            u64::from(
+                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap().answer.flags,
+            )
         };
         assert_eq!(
             flags(45) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA),
@@ -161,7 +181,7 @@ mod tests {
     #[test]
     fn older_kernels_keep_syncs_to_themselves() {
         for (minor, passes) in [(45, true), (99, true), (44, false), (31, false)] {
-            let negotiated = negotiate(&InitIn { minor, ..OFFER }, Transport::Auto).unwrap();
+            let negotiated = negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap();
             assert_eq!(negotiated.passes_syncs(), passes, "{minor}");
         }
     }
@@ -170,7 +190,7 @@ mod tests {
     fn a_kernel_too_old_is_refused_by_number() {
         let old = InitIn { minor: 23, ..OFFER };
         assert_eq!(
-            negotiate(&old, Transport::Auto),
+            negotiate(&old, Transport::Auto, false),
             Err(InitError::TooOld { major: 7, minor: 23 })
         );
     }

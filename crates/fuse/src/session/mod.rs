@@ -8,7 +8,7 @@
 //! 2. The classic channel is served also beside the ring. FORGET and INTERRUPT always come that
 //!    way, and all else does until every processor's queue has an entry.
 //! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that
-//!    was answered is durable. INTERRUPT itself is therefore only noted.
+//!    was answered is durable. The file system hears of INTERRUPT, for what may wait for ever.
 //! 4. DESTROY, and the end, wait until nothing else is under way.
 //! 5. No more requests are under way than there is room for ([`room`]).
 
@@ -197,6 +197,7 @@ impl<F: FileSystem> Session<F> {
                 Either::Right(Err(error)) => break Err(error.into()),
             }
         };
+        self.file_system.stopping();
         self.until_alone(0).await;
         self.crowd.end();
         self.file_system.clone().end().await;
@@ -261,6 +262,7 @@ impl<F: FileSystem> Session<F> {
         };
         match self.agree(&offer) {
             Ok((negotiated, entries)) => {
+                self.file_system.begun(entries.is_some());
                 self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
                 if let Some(entries) = entries {
                     self.start_ring(entries);
@@ -282,7 +284,7 @@ impl<F: FileSystem> Session<F> {
             offer.flags &= !(abi::init::POSIX_ACL as u32);
         }
         let offer = &offer;
-        let negotiated = init::negotiate(offer, self.transport)?;
+        let negotiated = init::negotiate(offer, self.transport, F::SHARES_LOCKS)?;
         if !negotiated.uring {
             return Ok((negotiated, None));
         }
@@ -291,7 +293,7 @@ impl<F: FileSystem> Session<F> {
             Err(error) => {
                 *self.why_no_ring.borrow_mut() =
                     Some(format!("no memory for the requests of its queues: {error}"));
-                Ok((init::negotiate(offer, Transport::Classic)?, None))
+                Ok((init::negotiate(offer, Transport::Classic, F::SHARES_LOCKS)?, None))
             }
         }
     }
@@ -312,6 +314,9 @@ impl<F: FileSystem> Session<F> {
     fn start(self: &Rc<Self>, request: Request) {
         if request.header.opcode == opcode::INTERRUPT {
             self.note(|statistics| statistics.interrupts += 1);
+            if let Ok(Operation::Interrupt { unique }) = request.operation() {
+                self.file_system.interrupt(unique);
+            }
             return;
         }
         self.count_in();

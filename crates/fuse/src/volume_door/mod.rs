@@ -166,7 +166,9 @@ impl VolumeDoor {
             // does not see: `rename` tells it.
             Operation::Opendir | Operation::Releasedir(_) => Err(Error::Refused(libc::ENOSYS)),
             // Nothing waits for a close: errors are told by fsync.
-            Operation::Flush
+            Operation::Flush(_)
+            | Operation::Getlk(_)
+            | Operation::Setlk { .. }
             | Operation::Other
             | Operation::Init(_)
             | Operation::Interrupt { .. } => Err(Error::Refused(libc::ENOSYS)),

@@ -14,4 +14,5 @@ mod log_anew;
 mod names;
 mod reconnect;
 mod recovery;
+mod sharing;
 mod sizes;

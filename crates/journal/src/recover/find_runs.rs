@@ -3,9 +3,10 @@
 //!
 //! 1. Reads one block for each run, and a few behind the last of each log. What does not belong to
 //!    this life of the log, or lies before the tail, is passed over.
-//! 2. Of copies that a swap has not finished (`moving` in the journal superblock) none is looked at.
-//! 3. Of several copies of a run that with the latest durable floor counts. Where a snapshot records
-//!    the place, the floor is what was committed when it did.
+//! 2. Of copies that a swap has not finished (`moving` in the journal superblock) none is looked
+//!    at.
+//! 3. Of several copies of a run that with the latest durable floor counts. Where a snapshot
+//!    records the place, the floor is what was committed when it did.
 //! 4. A run behind a gap shows by its durable floor whether what is missing was committed once:
 //!    then the log is damaged.
 

@@ -2,6 +2,10 @@ use crate::attributes::FileAttributes;
 use crate::overlay::Overlay;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use units::Timestamp;
+
+/// In seconds.
+const DAY: i64 = 86_400;
 
 /// A file that this client holds exclusively.
 pub(super) struct LocalBuffered {
@@ -16,6 +20,14 @@ pub(super) struct LocalBuffered {
 }
 
 impl LocalBuffered {
+    /// As a kernel with `relatime`: the first read after a change counts, and one a day. The state
+    /// is the same, so the store gets the time with the next change.
+    pub fn note_read(&mut self, now: Timestamp) {
+        let FileAttributes { accessed, modified, changed, .. } = self.attributes;
+        if accessed <= modified || accessed <= changed || now.seconds - accessed.seconds >= DAY {
+            self.attributes.accessed = now;
+        }
+    }
     /// Others may have added names, or removed them.
     pub fn links(&self) -> u32 {
         self.handle.metadata().map_or(self.attributes.links, |metadata| metadata.nlink() as u32)

@@ -1,15 +1,19 @@
 //! Extended attributes: those of the file itself. A change is durable when it is answered.
 
-use super::notes::sync_directory;
 use super::store::Local;
 use crate::attributes::{FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::limits::XATTR_BYTES_MAX;
 use crate::names::XattrMode;
 use crate::overlay::Overlay;
-use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lremovexattr, lsetxattr};
+use rustix::fs::{
+    XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr, lgetxattr, llistxattr,
+    lremovexattr, lsetxattr,
+};
 use rustix::io::Errno;
-use std::fs;
+use std::fs::{self, File};
+use std::path::Path;
+use std::rc::Rc;
 
 impl Local {
     fn refused(&self, error: Errno) -> StoreError {
@@ -18,15 +22,25 @@ impl Local {
 
     pub fn xattr(&self, file: FileId, name: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut value = vec![0; XATTR_BYTES_MAX];
-        let length = lgetxattr(self.places.place(file)?.as_ref(), name, &mut value[..]);
+        let length = match self.any_handle(file) {
+            Some(handle) => fgetxattr(&*handle, name, &mut value[..]),
+            None => lgetxattr(self.places.place(file)?.as_ref(), name, &mut value[..]),
+        };
         value.truncate(length.map_err(|error| self.refused(error))?);
         Ok(value)
     }
     pub fn xattr_names(&self, file: FileId) -> Result<Vec<u8>, StoreError> {
         let mut names = vec![0; XATTR_BYTES_MAX];
-        let length = llistxattr(self.places.place(file)?.as_ref(), &mut names[..]);
+        let length = match self.any_handle(file) {
+            Some(handle) => flistxattr(&*handle, &mut names[..]),
+            None => llistxattr(self.places.place(file)?.as_ref(), &mut names[..]),
+        };
         names.truncate(length.map_err(|error| self.refused(error))?);
         Ok(names)
+    }
+    /// Works also when the file has no name any more.
+    fn any_handle(&self, file: FileId) -> Option<Rc<File>> {
+        self.opens.borrow().of(file).next().map(|open| open.handle.clone())
     }
 
     /// Without a value: removes it. The file's time of change is another then, so what is buffered
@@ -41,31 +55,54 @@ impl Local {
             return Err(Refusal::Invalid.into());
         }
         self.flush(file).await?;
-        let place = self.places.place(file)?;
+        let kind = self.attributes(file)?.kind;
+        let _exclusion = self.exclude(file, kind).await?;
+        let handle = self.any_handle(file);
+        let place = if handle.is_none() { Some(self.places.place(file)?) } else { None };
         self.notes.remove(file);
-        let changed = match value {
-            Some((value, mode)) => {
-                let flags = match mode {
-                    XattrMode::Set => XattrFlags::empty(),
-                    XattrMode::Create => XattrFlags::CREATE,
-                    XattrMode::Replace => XattrFlags::REPLACE,
-                };
-                lsetxattr(place.as_ref(), &name[..], &value, flags)
-            }
-            None => lremovexattr(place.as_ref(), &name[..]),
+        let path = place.as_ref().map(AsRef::as_ref);
+        change_at(handle.as_deref(), path, &name[..], value)
+            .map_err(|error| self.refused(error))?;
+        let metadata = match (&handle, path) {
+            (None, Some(path)) => fs::symlink_metadata(path),
+            (handle, _) => handle.as_ref().ok_or(Refusal::Stale)?.metadata(),
         };
-        changed.map_err(|error| self.refused(error))?;
-        let metadata =
-            fs::symlink_metadata(&place).map_err(|error| self.failed("attributes", &error))?;
+        let metadata = metadata.map_err(|error| self.failed("attributes", &error))?;
         let attributes = self.attributes_of(&metadata);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             (buffered.attributes, buffered.overlay) =
                 (attributes, Overlay::over(attributes.version.size));
         }
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
-            let sync = move || sync_directory(place.as_ref());
+            let open = match (handle, place) {
+                (Some(handle), _) => handle.try_clone(),
+                (None, Some(place)) => File::open(&place),
+                (None, None) => return Ok(()),
+            };
+            let open = open.map_err(|error| self.failed("attributes", &error))?;
+            let sync = move || open.sync_all();
             return self.away("making an attribute durable", sync).await;
         }
         Ok(())
+    }
+}
+
+fn change_at(
+    handle: Option<&File>,
+    path: Option<&Path>,
+    name: &[u8],
+    value: Option<(Vec<u8>, XattrMode)>,
+) -> Result<(), Errno> {
+    let flags = |mode| match mode {
+        XattrMode::Set => XattrFlags::empty(),
+        XattrMode::Create => XattrFlags::CREATE,
+        XattrMode::Replace => XattrFlags::REPLACE,
+    };
+    match (handle, path, value) {
+        (Some(file), _, Some((value, mode))) => fsetxattr(file, name, &value, flags(mode)),
+        (Some(file), _, None) => fremovexattr(file, name),
+        (None, Some(path), Some((value, mode))) => lsetxattr(path, name, &value, flags(mode)),
+        (None, Some(path), None) => lremovexattr(path, name),
+        (None, None, _) => Err(Errno::STALE),
     }
 }

@@ -118,9 +118,8 @@ impl Local {
         if let Some(buffered) = self.files.borrow().get(&file) {
             return Ok(FileAttributes { links: buffered.links(), ..buffered.attributes });
         }
-        let open = self.opens.borrow().of(file).next().map(|open| open.handle.clone());
-        let metadata = match open {
-            Some(handle) => handle.metadata(),
+        let metadata = match self.open_or_removed(file) {
+            Some(found) => found,
             None => fs::symlink_metadata(self.places.place(file)?),
         };
         Ok(self.attributes_of(
@@ -128,7 +127,16 @@ impl Local {
         ))
     }
 
-    fn handle_of(&self, open: OpenFile) -> Result<(FileId, std::rc::Rc<File>), StoreError> {
+    /// Of a file or directory that is held open here, whatever its name is now.
+    fn open_or_removed(&self, file: FileId) -> Option<io::Result<Metadata>> {
+        let open = self.opens.borrow().of(file).next().map(|open| open.handle.clone());
+        match open {
+            Some(handle) => Some(handle.metadata()),
+            None => self.removed.borrow().get(&file).map(File::metadata),
+        }
+    }
+
+    pub fn handle_of(&self, open: OpenFile) -> Result<(FileId, std::rc::Rc<File>), StoreError> {
         let opens = self.opens.borrow();
         let (file, open) = opens.get(open)?;
         Ok((file, open.handle.clone()))
@@ -168,8 +176,10 @@ impl Local {
             }
         }
         base.truncate(done);
-        let files = self.files.borrow();
-        let Some(buffered) = files.get(&file) else { return Ok(base) };
+        let now = self.world.wall_clock();
+        let mut files = self.files.borrow_mut();
+        let Some(buffered) = files.get_mut(&file) else { return Ok(base) };
+        buffered.note_read(now);
         let base = match &buffered.flushing {
             Some(flushing) => flushing.read(at, length.min(TRANSFER_BYTES_MAX), base),
             None => base,
@@ -288,6 +298,8 @@ impl Local {
             return changed.unwrap_or(Err(Refusal::Stale.into()));
         }
         self.flush(file).await?;
+        let kind = self.attributes(file)?.kind;
+        let _exclusion = self.exclude(file, kind).await?;
         let metadata = match self.writable(file) {
             // Works also when the file has no name any more.
             Some(handle) => {

@@ -19,8 +19,10 @@ mod buffered;
 mod extended_attributes;
 mod files;
 mod identity;
+mod locks;
 mod names;
 mod notes;
+mod own_directory;
 mod places;
 mod store;
 mod tokens;
@@ -46,7 +48,8 @@ pub(crate) fn failed(store: &str, what: &str, error: &io::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use super::notes::{Note, Notes, sync_directory};
+    use super::notes::{Note, Notes};
+    use super::own_directory::OwnDirectory;
     use crate::{FileId, Version};
     use std::os::unix::fs::MetadataExt;
     use std::time::Duration;
@@ -54,8 +57,8 @@ mod tests {
     #[test]
     fn a_flush_that_died_half_way_hides_no_later_change_of_others() {
         let directory = tempfile::tempdir().unwrap();
-        sync_directory(directory.path()).unwrap();
-        let notes = Notes(directory.path().to_owned());
+        let root = std::fs::File::open(directory.path()).unwrap();
+        let notes = Notes(OwnDirectory::in_root(&root, "notes").unwrap());
         let path = directory.path().join("file");
         std::fs::write(&path, b"half of what").unwrap();
         let told = Version { number: 7, ctime_ns: 8, size: 99 };

@@ -6,15 +6,20 @@ use super::places::Place;
 use super::store::Local;
 use crate::attributes::{FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
-use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
+use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
+use crate::listing::{behind, cursor_of, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, getxattr, mknodat, renameat_with};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown, symlink};
 use std::path::Path;
+use std::rc::Rc;
+
+/// Of removed directories that somebody may still know.
+const REMOVED_MAX: usize = 1024;
 
 impl Local {
     fn place_of(&self, parent: FileId, name: &[u8]) -> Result<Place, StoreError> {
@@ -36,8 +41,11 @@ impl Local {
         let place = self.place_of(parent, name)?;
         let metadata =
             fs::symlink_metadata(place).map_err(|error| self.failed("looking up", &error))?;
+        if !self.places.has(&metadata) {
+            return Err(Refusal::Other(libc::EXDEV).into());
+        }
         let file = FileId(metadata.ino());
-        self.places.note(file, parent, name);
+        self.places.note(file, parent, name, &metadata);
         let buffered = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let attributes = match buffered {
             // Others may have linked it.
@@ -47,37 +55,44 @@ impl Local {
         Ok(Found { file, attributes })
     }
 
+    /// A regular file is open for reading and writing with the answer.
     pub fn make(
         &self,
         parent: FileId,
         name: &[u8],
         node: NewNode,
         caller: Creator,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<(Found, Option<File>), StoreError> {
         let place = self.place_of(parent, name)?;
-        make_at(place.as_ref(), &node, caller).map_err(|error| self.failed("making", &error))?;
-        self.lookup(parent, name)
+        let handle =
+            make_at(&place, &node, caller).map_err(|error| self.failed("making", &error))?;
+        Ok((self.lookup(parent, name)?, handle))
     }
 
-    pub fn link(
+    pub async fn link(
         &self,
         file: FileId,
         parent: FileId,
         name: &[u8],
     ) -> Result<FileAttributes, StoreError> {
         let (from, to) = (self.places.place(file)?, self.place_of(parent, name)?);
+        let look = || fs::symlink_metadata(&from);
+        let (found, _exclusion) = self.exclude_found("linking", look).await?;
+        if !self.places.is(file, &found) {
+            return Err(Refusal::Stale.into());
+        }
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         Ok(self.lookup(parent, name)?.attributes)
     }
 
-    pub fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
+    pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
         let place = self.place_of(parent, name)?;
-        let metadata =
-            fs::symlink_metadata(&place).map_err(|error| self.failed("unlinking", &error))?;
+        let look = || fs::symlink_metadata(&place);
+        let (metadata, _exclusion) = self.exclude_found("unlinking", look).await?;
         if metadata.is_dir() {
             return Err(Refusal::IsDirectory.into());
         }
-        fs::remove_file(place).map_err(|error| self.failed("unlinking", &error))?;
+        fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
         let file = FileId(metadata.ino());
         self.places.forget(file);
         if metadata.nlink() == 1 && !self.files.borrow().contains_key(&file) {
@@ -86,26 +101,59 @@ impl Local {
         Ok(())
     }
 
+    /// Who has it open, or works in it, goes on to see that it is empty.
     pub fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
         let place = self.place_of(parent, name)?;
-        fs::remove_dir(place).map_err(|error| self.failed("removing a directory", &error))
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let held = File::options().read(true).custom_flags(flags).open(&place).ok();
+        fs::remove_dir(place).map_err(|error| self.failed("removing a directory", &error))?;
+        let mut removed = self.removed.borrow_mut();
+        if let Some(held) = held.filter(|_| removed.len() < REMOVED_MAX)
+            && let Ok(metadata) = held.metadata()
+        {
+            self.places.forget(FileId(metadata.ino()));
+            removed.insert(FileId(metadata.ino()), held);
+        }
+        Ok(())
     }
 
-    pub fn rename(
+    pub async fn rename(
         &self,
         from: (FileId, &[u8]),
         to: (FileId, &[u8]),
         mode: RenameOver,
     ) -> Result<(), StoreError> {
         let (old, new) = (self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?);
-        // Another may make the name between: a directory has no server that could tell.
-        if mode == RenameOver::NoReplace && fs::symlink_metadata(&new).is_ok() {
-            return Err(Refusal::Exists.into());
+        let number = |place: &Place| fs::symlink_metadata(place).map(|found| found.ino());
+        let is_there = fs::symlink_metadata(&new).is_ok();
+        let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
+        // Who holds two files took the smaller number first.
+        let _exclusions = match is_there {
+            false => (Some(self.exclude_found("renaming", at_old).await?), None),
+            true if number(&old).ok() == number(&new).ok() => (None, None),
+            true if number(&old).ok() < number(&new).ok() => {
+                let moved = self.exclude_found("renaming", at_old).await?;
+                (Some(moved), Some(self.exclude_found("renaming", at_new).await?))
+            }
+            true => {
+                let replaced = self.exclude_found("renaming", at_new).await?;
+                (Some(self.exclude_found("renaming", at_old).await?), Some(replaced))
+            }
+        };
+        let flags = match mode {
+            RenameOver::Replace => RenameFlags::empty(),
+            RenameOver::NoReplace => RenameFlags::NOREPLACE,
+            RenameOver::Exchange => RenameFlags::EXCHANGE,
+        };
+        renameat_with(CWD, old.as_ref(), CWD, new.as_ref(), flags)
+            .map_err(|error| self.failed("renaming", &error.into()))?;
+        let mut moved = vec![(&new, to)];
+        moved.extend((mode == RenameOver::Exchange).then_some((&old, from)));
+        for (place, (parent, name)) in moved {
+            let found =
+                fs::symlink_metadata(place).map_err(|error| self.failed("renaming", &error))?;
+            self.places.note(FileId(found.ino()), parent, name, &found);
         }
-        fs::rename(&old, &new).map_err(|error| self.failed("renaming", &error))?;
-        let metadata =
-            fs::symlink_metadata(&new).map_err(|error| self.failed("renaming", &error))?;
-        self.places.note(FileId(metadata.ino()), to.0, to.1);
         Ok(())
     }
 
@@ -115,24 +163,36 @@ impl Local {
         Ok(target.into_os_string().into_vec())
     }
 
-    /// A listing is taken as a whole when it begins, and goes on from there.
+    /// A listing is taken as a whole when somebody begins one, and goes on from there. Cursors do
+    /// not depend on what else is in the directory: so another may begin one meanwhile, and names
+    /// may come and go.
     pub fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, StoreError> {
-        if cursor == 0 || !self.listings.borrow().contains_key(&directory) {
-            let entries = self.read_directory(directory)?;
-            self.listings.borrow_mut().insert(directory, entries);
-        }
-        let mut listings = self.listings.borrow_mut();
-        let entries = listings.get(&directory).map(Vec::as_slice).unwrap_or_default();
-        let rest = entries.get(cursor as usize..).unwrap_or_default();
+        let taken = self.listings.borrow().get(&directory).cloned();
+        let all = match taken.filter(|_| cursor != 0) {
+            Some(taken) => taken,
+            None => {
+                let taken = Rc::new(self.read_directory(directory)?);
+                self.listings.borrow_mut().insert(directory, taken.clone());
+                taken
+            }
+        };
+        let rest = match units::fault!("store-cursor-is-a-position") {
+            true => all.get(cursor as usize..).unwrap_or_default(),
+            false => behind(&all, cursor),
+        };
         let entries: Vec<Entry> = rest.iter().take(LISTING_ENTRIES_MAX).cloned().collect();
         let is_end = entries.len() == rest.len();
         if entries.is_empty() {
-            listings.remove(&directory);
+            self.listings.borrow_mut().remove(&directory);
         }
         Ok(Listing { entries, is_end })
     }
 
+    /// In the order of their cursors.
     fn read_directory(&self, directory: FileId) -> Result<Vec<Entry>, StoreError> {
+        if self.removed.borrow().contains_key(&directory) {
+            return Ok(Vec::new());
+        }
         let place = self.places.directory(directory)?;
         let mut entries = Vec::new();
         for entry in fs::read_dir(&place).map_err(|error| self.failed("listing", &error))? {
@@ -144,42 +204,61 @@ impl Local {
             // Gone since: it is not there.
             let Ok(metadata) = entry.metadata() else { continue };
             let kind = self.attributes_of(&metadata).kind;
-            let (file, cursor) = (FileId(metadata.ino()), entries.len() as u64 + 1);
-            self.places.note(file, directory, name.as_bytes());
+            let (file, cursor) =
+                (FileId(metadata.ino()), cursor_of(self.listing_seed, name.as_bytes()));
+            if self.places.has(&metadata) {
+                self.places.note(file, directory, name.as_bytes(), &metadata);
+            }
             entries.push(Entry { name: name.into_vec(), file, kind, cursor });
         }
-        Ok(entries)
+        Ok(in_order(entries))
     }
 }
 
-fn make_at(path: &Path, node: &NewNode, caller: Creator) -> io::Result<()> {
-    let mode = match node {
+/// With default access lists on the directory the kernel derives the file's own from them, and no
+/// umask counts.
+fn has_default_lists(directory: &Path) -> bool {
+    getxattr(directory, "system.posix_acl_default", &mut [0; XATTR_BYTES_MAX][..]).is_ok()
+}
+
+fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<Option<File>> {
+    let (path, directory) = (place.as_ref(), place.directory());
+    let has_lists = has_default_lists(&directory);
+    let umask = if has_lists { 0 } else { caller.umask };
+    let (made, mode) = match node {
         NewNode::Regular { mode } => {
-            OpenOptions::new().write(true).create_new(true).mode(*mode).open(path)?;
-            Some(*mode)
+            let mode = mode & !umask;
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create_new(true).mode(mode);
+            (Some(options.open(path)?), Some(mode))
         }
         NewNode::Directory { mode } => {
-            DirBuilder::new().mode(*mode).create(path)?;
-            Some(*mode)
+            let mode = mode & !umask;
+            DirBuilder::new().mode(mode).create(path)?;
+            (None, Some(mode))
         }
         NewNode::Symlink { target } if target.len() <= TARGET_BYTES_MAX => {
             symlink(OsStr::from_bytes(target), path)?;
-            None
+            (None, None)
         }
         NewNode::Symlink { .. } => return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG)),
         NewNode::Special { kind, mode, rdev } => {
-            let (kind, permissions) = (FileType::from_raw_mode(*kind), Mode::from_raw_mode(*mode));
+            let mode = mode & !umask;
+            let (kind, permissions) = (FileType::from_raw_mode(*kind), Mode::from_raw_mode(mode));
             mknodat(CWD, path, kind, permissions, u64::from(*rdev))?;
-            Some(*mode)
+            (None, Some(mode))
         }
     };
-    let made = fs::symlink_metadata(path)?;
-    if (made.uid(), made.gid()) != (caller.uid, caller.gid) {
-        lchown(path, Some(caller.uid), Some(caller.gid))?;
+    let (found, parent) = (fs::symlink_metadata(path)?, fs::metadata(&directory)?);
+    let inherits = parent.mode() & libc::S_ISGID != 0;
+    let group = if inherits { parent.gid() } else { caller.gid };
+    if (found.uid(), found.gid()) != (caller.uid, group) {
+        lchown(path, Some(caller.uid), Some(group))?;
     }
     // This process's umask is not the caller's; and a change of owner takes set-id bits away.
-    match mode {
-        Some(mode) => set_mode(path, mode),
-        None => Ok(()),
+    let set_group = if inherits && found.is_dir() { libc::S_ISGID } else { 0 };
+    if let Some(mode) = mode.filter(|_| !has_lists) {
+        set_mode(path, mode | set_group)?;
     }
+    Ok(made)
 }

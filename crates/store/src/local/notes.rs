@@ -1,10 +1,11 @@
 //! Which state a file is in, where the kernel cannot say it.
 
+use super::own_directory::OwnDirectory;
 use crate::attributes::{FileId, Version};
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One line; longer is no note.
@@ -51,19 +52,13 @@ impl Note {
 }
 
 #[derive(Clone)]
-pub(super) struct Notes(pub PathBuf);
+pub(super) struct Notes(pub OwnDirectory);
 
 impl Notes {
-    fn path(&self, file: FileId) -> PathBuf {
-        self.0.join(file.0.to_string())
-    }
     /// A damaged note is none: the file then has the kernel's version, and counts as changed by
     /// others.
     fn read(&self, file: FileId) -> Option<Note> {
-        let path = self.path(file);
-        let length = fs::metadata(&path).ok()?.len();
-        (length <= NOTE_BYTES_MAX).then_some(())?;
-        Note::of_line(&fs::read_to_string(path).ok()?)
+        Note::of_line(&self.0.read(&file.0.to_string(), NOTE_BYTES_MAX)?)
     }
     pub fn version(&self, file: FileId, metadata: &Metadata) -> Version {
         match self.read(file).filter(|note| note.holds(metadata)) {
@@ -73,16 +68,23 @@ impl Notes {
     }
     /// Durable when it returns.
     pub fn write(&self, file: FileId, note: Note) -> io::Result<()> {
-        let fresh = self.0.join(format!("{}.new", file.0));
-        let mut to = File::create(&fresh)?;
+        let fresh = format!("{}.new", file.0);
+        let mut to = match self.0.make_new(&fresh) {
+            // Left over from a crash.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.0.remove(&fresh)?;
+                self.0.make_new(&fresh)?
+            }
+            made => made?,
+        };
         to.write_all(note.to_line().as_bytes())?;
         to.sync_all()?;
-        fs::rename(&fresh, self.path(file))?;
-        sync_directory(&self.0)
+        self.0.rename(&fresh, &file.0.to_string())?;
+        self.0.sync()
     }
     pub fn remove(&self, file: FileId) {
         // There may be none.
-        let _ = fs::remove_file(self.path(file));
+        let _ = self.0.remove(&file.0.to_string());
     }
 }
 

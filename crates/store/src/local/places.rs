@@ -1,9 +1,12 @@
 //! Where a file lies, as far as this client knows.
 //!
-//! 1. Others may have renamed it since, so whoever uses a place compares the file's number.
+//! 1. Others may have renamed it since, so whoever uses a place compares the file's number, and the
+//!    time of its birth: a number is used again.
 //! 2. Directories are opened one by one from the root on, and no link is followed. So nobody who
 //!    may write to the tree leads this client out of it. And a path may be as long as the kernel
 //!    lets programs make it.
+//! 3. What another file system, or another subvolume, has mounted in the tree is not part of the
+//!    store: its numbers name other files.
 
 use super::OWN_DIRECTORY;
 use crate::attributes::FileId;
@@ -12,12 +15,13 @@ use rustix::fs::{Mode, OFlags, openat};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Deeper trees are refused.
 const DEPTH_MAX: usize = 512;
@@ -25,14 +29,21 @@ const DEPTH_MAX: usize = 512;
 /// A name in a directory that is held open, as a path that leads nowhere else while this lives.
 pub(super) struct Place {
     path: PathBuf,
-    _directory: OwnedFd,
+    held: OwnedFd,
 }
 
 impl Place {
     /// `.`: the directory itself.
     fn new(directory: OwnedFd, name: &[u8]) -> Place {
         let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
-        Place { path: path.join(OsStr::from_bytes(name)), _directory: directory }
+        Place { path: path.join(OsStr::from_bytes(name)), held: directory }
+    }
+}
+
+impl Place {
+    /// Of the directory that has the name.
+    pub fn directory(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.held.as_raw_fd().to_string())
     }
 }
 
@@ -46,15 +57,24 @@ pub(super) struct Places {
     root: PathBuf,
     opened: fs::File,
     root_file: FileId,
-    /// Parent and name.
-    known: RefCell<BTreeMap<FileId, (FileId, Vec<u8>)>>,
+    /// `st_dev` of all that belongs to the store.
+    file_system: u64,
+    known: RefCell<BTreeMap<FileId, Known>>,
+}
+
+struct Known {
+    parent: FileId,
+    name: Vec<u8>,
+    /// Where the file system keeps it.
+    born: Option<SystemTime>,
 }
 
 impl Places {
     pub fn new(root: PathBuf) -> io::Result<Places> {
         let opened = fs::File::options().read(true).custom_flags(libc::O_DIRECTORY).open(&root)?;
-        let root_file = FileId(opened.metadata()?.ino());
-        Ok(Places { root, opened, root_file, known: RefCell::default() })
+        let found = opened.metadata()?;
+        let (root_file, file_system) = (FileId(found.ino()), found.dev());
+        Ok(Places { root, opened, root_file, file_system, known: RefCell::default() })
     }
     pub fn root(&self) -> FileId {
         self.root_file
@@ -62,9 +82,21 @@ impl Places {
     pub fn root_directory(&self) -> &fs::File {
         &self.opened
     }
-    pub fn note(&self, file: FileId, parent: FileId, name: &[u8]) {
+    /// Whether it belongs to the store, and not to what is mounted in it.
+    pub fn has(&self, found: &Metadata) -> bool {
+        found.dev() == self.file_system || units::fault!("store-mounts-crossed")
+    }
+    /// Whether that is the file of this number, as it was seen under its name.
+    pub fn is(&self, file: FileId, found: &Metadata) -> bool {
+        let born = self.known.borrow().get(&file).and_then(|known| known.born);
+        let is_older = units::fault!("store-number-used-again")
+            || born.is_none_or(|born| found.created().is_ok_and(|now| now == born));
+        found.ino() == file.0 && self.has(found) && is_older
+    }
+    pub fn note(&self, file: FileId, parent: FileId, name: &[u8], found: &Metadata) {
         if file != self.root_file {
-            self.known.borrow_mut().insert(file, (parent, name.to_vec()));
+            let known = Known { parent, name: name.to_vec(), born: found.created().ok() };
+            self.known.borrow_mut().insert(file, known);
         }
     }
     pub fn forget(&self, file: FileId) {
@@ -82,7 +114,7 @@ impl Places {
     pub fn place_in(&self, directory: FileId, name: &[u8]) -> Result<Place, StoreError> {
         let place =
             self.found(directory, |names| Ok(Place::new(self.opened_directory(names)?, b".")))?;
-        Ok(Place::new(place._directory, name))
+        Ok(Place::new(place.held, name))
     }
     /// As [`Places::place`]; what has become a link is no directory.
     pub fn directory(&self, directory: FileId) -> Result<Place, StoreError> {
@@ -103,7 +135,7 @@ impl Places {
         let believed = || {
             let place = place(&self.names(file)?).ok()?;
             fs::symlink_metadata(&place)
-                .is_ok_and(|metadata| metadata.ino() == file.0)
+                .is_ok_and(|metadata| self.is(file, &metadata))
                 .then_some(place)
         };
         believed().or_else(|| (self.search(file)).then(believed)?).ok_or(Refusal::Stale.into())
@@ -114,7 +146,7 @@ impl Places {
         let known = self.known.borrow();
         let (mut at, mut names) = (file, Vec::new());
         while at != self.root_file {
-            let (parent, name) = known.get(&at)?;
+            let Known { parent, name, .. } = known.get(&at)?;
             names.push(name.clone());
             (names.len() <= DEPTH_MAX).then_some(())?;
             at = *parent;
@@ -146,7 +178,11 @@ impl Places {
                 }
                 let Ok(metadata) = entry.metadata() else { continue };
                 let file = FileId(metadata.ino());
-                self.note(file, parent, name.as_bytes());
+                // What has a known number and is another file has been put there since.
+                if !self.is(file, &metadata) {
+                    continue;
+                }
+                self.note(file, parent, name.as_bytes(), &metadata);
                 found |= file == wanted;
                 if kind.is_dir() && depth < DEPTH_MAX {
                     waiting.push((entry.path(), file, depth + 1));
@@ -154,5 +190,18 @@ impl Places {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_file_system_holds_is_not_of_the_store() {
+        let places = Places::new("/".into()).unwrap();
+        let found = |path: &str| fs::symlink_metadata(path).unwrap();
+        assert!(places.has(&found("/")));
+        assert!(!places.has(&found("/proc")) && !places.has(&found("/proc/self/status")));
     }
 }

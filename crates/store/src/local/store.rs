@@ -1,12 +1,14 @@
 use super::buffered::LocalBuffered;
-use super::identity::{identity, identity_or_new};
+use super::identity::{identity_in, identity_or_new};
 use super::notes::Notes;
+use super::own_directory::OwnDirectory;
 use super::places::Places;
-use super::tokens::{LocalTokens, lock_life};
+use super::tokens::{Exclusion, LocalTokens, lock_life};
 use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
+use crate::lock::{FileLock, LockOwner};
 use crate::names::{
     Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode,
 };
@@ -18,7 +20,7 @@ use device::{LocalFuture, World};
 use rustix::fs::fstatvfs;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -34,6 +36,8 @@ const BUSY: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_millis(50);
 /// How long others are given to return a token; and how long one waits for it.
 const LEASE: Duration = Duration::from_secs(30);
+/// How often another may put a file in the place of one whose token is waited for.
+const REPLACED_MAX: u32 = 100;
 
 /// Clones are the same connection.
 #[derive(Clone)]
@@ -49,9 +53,15 @@ pub(super) struct Local {
     pub tokens: LocalTokens,
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
     pub opens: RefCell<Opens<Open>>,
-    pub listings: RefCell<BTreeMap<FileId, Vec<Entry>>>,
+    pub listings: RefCell<BTreeMap<FileId, Rc<Vec<Entry>>>>,
+    /// What programs have locked: each owner by an open file description of its own.
+    pub locks: RefCell<BTreeMap<(FileId, LockOwner), File>>,
+    /// Directories that were removed while somebody knew them.
+    pub removed: RefCell<BTreeMap<FileId, File>>,
+    /// Of the order of listings.
+    pub listing_seed: u64,
     next_open: Cell<u64>,
-    lives: std::path::PathBuf,
+    lives: OwnDirectory,
     _life: File,
 }
 
@@ -77,17 +87,17 @@ impl LocalStore {
         let name = format!("dir:{}", directory.display());
         let cannot = |error: &io::Error| failed(&name, "opening", error);
         let root = fs::canonicalize(directory).map_err(|error| cannot(&error))?;
-        let own = root.join(OWN_DIRECTORY);
-        let [notes, tokens, wishes, lives] =
-            ["notes", "tokens", "wishes", "lives"].map(|part| own.join(part));
-        for part in [&notes, &tokens, &wishes, &lives] {
-            fs::create_dir_all(part).map_err(|error| cannot(&error))?;
-        }
+        let places = Places::new(root).map_err(|error| cannot(&error))?;
+        let own_path = format!("{name}/{OWN_DIRECTORY}");
+        let own = OwnDirectory::in_root(places.root_directory(), OWN_DIRECTORY);
+        let own = own.map_err(|error| failed(&own_path, "opening as its owner", &error))?;
+        let inner = |part: &str| own.inner(part).map_err(|error| failed(&own_path, part, &error));
+        let (notes, lives) = (inner("notes")?, inner("lives")?);
+        let tokens = LocalTokens::new(inner("tokens")?, inner("wishes")?, identity.clone());
+        let life = lock_life(&lives, &identity)?;
         let uuid = u128::from(world.random()) << 64 | u128::from(world.random());
         let store_identity = identity_or_new(&own, uuid).map_err(|error| cannot(&error))?;
-        let life = lock_life(&lives.join(&identity.0))?;
-        let places = Places::new(root).map_err(|error| cannot(&error))?;
-        let tokens = LocalTokens::new(tokens, wishes, identity.clone());
+        let listing_seed = world.random();
         Ok(LocalStore(Rc::new(Local {
             world,
             identity,
@@ -98,6 +108,9 @@ impl LocalStore {
             files: RefCell::default(),
             opens: RefCell::default(),
             listings: RefCell::default(),
+            locks: RefCell::default(),
+            removed: RefCell::default(),
+            listing_seed,
             next_open: Cell::new(1),
             lives,
             _life: life,
@@ -109,7 +122,7 @@ impl LocalStore {
     /// nothing there.
     pub fn identity_of(directory: &Path) -> Result<Option<String>, StoreError> {
         let name = format!("dir:{}", directory.display());
-        identity(&directory.join(OWN_DIRECTORY)).map_err(|error| failed(&name, "opening", &error))
+        identity_in(directory, OWN_DIRECTORY).map_err(|error| failed(&name, "opening", &error))
     }
     /// The magic number of the file system that the directory lies on, as statfs(2) has it.
     pub fn file_system_type(directory: &Path) -> Result<u64, StoreError> {
@@ -157,12 +170,82 @@ impl Local {
         let handle =
             open(access == OpenMode::ReadWrite).map_err(|error| self.failed("opening", &error))?;
         let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
-        if metadata.ino() != file.0 || self.attributes_of(&metadata).kind != FileKind::Regular {
+        let is_same = self.places.is(file, &metadata);
+        if !is_same || self.attributes_of(&metadata).kind != FileKind::Regular {
             return Err(Refusal::Stale.into());
         }
+        Ok(self.opened(file, access, handle))
+    }
+    fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
         self.opens.borrow_mut().insert(number, file, Open { access, handle: Rc::new(handle) });
-        Ok(number)
+        number
+    }
+
+    fn create(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        mode: u32,
+        caller: Creator,
+    ) -> Result<Created, StoreError> {
+        // Opened as it is made: a mode that forbids it binds those who come later.
+        let (found, handle) = self.make(parent, name, NewNode::Regular { mode }, caller)?;
+        let open = handle.map(|handle| self.opened(found.file, OpenMode::ReadWrite, handle));
+        Ok(Created { found, open, is_held: false })
+    }
+
+    /// Before a call changes a file of which this client has no token: nobody has it then, and
+    /// what others had buffered is there. Nobody gets one until the result is dropped.
+    pub async fn exclude(
+        &self,
+        file: FileId,
+        kind: FileKind,
+    ) -> Result<Option<Exclusion>, StoreError> {
+        // With a shared one, nobody has it exclusively.
+        let is_needless = || kind != FileKind::Regular || self.tokens.of(file).is_some();
+        if units::fault!("store-token-not-recalled") {
+            return Ok(None);
+        }
+        let until = self.world.now().plus(LEASE);
+        let mut wished = false;
+        let result = loop {
+            if is_needless() {
+                break Ok(None);
+            }
+            match self.tokens.try_exclude(file) {
+                Ok(Some(exclusion)) => break Ok(Some(exclusion)),
+                Ok(None) if self.world.now() < until => {}
+                Ok(None) => break Err(StoreError::TokenHeld),
+                Err(error) => break Err(self.failed("recalling a token", &error)),
+            }
+            if let Err(error) = self.tokens.wish(file) {
+                break Err(self.failed("wishing for a token", &error));
+            }
+            wished = true;
+            self.world.sleep_until(self.world.now().plus(LOOK_EVERY)).await;
+        };
+        if wished {
+            self.tokens.end_wish(file);
+        }
+        result
+    }
+    /// The same for what `look` finds, which another may have replaced meanwhile.
+    pub async fn exclude_found(
+        &self,
+        what: &str,
+        look: impl Fn() -> io::Result<Metadata>,
+    ) -> Result<(Metadata, Option<Exclusion>), StoreError> {
+        for _ in 0..REPLACED_MAX {
+            let found = look().map_err(|error| self.failed(what, &error))?;
+            let kind = self.attributes_of(&found).kind;
+            let exclusion = self.exclude(FileId(found.ino()), kind).await?;
+            let now = look().map_err(|error| self.failed(what, &error))?;
+            if now.ino() == found.ino() {
+                return Ok((now, exclusion));
+            }
+        }
+        Err(Refusal::Stale.into())
     }
 
     fn space(&self) -> Result<Space, StoreError> {
@@ -200,12 +283,9 @@ impl Local {
                 Ok(false) => break Err(StoreError::TokenHeld),
                 Err(error) => break Err(self.failed("taking a token", &error)),
             }
-            if !wished {
-                self.tokens
-                    .wish(file)
-                    .map_err(|error| self.failed("wishing for a token", &error))?;
-                wished = true;
-            }
+            // Again: what else this client waits for may have taken the wish back.
+            self.tokens.wish(file).map_err(|error| self.failed("wishing for a token", &error))?;
+            wished = true;
             self.world.sleep_until(self.world.now().plus(LOOK_EVERY)).await;
         };
         if wished {
@@ -282,6 +362,9 @@ impl Store for LocalStore {
     fn still_known(&self) -> Answer<()> {
         Box::pin(async { Ok(()) })
     }
+    fn reuses_numbers(&self) -> bool {
+        true
+    }
 
     /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped
     /// its locks.
@@ -291,13 +374,14 @@ impl Store for LocalStore {
             if former == local.identity {
                 return Ok(());
             }
-            lock_life(&local.lives.join(&former.0)).map(drop)
+            lock_life(&local.lives, &former).map(drop)
         })
     }
     fn reconnect(&self) -> Answer<()> {
         self.at_once(|local| {
             local.files.borrow_mut().clear();
             local.opens.borrow_mut().clear();
+            local.locks.borrow_mut().clear();
             local.tokens.held().into_iter().for_each(|file| local.tokens.give_back(file));
             Ok(())
         })
@@ -334,30 +418,24 @@ impl Store for LocalStore {
         if !held && !is_open {
             self.0.places.forget(file);
             self.0.listings.borrow_mut().remove(&file);
+            self.0.removed.borrow_mut().remove(&file);
         }
     }
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found> {
         let name = name.to_vec();
-        self.at_once(move |local| local.make(parent, &name, node, caller))
+        self.at_once(move |local| local.make(parent, &name, node, caller).map(|(found, _)| found))
     }
     fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let name = name.to_vec();
-        self.at_once(move |local| {
-            let found = local.make(parent, &name, NewNode::Regular { mode }, caller)?;
-            Ok(Created {
-                found,
-                open: local.open(found.file, OpenMode::ReadWrite).ok(),
-                is_held: false,
-            })
-        })
+        self.at_once(move |local| local.create(parent, &name, mode, caller))
     }
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes> {
         let name = name.to_vec();
-        self.at_once(move |local| local.link(file, parent, &name))
+        self.start(move |local| async move { local.link(file, parent, &name).await })
     }
     fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
         let name = name.to_vec();
-        self.at_once(move |local| local.unlink(parent, &name))
+        self.start(move |local| async move { local.unlink(parent, &name).await })
     }
     fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()> {
         let name = name.to_vec();
@@ -372,7 +450,9 @@ impl Store for LocalStore {
         mode: RenameOver,
     ) -> Answer<()> {
         let (name, new_name) = (name.to_vec(), new_name.to_vec());
-        self.at_once(move |local| local.rename((parent, &name), (new_parent, &new_name), mode))
+        self.start(move |local| async move {
+            local.rename((parent, &name), (new_parent, &new_name), mode).await
+        })
     }
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
         self.at_once(move |local| local.read_link(file))
@@ -440,5 +520,12 @@ impl Store for LocalStore {
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         self.start(move |local| async move { local.return_token(file).await })
+    }
+
+    fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
+        self.at_once(move |local| local.lock(open, &lock))
+    }
+    fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>> {
+        self.at_once(move |local| local.test_lock(open, &lock))
     }
 }

@@ -1,15 +1,16 @@
 //! Tokens as locks on files, and the wishes of those who wait.
 
+use super::own_directory::OwnDirectory;
 use crate::attributes::FileId;
 use crate::error::StoreError;
 use crate::event::{Identity, Token};
+use disks::DiskAccess;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A wish older than this is left over from someone who died.
 const WISH_AGE_MAX: Duration = Duration::from_secs(60);
@@ -26,14 +27,28 @@ struct Held {
 }
 
 pub(super) struct LocalTokens {
-    tokens: PathBuf,
-    wishes: PathBuf,
+    tokens: OwnDirectory,
+    wishes: OwnDirectory,
     identity: Identity,
     held: RefCell<BTreeMap<FileId, Held>>,
 }
 
+/// Keeps a token from everybody, this client's own next one included, for as long as it lives.
+pub(super) struct Exclusion {
+    tokens: OwnDirectory,
+    name: String,
+    /// Locked as long as it is open.
+    _lock: File,
+}
+impl Drop for Exclusion {
+    fn drop(&mut self) {
+        // Nobody else has it locked, so nobody's lock loses its name.
+        let _ = self.tokens.remove(&self.name);
+    }
+}
+
 impl LocalTokens {
-    pub fn new(tokens: PathBuf, wishes: PathBuf, identity: Identity) -> LocalTokens {
+    pub fn new(tokens: OwnDirectory, wishes: OwnDirectory, identity: Identity) -> LocalTokens {
         LocalTokens { tokens, wishes, identity, held: RefCell::default() }
     }
     pub fn of(&self, file: FileId) -> Option<Token> {
@@ -50,81 +65,85 @@ impl LocalTokens {
     /// before.
     pub fn try_take(&self, file: FileId, token: Token) -> io::Result<bool> {
         self.give_back(file);
-        let path = self.path(file);
         let access = match token {
-            Token::ExclusiveWrite => disks::DiskAccess::ReadWrite,
-            Token::SharedRead | Token::SharedWrite => disks::DiskAccess::ReadOnly,
+            Token::ExclusiveWrite => DiskAccess::ReadWrite,
+            Token::SharedRead | Token::SharedWrite => DiskAccess::ReadOnly,
         };
+        let Some(lock) = self.lock(file, access)? else { return Ok(false) };
+        self.held.borrow_mut().insert(file, Held { token, lock, recalled: false });
+        Ok(true)
+    }
+    /// As the exclusive token, for one call of a client that has none. `None`: another has one.
+    pub fn try_exclude(&self, file: FileId) -> io::Result<Option<Exclusion>> {
+        let (tokens, name) = (self.tokens.clone(), file.0.to_string());
+        let lock = self.lock(file, DiskAccess::ReadWrite)?;
+        Ok(lock.map(|lock| Exclusion { tokens, name, _lock: lock }))
+    }
+    fn lock(&self, file: FileId, access: DiskAccess) -> io::Result<Option<File>> {
+        let name = file.0.to_string();
         for _ in 0..TRIES_MAX {
-            let lock = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)?;
-            if disks::lock_image(&path, &lock, access).is_err() {
-                return Ok(false);
+            let lock = self.tokens.open_or_make(&name)?;
+            if disks::lock_image(Path::new(&name), &lock, access).is_err() {
+                return Ok(None);
             }
             // Its last holder may have removed it since: a lock on a file without a name binds
             // nobody.
-            if is_at(&path, &lock) {
-                self.held.borrow_mut().insert(file, Held { token, lock, recalled: false });
-                return Ok(true);
+            if self.tokens.is_at(&name, &lock) {
+                return Ok(Some(lock));
             }
         }
-        Ok(false)
+        Ok(None)
     }
     /// The last holder removes the file; only who has it for himself does so.
     pub fn give_back(&self, file: FileId) {
         let Some(held) = self.held.borrow_mut().remove(&file) else { return };
-        let path = self.path(file);
+        let name = file.0.to_string();
         if held.token == Token::ExclusiveWrite {
-            let _ = fs::remove_file(path);
+            let _ = self.tokens.remove(&name);
             return;
         }
         drop(held.lock);
         // Others that share it have it still; or another gives it back now, and sees to the same.
-        let Ok(lock) = OpenOptions::new().read(true).write(true).open(&path) else { return };
-        if disks::lock_image(&path, &lock, disks::DiskAccess::ReadWrite).is_ok()
-            && is_at(&path, &lock)
+        let Ok(lock) = self.tokens.open_to_write(&name) else { return };
+        if disks::lock_image(Path::new(&name), &lock, DiskAccess::ReadWrite).is_ok()
+            && self.tokens.is_at(&name, &lock)
         {
-            let _ = fs::remove_file(path);
+            let _ = self.tokens.remove(&name);
         }
     }
-    fn path(&self, file: FileId) -> PathBuf {
-        self.tokens.join(file.0.to_string())
-    }
 
-    fn wish_path(&self, file: FileId) -> PathBuf {
-        self.wishes.join(format!("{}.{}", file.0, self.identity.0))
+    fn wish_name(&self, file: FileId) -> String {
+        format!("{}.{}", file.0, self.identity.0)
     }
+    /// Makes the wish, or leaves the one that is there.
     pub fn wish(&self, file: FileId) -> io::Result<()> {
-        File::create(self.wish_path(file)).map(drop)
+        match self.wishes.make_new(&self.wish_name(file)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.map(drop),
+        }
     }
     pub fn end_wish(&self, file: FileId) {
         // Another may have found it too old.
-        let _ = fs::remove_file(self.wish_path(file));
+        let _ = self.wishes.remove(&self.wish_name(file));
     }
 
     /// Whether another waits for the file.
     pub fn is_wished(&self, file: FileId) -> bool {
         let (prefix, own) = (format!("{}.", file.0), format!(".{}", self.identity.0));
-        let wishes = fs::read_dir(&self.wishes).into_iter().flatten().flatten();
-        wishes
-            .filter_map(|wish| wish.file_name().into_string().ok())
-            .any(|name| name.starts_with(&prefix) && !name.ends_with(&own))
+        let wishes = self.wishes.names().unwrap_or_default();
+        wishes.iter().any(|name| name.starts_with(&prefix) && !name.ends_with(&own))
     }
 
     /// A held file that another wants, told once.
     pub fn next_recall(&self, now: SystemTime) -> Option<(FileId, Token)> {
         let own = format!(".{}", self.identity.0);
-        for wish in fs::read_dir(&self.wishes).ok()?.flatten() {
-            let name = wish.file_name();
-            let Some(name) = name.to_str().filter(|name| !name.ends_with(&own)) else { continue };
-            let age = wish.metadata().and_then(|metadata| metadata.modified()).ok();
-            if age.is_some_and(|made| now.duration_since(made).is_ok_and(|age| age > WISH_AGE_MAX))
+        for name in self.wishes.names().ok()?.iter().filter(|name| !name.ends_with(&own)) {
+            let made = self.wishes.metadata(name).ok().map(|found| {
+                UNIX_EPOCH + Duration::from_secs(u64::try_from(found.st_mtime).unwrap_or(0))
+            });
+            if made.is_some_and(|made| now.duration_since(made).is_ok_and(|age| age > WISH_AGE_MAX))
             {
-                let _ = fs::remove_file(wish.path());
+                let _ = self.wishes.remove(name);
                 continue;
             }
             let Some(file) = name.split('.').next().and_then(|number| number.parse().ok()) else {
@@ -141,19 +160,11 @@ impl LocalTokens {
     }
 }
 
-fn is_at(path: &Path, file: &File) -> bool {
-    match (fs::metadata(path), file.metadata()) {
-        (Ok(there), Ok(here)) => (there.dev(), there.ino()) == (here.dev(), here.ino()),
-        _ => false,
-    }
-}
-
 /// The lock that says that the host with an identity lives.
-pub(super) fn lock_life(path: &Path) -> Result<File, StoreError> {
-    let cannot = |error: &io::Error| super::failed(&path.display().to_string(), "locking", error);
-    let life = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-    let life = life.map_err(|error| cannot(&error))?;
-    match disks::lock_image(path, &life, disks::DiskAccess::ReadWrite) {
+pub(super) fn lock_life(lives: &OwnDirectory, identity: &Identity) -> Result<File, StoreError> {
+    let name = &identity.0;
+    let life = lives.open_or_make(name).map_err(|error| super::failed(name, "locking", &error))?;
+    match disks::lock_image(Path::new(name), &life, DiskAccess::ReadWrite) {
         Ok(()) => Ok(life),
         Err(_) => Err(StoreError::TokenHeld),
     }

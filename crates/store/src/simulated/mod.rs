@@ -22,6 +22,7 @@
 mod client;
 mod data_servers;
 mod link;
+mod locks;
 mod servers;
 mod tokens;
 

@@ -2,6 +2,7 @@
 
 use super::data_servers::{DataServer, OBJECT_BYTES, ServerDisks};
 use super::link::Link;
+use super::locks::SimulatedLocks;
 use super::tokens::SimulatedTokens;
 use crate::attributes::{FileAttributes, FileId, FileKind, Version};
 use crate::error::StoreError;
@@ -219,6 +220,7 @@ pub(super) struct State {
     pub inodes: RefCell<BTreeMap<FileId, Inode>>,
     pub next_inode: Cell<u64>,
     pub tokens: RefCell<SimulatedTokens>,
+    pub locks: RefCell<SimulatedLocks>,
     pub sessions: RefCell<Vec<Rc<Session>>>,
     pub next_session: Cell<u64>,
     /// How many changes of names each session has made.
@@ -294,6 +296,7 @@ impl Cluster {
             inodes: RefCell::new([(ROOT, root)].into()),
             next_inode: Cell::new(2),
             tokens: RefCell::default(),
+            locks: RefCell::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
             name_changes: RefCell::default(),
@@ -603,6 +606,7 @@ impl State {
     /// Nothing of this session is carried out any more, and its tokens are free.
     pub fn fence(&self, session: &Session) {
         if !session.fenced.replace(true) {
+            self.locks.borrow_mut().drop_session(session.number);
             for file in self.tokens.borrow_mut().drop_session(session.number) {
                 // Its attributes may never come: what there is tells.
                 if let Some(inode) = self.inodes.borrow_mut().get_mut(&file) {

@@ -22,6 +22,12 @@ impl SimulatedTokens {
             .map(|((_, holder), held)| (*holder, *held))
             .collect()
     }
+    /// Who has buffered what a change of attributes by `session` must come behind.
+    pub fn against_change(&self, file: FileId, session: u64) -> Vec<(u64, Token)> {
+        let mut against = self.against(file, session, Token::ExclusiveWrite);
+        against.retain(|(_, held)| *held == Token::ExclusiveWrite);
+        against
+    }
     pub fn give(&mut self, file: FileId, session: u64, token: Token) {
         self.held.insert((file, session), token);
     }

@@ -13,15 +13,15 @@ use store::{
 use units::Timestamp;
 
 /// Who may not give files away makes his own.
-fn own() -> Creator {
+pub fn own() -> Creator {
     let process = std::fs::metadata("/proc/self").unwrap();
-    Creator { uid: process.uid(), gid: process.gid() }
+    Creator { uid: process.uid(), gid: process.gid(), umask: 0 }
 }
 
-type Two = (Rc<dyn Store>, Rc<dyn Store>, Rc<dyn World>);
+pub type Two = (Rc<dyn Store>, Rc<dyn Store>, Rc<dyn World>);
 
 /// Plays the script with two clients of each store.
-fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F) {
+pub fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F) {
     let names = ["first", "second"].map(|name| Identity(name.into()));
     let world = VirtualWorld::new(1);
     let cluster = Cluster::new(Rc::new(world.clone()), Network::default(), Vec::new(), 1);
@@ -38,13 +38,13 @@ fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F) {
     world.end();
 }
 
-async fn make(store: &dyn Store, name: &str) -> FileId {
+pub async fn make(store: &dyn Store, name: &str) -> FileId {
     let node = NewNode::Regular { mode: 0o644 };
     store.make(store.root(), name.as_bytes(), node, own()).await.unwrap().file
 }
 
 /// Gives back whatever is recalled.
-fn give_way(store: &Rc<dyn Store>, world: &dyn World) {
+pub fn give_way(store: &Rc<dyn Store>, world: &dyn World) {
     let store = store.clone();
     world.spawn(Box::pin(async move {
         while let StoreEvent::Recall { file, .. } = store.next_event().await {
@@ -306,12 +306,15 @@ fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
 
 #[test]
 fn links_are_counted_as_they_are_while_the_file_is_held() {
-    on_each(|(first, second, _)| async move {
+    on_each(|(first, second, world)| async move {
+        give_way(&first, &*world);
         let file = make(&*first, "file").await;
         let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 0, b"x").await.unwrap();
         second.link(file, second.root(), b"another").await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 1, b"y").await.unwrap();
         assert_eq!(first.attributes(file).await.unwrap().links, 2);
         first.unlink(first.root(), b"file").await.unwrap();
         assert_eq!(first.attributes(file).await.unwrap().links, 1);
@@ -365,7 +368,7 @@ fn what_a_directory_keeps_for_tokens_goes_with_them() {
 }
 
 /// Plays the script with one client of a directory.
-fn on_a_directory<F: Future<Output = ()> + 'static>(
+pub fn on_a_directory<F: Future<Output = ()> + 'static>(
     script: impl FnOnce(Rc<dyn Store>, std::path::PathBuf) -> F,
 ) {
     let directory = tempfile::tempdir().unwrap();

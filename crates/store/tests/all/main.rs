@@ -2,4 +2,6 @@
 //! running it.
 
 mod contract;
+mod own_directory;
+mod sharing;
 mod simulated;

@@ -11,7 +11,7 @@ use store::{
     OpenMode, SimulatedStore, Store, Token,
 };
 
-const OWN: Creator = Creator { uid: 0, gid: 0 };
+const OWN: Creator = Creator { uid: 0, gid: 0, umask: 0 };
 
 fn cluster(network: Network) -> (VirtualWorld, Cluster) {
     let world = VirtualWorld::new(1);

@@ -13,7 +13,7 @@ use device::World;
 
 /// Generous: only what hangs takes as long.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-pub const ROOT: Creator = Creator { uid: 0, gid: 0 };
+pub const ROOT: Creator = Creator { uid: 0, gid: 0, umask: 0 };
 
 pub struct Cluster {
     folder: tempfile::TempDir,

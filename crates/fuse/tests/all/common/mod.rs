@@ -117,7 +117,9 @@ impl Memory {
                 count(&self.seen.destroys);
                 Answer::empty()
             }
-            Operation::Release(_) | Operation::Releasedir(_) | Operation::Flush => Answer::empty(),
+            Operation::Release(_) | Operation::Releasedir(_) | Operation::Flush(_) => {
+                Answer::empty()
+            }
             _ => Answer::error(libc::ENOSYS),
         }
     }

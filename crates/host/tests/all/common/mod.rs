@@ -14,7 +14,7 @@ use store::{
 };
 
 pub const JOURNAL_BYTES: u64 = 16 << 20;
-pub const ROOT: Creator = Creator { uid: 0, gid: 0 };
+pub const ROOT: Creator = Creator { uid: 0, gid: 0, umask: 0 };
 
 pub struct Stage {
     pub world: VirtualWorld,

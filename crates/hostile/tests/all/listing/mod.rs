@@ -1,6 +1,6 @@
 //! What is in a volume, a line a file, once by Okeanos and once by the kernel.
 
-use ext4::{Caller, Error, Inode, Volume};
+use ext4::{Error, Inode, Volume};
 use format::ext4::checksum::crc32c;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};

@@ -456,17 +456,31 @@ impl Client {
             return changed.ok_or(Refusal::Stale.into());
         }
         self.flush(file).await?;
-        let state = self.state.clone();
-        let changed = self.ask(file, Asks::Change, 0, move |inode| {
-            let before = inode.attributes.version;
-            let size = change.size.unwrap_or(before.size);
-            inode.data.resize(size as usize, 0);
-            change.apply_to(&mut inode.attributes, now);
-            inode.attributes.version = state.next_version(before, size);
-            inode.attributes.changed = now;
-            Ok(inode.attributes)
-        });
-        let attributes = changed.await?;
+        let (state, number) = (self.state.clone(), self.session().number);
+        let deadline = self.state.world.now().plus(self.state.network.lease);
+        let mut told = BTreeSet::new();
+        let attributes = loop {
+            let changed = self.ask(file, Asks::Change, 0, |inode| {
+                let against = state.tokens.borrow().against_change(file, number);
+                if !against.is_empty() && !units::fault!("store-token-not-recalled") {
+                    return Ok(Err(against));
+                }
+                let before = inode.attributes.version;
+                let size = change.size.unwrap_or(before.size);
+                inode.data.resize(size as usize, 0);
+                change.apply_to(&mut inode.attributes, now);
+                inode.attributes.version = state.next_version(before, size);
+                inode.attributes.changed = now;
+                Ok(Ok(inode.attributes))
+            });
+            match changed.await? {
+                Ok(attributes) => break attributes,
+                Err(against) => {
+                    let free = || state.tokens.borrow().against_change(file, number).is_empty();
+                    self.until_free(file, against, &mut told, deadline, free).await;
+                }
+            }
+        };
         self.settled(file, attributes);
         Ok(attributes)
     }
@@ -528,27 +542,39 @@ impl Client {
                 self.hold(file, token, attributes);
                 return Ok(attributes);
             }
-            if self.state.world.now() >= deadline {
-                // Whoever does not give way in time is cut off.
-                let holders = against.iter().map(|(number, _)| *number).collect::<BTreeSet<_>>();
-                let sessions = self.state.sessions.borrow().clone();
-                for holder in sessions.iter().filter(|other| holders.contains(&other.number)) {
-                    self.state.fence(holder);
-                }
-                continue;
+            let free =
+                || self.state.tokens.borrow().against(file, session.number, token).is_empty();
+            self.until_free(file, against, &mut told, deadline, free).await;
+        }
+    }
+
+    /// Recalls tokens that stand against a call, and waits for them. Whoever does not give way in
+    /// time is cut off.
+    async fn until_free(
+        &self,
+        file: FileId,
+        against: Vec<(u64, Token)>,
+        told: &mut BTreeSet<u64>,
+        deadline: units::Instant,
+        is_free: impl Fn() -> bool,
+    ) {
+        if self.state.world.now() >= deadline {
+            let holders = against.iter().map(|(number, _)| *number).collect::<BTreeSet<_>>();
+            let sessions = self.state.sessions.borrow().clone();
+            for holder in sessions.iter().filter(|other| holders.contains(&other.number)) {
+                self.state.fence(holder);
             }
-            for (number, held) in against {
-                if told.insert(number) {
-                    self.recall(number, file, held, deadline);
-                }
+            return;
+        }
+        for (number, held) in against {
+            if told.insert(number) {
+                self.recall(number, file, held, deadline);
             }
-            let free = || {
-                let against = self.state.tokens.borrow().against(file, session.number, token);
-                (against.is_empty() || session.fenced.get()).then_some(())
-            };
-            match race(self.state.freed.until(free), self.state.world.sleep_until(deadline)).await {
-                Either::Left(()) | Either::Right(()) => {}
-            }
+        }
+        let session = self.session();
+        let free = || (is_free() || session.fenced.get()).then_some(());
+        match race(self.state.freed.until(free), self.state.world.sleep_until(deadline)).await {
+            Either::Left(()) | Either::Right(()) => {}
         }
     }
 

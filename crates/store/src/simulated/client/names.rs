@@ -6,9 +6,12 @@ use crate::attributes::{FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
+use crate::listing::{behind, cursor_of, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
 use crate::simulated::servers::{Asks, Inode, Session};
 use std::collections::BTreeMap;
+
+const SET_GROUP: u32 = 0o2000;
 
 type Name = Vec<u8>;
 type Inodes = BTreeMap<FileId, Inode>;
@@ -83,19 +86,27 @@ pub(super) async fn make(
     check(&name)?;
     let file = client.new_file();
     let (kind, mode, target, rdev) = match node {
-        NewNode::Regular { mode } => (FileKind::Regular, mode, Vec::new(), 0),
-        NewNode::Directory { mode } => (FileKind::Directory, mode, Vec::new(), 0),
+        NewNode::Regular { mode } => (FileKind::Regular, mode & !caller.umask, Vec::new(), 0),
+        NewNode::Directory { mode } => (FileKind::Directory, mode & !caller.umask, Vec::new(), 0),
         NewNode::Symlink { target } if target.len() <= TARGET_BYTES_MAX => {
             (FileKind::Symlink, 0o777, target, 0)
         }
         NewNode::Symlink { .. } => return Err(Refusal::NameTooLong.into()),
-        NewNode::Special { kind, mode, rdev } => (FileKind::Special(kind), mode, Vec::new(), rdev),
+        NewNode::Special { kind, mode, rdev } => {
+            (FileKind::Special(kind), mode & !caller.umask, Vec::new(), rdev)
+        }
     };
     let mut attributes = FileAttributes { rdev, ..client.made(file, kind, mode, caller) };
     attributes.version.size = target.len() as u64;
     let (state, leased) = (client.state.clone(), name.clone());
     let made = client.change_names(Asks::Change, move |inodes| {
-        let entries = &mut directory(inodes, parent)?.entries;
+        let parent = directory(inodes, parent)?;
+        // Of a set-group-id directory.
+        if parent.attributes.mode & SET_GROUP != 0 {
+            attributes.gid = parent.attributes.gid;
+            attributes.mode |= if kind == FileKind::Directory { SET_GROUP } else { 0 };
+        }
+        let entries = &mut parent.entries;
         match entries.get(&name) {
             Some(found) if *found == file => {}
             Some(_) => return Err(Refusal::Exists),
@@ -224,9 +235,20 @@ pub(super) async fn rename(
             if replaced == file {
                 return Ok(());
             }
+            if mode == RenameOver::Exchange {
+                if is_within(inodes, from.0, replaced) {
+                    return Err(Refusal::Invalid);
+                }
+                directory(inodes, from.0)?.entries.insert(from.1.clone(), replaced);
+                directory(inodes, to.0)?.entries.insert(to.1.clone(), file);
+                done = true;
+                return Ok(());
+            }
             check_removable(inodes, replaced, of_directory)?;
             drop_link(inodes, replaced);
             client.lost_name(replaced);
+        } else if mode == RenameOver::Exchange {
+            return Err(Refusal::NotFound);
         }
         directory(inodes, from.0)?.entries.remove(&from.1);
         directory(inodes, to.0)?.entries.insert(to.1.clone(), file);
@@ -248,18 +270,16 @@ pub(super) async fn list(
     cursor: u64,
 ) -> Result<Listing, StoreError> {
     let listed = client.on_names(Asks::Look, |inodes| {
-        let entries = directory(inodes, parent)?.entries.clone();
-        let rest = entries.into_iter().zip(1u64..).skip_while(|(_, at)| *at <= cursor);
-        let mut listing = Listing { entries: Vec::new(), is_end: true };
-        for ((name, file), at) in rest {
-            if listing.entries.len() == LISTING_ENTRIES_MAX {
-                listing.is_end = false;
-                break;
-            }
+        let mut entries = Vec::new();
+        for (name, file) in directory(inodes, parent)?.entries.clone() {
             let kind = inodes.get(&file).ok_or(Refusal::Stale)?.attributes.kind;
-            listing.entries.push(Entry { name, file, kind, cursor: at });
+            let cursor = cursor_of(parent.0, &name);
+            entries.push(Entry { name, file, kind, cursor });
         }
-        Ok(listing)
+        let entries = in_order(entries);
+        let rest = behind(&entries, cursor);
+        let some = rest.iter().take(LISTING_ENTRIES_MAX).cloned().collect();
+        Ok(Listing { entries: some, is_end: rest.len() <= LISTING_ENTRIES_MAX })
     });
     listed.await
 }

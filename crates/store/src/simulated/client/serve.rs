@@ -4,6 +4,7 @@ use super::{SimulatedStore, names, new_session};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
+use crate::lock::FileLock;
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
 use crate::simulated::servers::{Asks, Inode, NAME, ROOT};
@@ -39,6 +40,9 @@ impl Store for SimulatedStore {
         true
     }
     fn counts_every_change(&self) -> bool {
+        true
+    }
+    fn wants_files_closed(&self) -> bool {
         true
     }
     fn fence(&self, former: &Identity) -> Answer<()> {
@@ -280,5 +284,29 @@ impl Store for SimulatedStore {
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         self.start(move |client| async move { client.return_token(file).await })
+    }
+
+    fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
+        self.start(move |client| async move {
+            let (file, state) = (client.file_of(open)?, client.state.clone());
+            let session = client.session().number;
+            let set = |_: &mut Inode| {
+                let mut locks = state.locks.borrow_mut();
+                if lock.mode.is_some() && locks.against(file, session, &lock).is_some() {
+                    return Err(Refusal::Other(libc::EAGAIN));
+                }
+                locks.set(file, session, &lock);
+                Ok(())
+            };
+            client.ask(file, Asks::Change, 0, set).await
+        })
+    }
+    fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>> {
+        self.start(move |client| async move {
+            let (file, state) = (client.file_of(open)?, client.state.clone());
+            let session = client.session().number;
+            let look = |_: &mut Inode| Ok(state.locks.borrow().against(file, session, &lock));
+            client.ask(file, Asks::Look, 0, look).await
+        })
     }
 }

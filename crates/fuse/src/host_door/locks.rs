@@ -1,0 +1,163 @@
+//! Locks that programs take: each request is a question to the store, and one that waits ends with
+//! a signal.
+
+use super::{Error, HostDoor, Result};
+use crate::Answer;
+use crate::abi::{self, FileLock as Wire, *};
+use host::Interrupt;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use store::{FileLock, LOCK_END, LockKind, LockMode, LockOwner};
+
+/// What waits keeps memory of the session.
+const WAITING_MAX: usize = 1024;
+/// Over the ring a request that waits keeps an entry of its processor's queue, which has four at
+/// least. Others must get through to end the wait.
+const WAITING_ON_RING_MAX: usize = 3;
+/// Interrupts may come before the requests that they are for.
+const EARLY_MAX: usize = 64;
+
+/// Requests that wait for a lock.
+#[derive(Default)]
+pub(super) struct WaitingLocks {
+    by_request: RefCell<BTreeMap<u64, Rc<Interrupt>>>,
+    early: RefCell<BTreeSet<u64>>,
+    over_ring: Cell<bool>,
+    stopped: Cell<bool>,
+}
+
+impl WaitingLocks {
+    pub fn limit(&self, over_ring: bool) {
+        self.over_ring.set(over_ring);
+    }
+    pub fn interrupt(&self, unique: u64) {
+        if let Some(waiting) = self.by_request.borrow().get(&unique) {
+            return waiting.set();
+        }
+        let mut early = self.early.borrow_mut();
+        early.insert(unique);
+        if early.len() > EARLY_MAX {
+            // The kernel counts upwards.
+            early.pop_first();
+        }
+    }
+    pub fn stop(&self) {
+        self.stopped.set(true);
+        self.by_request.borrow().values().for_each(|waiting| waiting.set());
+    }
+    /// `None`: too many wait.
+    fn begin(&self, unique: u64) -> Option<Rc<Interrupt>> {
+        let most = if self.over_ring.get() { WAITING_ON_RING_MAX } else { WAITING_MAX };
+        let mut waiting = self.by_request.borrow_mut();
+        if waiting.len() >= most {
+            return None;
+        }
+        let interrupt = waiting.entry(unique).or_default().clone();
+        if self.early.borrow_mut().remove(&unique) || self.stopped.get() {
+            interrupt.set();
+        }
+        Some(interrupt)
+    }
+    fn end(&self, unique: u64) {
+        self.by_request.borrow_mut().remove(&unique);
+    }
+}
+
+impl HostDoor {
+    pub(super) async fn getlk(&self, header: &InHeader, arguments: LkIn) -> Result {
+        let found = self.host.test_lock(self.file(header.nodeid)?, lock_of(&arguments)?).await?;
+        let lk = match found {
+            None => Wire { kind: libc::F_UNLCK as u32, ..arguments.lk },
+            Some(lock) => Wire {
+                start: lock.range.start,
+                end: lock.range.end - 1,
+                kind: kind_of(lock.mode),
+                pid: 0,
+            },
+        };
+        Ok(Answer::of(&LkOut { lk }))
+    }
+
+    pub(super) async fn setlk(&self, header: &InHeader, arguments: LkIn, waits: bool) -> Result {
+        let (file, lock) = (self.file(header.nodeid)?, lock_of(&arguments)?);
+        let first = self.host.lock(file, lock.clone(), arguments.fh, None).await;
+        match first.map_err(Error::from) {
+            Err(Error::Refused(libc::EAGAIN)) if waits => {}
+            result => return result.map(|()| Answer::empty()),
+        }
+        let interrupt = self.waiting.begin(header.unique).ok_or(Error::Refused(libc::ENOLCK))?;
+        let locked = self.host.lock(file, lock, arguments.fh, Some(&interrupt)).await;
+        self.waiting.end(header.unique);
+        locked?;
+        Ok(Answer::empty())
+    }
+
+    /// A program closes a descriptor: its locks of ranges go, whichever descriptor they came by.
+    pub(super) async fn flush(&self, header: &InHeader, arguments: FlushIn) -> Result {
+        let owner = LockOwner { kind: LockKind::Bytes, number: arguments.lock_owner };
+        self.host.unlock_owner(self.file(header.nodeid)?, owner).await?;
+        Ok(Answer::empty())
+    }
+}
+
+fn kind_of(mode: Option<LockMode>) -> u32 {
+    (match mode {
+        Some(LockMode::Shared) => libc::F_RDLCK,
+        Some(LockMode::Exclusive) => libc::F_WRLCK,
+        None => libc::F_UNLCK,
+    }) as u32
+}
+
+fn lock_of(arguments: &LkIn) -> Result<FileLock> {
+    let Wire { start, end, kind, .. } = arguments.lk;
+    let mode = match kind as i32 {
+        libc::F_RDLCK => Some(LockMode::Shared),
+        libc::F_WRLCK => Some(LockMode::Exclusive),
+        libc::F_UNLCK => None,
+        _ => return Err(Error::Refused(libc::EINVAL)),
+    };
+    let is_whole = arguments.lk_flags & abi::lk::FLOCK != 0;
+    let kind = if is_whole { LockKind::Whole } else { LockKind::Bytes };
+    let range = match is_whole {
+        true => 0..LOCK_END,
+        false => start.min(LOCK_END)..end.saturating_add(1).min(LOCK_END),
+    };
+    Ok(FileLock { owner: LockOwner { kind, number: arguments.owner }, mode, range })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_end_where_the_kernel_says() {
+        let arguments = |start, end, flags| LkIn {
+            lk: Wire { start, end, kind: libc::F_WRLCK as u32, pid: 1 },
+            lk_flags: flags,
+            owner: 7,
+            ..Default::default()
+        };
+        let range = |start, end, flags| lock_of(&arguments(start, end, flags)).unwrap().range;
+        assert_eq!(range(3, 9, 0), 3..10);
+        assert_eq!(range(0, i64::MAX as u64, 0), 0..LOCK_END);
+        assert_eq!(range(3, u64::MAX, 0), 3..LOCK_END);
+        assert_eq!(range(3, 9, abi::lk::FLOCK), 0..LOCK_END);
+    }
+
+    #[test]
+    fn an_interrupt_that_comes_first_ends_the_wait() {
+        let waiting = WaitingLocks::default();
+        waiting.interrupt(8);
+        assert!(waiting.begin(8).unwrap().is_set());
+        let later = waiting.begin(10).unwrap();
+        assert!(!later.is_set());
+        waiting.interrupt(10);
+        assert!(later.is_set());
+        waiting.end(8);
+        waiting.end(10);
+        waiting.limit(true);
+        let places = (0..5).filter(|unique| waiting.begin(*unique).is_some()).count();
+        assert_eq!(places, WAITING_ON_RING_MAX);
+    }
+}

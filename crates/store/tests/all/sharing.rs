@@ -1,0 +1,276 @@
+//! The rules of `Store` between clients, on every store that is here.
+
+use crate::contract::{give_way, make, on_a_directory, on_each, own};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+use store::{
+    AttributeChange, Creator, FileId, FileLock, LOCK_END, LockKind, LockMode, LockOwner, NewNode,
+    OpenFile, OpenMode, Refusal, RenameOver, Store, StoreError, Token, XattrMode,
+};
+
+async fn held(store: &Rc<dyn Store>, name: &str, content: &[u8]) -> (FileId, OpenFile) {
+    let file = make(&**store, name).await;
+    let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+    store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+    store.write(open, 0, content).await.unwrap();
+    (file, open)
+}
+
+#[test]
+fn a_change_of_attributes_recalls_anothers_token() {
+    on_each(|(first, second, world)| async move {
+        let (file, open) = held(&first, "file", b"buffered").await;
+        give_way(&first, &*world);
+        let change = AttributeChange { mode: Some(0o600), ..Default::default() };
+        let changed = second.set_attributes(file, change).await.unwrap();
+        assert_eq!((changed.mode, changed.version.size), (0o600, 8), "behind what was buffered");
+        let found = first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        assert_eq!((found.mode, found.version), (0o600, changed.version));
+        let told = first.write(open, 8, b"!").await.unwrap();
+        first.make_durable(open).await.unwrap();
+        let seen = second.attributes(file).await.unwrap();
+        assert_eq!((seen.mode, seen.version), (0o600, told.version));
+        let cut = AttributeChange { size: Some(3), ..Default::default() };
+        second.set_attributes(file, cut).await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        assert_eq!(first.read(open, 0, 99).await.unwrap(), b"buf");
+    });
+}
+
+#[test]
+fn every_cursor_goes_on_whatever_else_is_listed_or_removed() {
+    on_each(|(first, second, _)| async move {
+        let root = first.root();
+        let node = NewNode::Directory { mode: 0o755 };
+        let directory = first.make(root, b"d", node, own()).await.unwrap().file;
+        for number in 0..60 {
+            let node = NewNode::Regular { mode: 0o644 };
+            first.make(directory, format!("f{number}").as_bytes(), node, own()).await.unwrap();
+        }
+        let begun = first.list(directory, 0).await.unwrap().entries;
+        let (seen, rest) = begun.split_at(20);
+        for entry in &seen[..15] {
+            second.unlink(directory, &entry.name).await.unwrap();
+        }
+        assert_eq!(first.list(directory, 0).await.unwrap().entries.len(), 45, "another begins");
+        let goes_on = first.list(directory, seen[19].cursor).await.unwrap();
+        let names = |entries: &[store::Entry]| -> BTreeSet<Vec<u8>> {
+            entries.iter().map(|entry| entry.name.clone()).collect()
+        };
+        assert_eq!((names(&goes_on.entries), goes_on.entries.len()), (names(rest), 40));
+        let cursors: BTreeSet<u64> = begun.iter().map(|entry| entry.cursor).collect();
+        assert!(cursors.len() == 60 && !cursors.contains(&0));
+    });
+}
+
+#[test]
+fn what_is_made_in_a_set_group_directory_has_its_group() {
+    if own().uid != 0 {
+        return;
+    }
+    on_each(|(first, _, _)| async move {
+        let root = first.root();
+        let node = NewNode::Directory { mode: 0o755 };
+        let shared = first.make(root, b"shared", node.clone(), own()).await.unwrap().file;
+        let change = AttributeChange { gid: Some(77), mode: Some(0o2775), ..Default::default() };
+        first.set_attributes(shared, change).await.unwrap();
+        let caller = Creator { uid: 5, gid: 6, umask: 0o27 };
+        let file = first.create(shared, b"file", 0o666, caller).await.unwrap().found.attributes;
+        assert_eq!((file.uid, file.gid, file.mode), (5, 77, 0o640));
+        let inner = first.make(shared, b"inner", node, caller).await.unwrap().attributes;
+        assert_eq!((inner.uid, inner.gid, inner.mode), (5, 77, 0o2750));
+    });
+}
+
+#[test]
+fn two_names_change_places() {
+    on_each(|(first, second, _)| async move {
+        let root = first.root();
+        let (one, other) = (make(&*first, "one").await, make(&*first, "other").await);
+        first.rename(root, b"one", root, b"other", RenameOver::Exchange).await.unwrap();
+        assert_eq!(second.lookup(root, b"one").await.unwrap().file, other);
+        assert_eq!(first.lookup(root, b"other").await.unwrap().file, one);
+        let gone = first.rename(root, b"one", root, b"none", RenameOver::Exchange).await;
+        assert_eq!(gone.unwrap_err(), StoreError::Refused(Refusal::NotFound));
+    });
+}
+
+fn lock(number: u64, mode: Option<LockMode>, range: std::ops::Range<u64>) -> FileLock {
+    FileLock { owner: LockOwner { kind: LockKind::Bytes, number }, mode, range }
+}
+const TAKEN: StoreError = StoreError::Refused(Refusal::Other(libc::EAGAIN));
+
+#[test]
+fn locks_exclude_owners_of_both_clients() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
+        let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
+        let (shared, exclusive) = (Some(LockMode::Shared), Some(LockMode::Exclusive));
+        first.lock(open, lock(1, exclusive, 0..10)).await.unwrap();
+        assert_eq!(second.lock(other, lock(1, shared, 9..11)).await, Err(TAKEN));
+        assert_eq!(first.lock(open, lock(2, shared, 9..11)).await, Err(TAKEN), "on the same host");
+        second.lock(other, lock(1, exclusive, 10..LOCK_END)).await.unwrap();
+        let found = second.test_lock(other, lock(1, shared, 0..20)).await.unwrap().unwrap();
+        assert_eq!((found.mode, found.range), (exclusive, 0..10));
+        assert_eq!(first.test_lock(open, lock(1, shared, 0..10)).await.unwrap(), None, "its own");
+        // A part becomes shared, a part goes.
+        first.lock(open, lock(1, shared, 0..5)).await.unwrap();
+        first.lock(open, lock(1, None, 7..10)).await.unwrap();
+        second.lock(other, lock(1, shared, 0..5)).await.unwrap();
+        assert_eq!(second.lock(other, lock(1, shared, 6..7)).await, Err(TAKEN));
+        second.lock(other, lock(1, exclusive, 7..10)).await.unwrap();
+        let none = |number| FileLock::none_of(lock(number, None, 0..0).owner);
+        first.lock(open, none(1)).await.unwrap();
+        second.lock(other, lock(1, exclusive, 0..LOCK_END)).await.unwrap();
+        second.lock(other, none(1)).await.unwrap();
+        first.lock(open, lock(3, exclusive, 0..LOCK_END)).await.unwrap();
+    });
+}
+
+#[test]
+fn whole_file_locks_bind_both_clients_and_no_ranges() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
+        let other = second.open(file, OpenMode::Read).await.unwrap();
+        let owner = LockOwner { kind: LockKind::Whole, number: 1 };
+        let whole = |mode| FileLock { owner, mode, range: 0..LOCK_END };
+        first.lock(open, whole(Some(LockMode::Exclusive))).await.unwrap();
+        assert_eq!(second.lock(other, whole(Some(LockMode::Shared))).await, Err(TAKEN));
+        second.lock(other, lock(1, Some(LockMode::Shared), 0..LOCK_END)).await.unwrap();
+        first.lock(open, whole(Some(LockMode::Shared))).await.unwrap();
+        second.lock(other, whole(Some(LockMode::Shared))).await.unwrap();
+        first.lock(open, whole(None)).await.unwrap();
+        second.lock(other, whole(Some(LockMode::Exclusive))).await.unwrap();
+    });
+}
+
+#[test]
+fn locks_of_a_lost_connection_are_free() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
+        let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
+        let all = lock(1, Some(LockMode::Exclusive), 0..LOCK_END);
+        first.lock(open, all.clone()).await.unwrap();
+        assert_eq!(second.lock(other, all.clone()).await, Err(TAKEN));
+        first.reconnect().await.unwrap();
+        second.lock(other, all).await.unwrap();
+    });
+}
+
+/// Plays the script with two clients of a directory, which is told to it.
+fn on_two_of_a_directory<F: Future<Output = ()> + 'static>(
+    script: impl FnOnce(crate::contract::Two, std::path::PathBuf) -> F,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    let world = runtime::RealWorld::new().unwrap();
+    let shared: Rc<dyn device::World> = Rc::new(world.clone());
+    let [first, second] = ["first", "second"].map(|name| -> Rc<dyn Store> {
+        let name = store::Identity(name.into());
+        Rc::new(store::LocalStore::open(shared.clone(), directory.path(), name).unwrap())
+    });
+    world.run(script((first, second, shared), directory.path().to_owned()));
+    world.end();
+}
+
+#[test]
+fn a_change_of_names_brings_what_others_have_buffered_to_the_file() {
+    on_two_of_a_directory(|(first, second, world), root| async move {
+        give_way(&first, &*world);
+        let content = |name: &str| std::fs::read(root.join(name)).unwrap();
+        let (file, _) = held(&first, "renamed", b"one").await;
+        let (_, replaced) = held(&first, "replaced", b"two").await;
+        let top = second.root();
+        second.rename(top, b"renamed", top, b"replaced", RenameOver::Replace).await.unwrap();
+        assert_eq!(content("replaced"), b"one");
+        assert_eq!(first.read(replaced, 0, 9).await.unwrap(), b"two", "it is open still");
+        let (linked, _) = held(&first, "linked", b"three").await;
+        second.link(linked, top, b"link").await.unwrap();
+        assert_eq!(content("link"), b"three");
+        let (named, open) = held(&first, "named", b"four").await;
+        second.set_xattr(named, b"user.a", b"b", XattrMode::Set).await.unwrap();
+        assert_eq!(content("named"), b"four");
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 4, b"!").await.unwrap();
+        second.unlink(top, b"named").await.unwrap();
+        assert_eq!(second.find(named).await.err(), Some(StoreError::Refused(Refusal::Stale)));
+        assert_eq!(second.find(file).await.unwrap().file, file);
+    });
+}
+
+#[test]
+fn a_number_that_is_used_again_names_no_other_file() {
+    on_two_of_a_directory(|(first, second, _), root| async move {
+        for round in 0..200 {
+            let old = make(&*first, "old").await;
+            assert_eq!(second.lookup(second.root(), b"old").await.unwrap().file, old);
+            first.unlink(first.root(), b"old").await.unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(12));
+            let new = make(&*first, "new").await;
+            if std::fs::metadata(root.join("new")).unwrap().ino() == old.0 {
+                let opened = second.open(old, OpenMode::ReadWrite).await;
+                assert_eq!(opened.unwrap_err(), StoreError::Refused(Refusal::Stale), "{round}");
+                second.lookup(second.root(), b"new").await.unwrap();
+                second.open(new, OpenMode::ReadWrite).await.unwrap();
+                return;
+            }
+            first.unlink(first.root(), b"new").await.unwrap();
+        }
+        panic!("no number was used again");
+    });
+}
+
+#[test]
+fn attributes_of_a_file_without_a_name_are_set_and_read() {
+    on_two_of_a_directory(|(first, _, _), _| async move {
+        let (file, _) = held(&first, "file", b"content").await;
+        first.unlink(first.root(), b"file").await.unwrap();
+        first.set_xattr(file, b"user.a", b"b", XattrMode::Set).await.unwrap();
+        assert_eq!(first.xattr(file, b"user.a").await.unwrap(), b"b");
+        assert_eq!(first.xattr_names(file).await.unwrap(), b"user.a\0");
+        first.remove_xattr(file, b"user.a").await.unwrap();
+        let gone = first.xattr(file, b"user.a").await;
+        assert_eq!(gone.unwrap_err(), StoreError::Refused(Refusal::NoAttribute));
+    });
+}
+
+#[test]
+fn a_removed_directory_is_empty_until_it_is_forgotten() {
+    on_a_directory(|store, _| async move {
+        let node = NewNode::Directory { mode: 0o755 };
+        let made = store.make(store.root(), b"d", node, own()).await.unwrap().file;
+        store.remove_directory(store.root(), b"d").await.unwrap();
+        assert_eq!(store.attributes(made).await.unwrap().links, 0);
+        assert_eq!(store.list(made, 0).await.unwrap().entries, []);
+        store.forget(made);
+        assert!(store.attributes(made).await.is_err());
+    });
+}
+
+#[test]
+fn the_first_read_after_a_change_sets_the_access_time() {
+    on_a_directory(|store, _| async move {
+        let (file, open) = held(&store, "mail", b"new").await;
+        let before = store.attributes(file).await.unwrap();
+        store.read(open, 0, 9).await.unwrap();
+        let read = store.attributes(file).await.unwrap();
+        assert!(read.accessed >= before.modified && read.accessed > before.accessed);
+        assert_eq!(read.version, before.version);
+        store.read(open, 0, 9).await.unwrap();
+        assert_eq!(store.attributes(file).await.unwrap().accessed, read.accessed, "only the first");
+    });
+}
+
+#[test]
+fn a_file_made_read_only_is_written_through_what_it_was_made_with() {
+    on_a_directory(|store, root| async move {
+        let created = store.create(store.root(), b"object", 0o444, own()).await.unwrap();
+        let open = created.open.expect("open with the answer");
+        store.write(open, 0, b"content").await.unwrap();
+        assert_eq!(std::fs::read(root.join("object")).unwrap(), b"content");
+        assert_eq!(created.found.attributes.mode, 0o444);
+    });
+}
