@@ -151,17 +151,13 @@ impl Volume {
         unreachable!("attempts have an end")
     }
 
-    /// After ENOSPC, with no handle open: whether a commit sets blocks free, and commits if so. Or a
-    /// discard may give back the space that it withholds. Try again when true; `attempt` counts
-    /// from 0, and the third is the last.
+    /// After ENOSPC, with no handle open: whether a commit sets blocks free, and commits if so. Try
+    /// again when true; `attempt` counts from 0, and the third is the last.
     pub async fn retry_allocation(&self, attempt: u32) -> Result<bool> {
+        let Some(transaction) = self.withheld.borrow().last_freed() else { return Ok(false) };
         if attempt >= ATTEMPTS {
             return Ok(false);
         }
-        if self.discards.wait_for_one().await {
-            return Ok(true);
-        }
-        let Some(transaction) = self.withheld.borrow().last_freed() else { return Ok(false) };
         self.engine.commit(transaction).await?;
         Ok(true)
     }
