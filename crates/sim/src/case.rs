@@ -42,7 +42,8 @@ pub struct Case {
     pub liar: Option<Liar>,
     /// Half way through, the bitmaps begin to lie. Instead of all else that may go wrong.
     pub hostile: bool,
-    /// 0 in the first life of the disks; else it chooses scripts, paces and the like of a later one.
+    /// 0 in the first life of the disks; else it chooses scripts, paces and the like of a later
+    /// one.
     pub life: u64,
 }
 
@@ -98,6 +99,9 @@ const LATER_SCRIPTS: (usize, usize) = (2, 7);
 const IMAGES_A_CUT: u64 = 16;
 /// Of so many images that a cut leaves, one is lived on after its recovery.
 const IMAGES_A_LIFE: u64 = 8;
+/// Scattered logs: as many of those always, where the superblock was to say that logs are swapped,
+/// or which snapshot counts.
+const TURNS_AT_SUPERBLOCK: u64 = 4;
 /// Of so many images one is not judged: its time goes to the lives behind others.
 const IMAGES_A_LEFT_OUT: u64 = 3;
 const SCATTERED_CHANGES_A_CUT: u64 = 5;
@@ -272,9 +276,13 @@ impl Case {
         self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
     }
 
-    /// Scattered logs: in every other case the disk is idle now and then, so that logs are swapped.
+    /// Scattered logs: in every other case, and in every other later life, the disk is idle now and
+    /// then, so that logs are swapped. Where it is not, what an earlier life freed is used at once.
     fn has_rests(&self) -> bool {
-        let rests = (self.seed / 2).is_multiple_of(2) || self.life > 0;
+        let rests = match self.life {
+            0 => (self.seed / 2).is_multiple_of(2),
+            life => (life + life / IMAGES_A_LIFE) % 2 == 1,
+        };
         self.setup.logs.is_some() && rests
     }
 
@@ -307,9 +315,10 @@ impl Case {
 
     /// Which life follows the recovery of an image, if any does. Disks that lie, and volumes that
     /// are full, have one life.
-    fn lives_on(&self, image: u64) -> Option<u64> {
+    /// `always`: where it is not left to the dice.
+    fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
         let is_plain = self.liar.is_none() && !self.setup.is_tight();
-        let is_drawn = (image + self.seed).is_multiple_of(IMAGES_A_LIFE);
+        let is_drawn = always || (image + self.seed).is_multiple_of(IMAGES_A_LIFE);
         (is_plain && is_drawn).then_some(1 + image)
     }
 
@@ -546,7 +555,8 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
         }
         turn = if last_cut == Some(cut) { turn + 1 } else { 0 };
         // Whatever other cuts have left: one cut alone is played as it was among all.
-        let life = case.lives_on(cut.wrapping_mul(IMAGES_A_CUT) + turn);
+        let image = cut.wrapping_mul(IMAGES_A_CUT) + turn;
+        let life = case.lives_on(image, snapshot.at_superblock && turn < TURNS_AT_SUPERBLOCK);
         let judged = match last_cut.replace(cut) {
             Some(last) if last == cut => Ok(()),
             _ => judge_stale(case, &mut log, &snapshot, &histories, &mut report),

@@ -130,8 +130,13 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     for (policy, disks) in images {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();
-        let snapshot =
-            Snapshot { cut: plan.place, left: left.clone(), state: State::Cut(disks), progress };
+        let snapshot = Snapshot {
+            cut: plan.place,
+            left: left.clone(),
+            at_superblock: false,
+            state: State::Cut(disks),
+            progress,
+        };
         let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
         judge(case, snapshot, &histories, Looks { sampled, life: None }, &mut report)
             .map_err(|wrong| failure(left, wrong.why))?;

@@ -325,14 +325,8 @@ impl Writer {
                     self.changed.get(&inode.number).copied().unwrap_or(self.transactions[0]);
                 Ok(Some(Acted { inode, transaction }))
             }
-            Action::Trim { .. } => {
-                volume.trim(0..u64::MAX, 0).await?;
-                Ok(None)
-            }
-            Action::Address { file } => {
-                if let Some(inode) = self.look(&file_name(*file)).await? {
-                    volume.told_address(&inode, FileBlock(0)).await?;
-                }
+            Action::Trim { .. } | Action::Address { .. } => {
+                self.ask(action).await?;
                 Ok(None)
             }
             Action::Write { file, .. }
@@ -345,6 +339,22 @@ impl Writer {
                 Ok(Some(Acted { inode, transaction }))
             }
         }
+    }
+
+    /// Changes nothing that a reader sees.
+    async fn ask(&self, action: &Action) -> Result<(), Error> {
+        match action {
+            Action::Trim { .. } => {
+                self.volume.trim(0..u64::MAX, 0).await?;
+            }
+            Action::Address { file } => {
+                if let Some(inode) = self.look(&file_name(*file)).await? {
+                    self.volume.told_address(&inode, FileBlock(0)).await?;
+                }
+            }
+            _ => unreachable!("an action that changes something"),
+        }
+        Ok(())
     }
 
     async fn change(
