@@ -14,6 +14,7 @@ pub const FRONT_ENDS: u8 = 6;
 
 /// Crate, and crates on which it never depends although they stand below it.
 const APART: &[(&str, &[&str])] = &[
+    ("blocks", &["ext4", "host", "journal", "scattered", "volume_images"]),
     ("fuse", &["engine", "journal", "format", "volume_images"]),
     ("nbd", &["engine", "ext4", "format", "disks", "scattered", "volume_images"]),
     ("scattered", &["engine", "ext4", "format", "journal"]),

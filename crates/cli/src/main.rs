@@ -5,6 +5,7 @@
 
 mod advise;
 mod bench;
+mod blocks;
 mod check;
 mod checkpoint;
 mod completions;
@@ -69,6 +70,7 @@ enum Command {
     Checkpoint(checkpoint::CheckpointArguments),
     Advise(advise::AdviseArguments),
     Stats(stats::StatsArguments),
+    Blocks(blocks::BlocksArguments),
     Host(host::HostArguments),
     Bench(bench::BenchArguments),
     Disk(disk::DiskArguments),
@@ -127,13 +129,20 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
         Command::Mkfs(arguments) => mkfs::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Umount(arguments) => mount::umount::run(arguments),
+        Command::Recover(arguments) if blocks::holds_volume(&arguments.source) => {
+            blocks::offline::replay(&arguments)
+        }
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Check(arguments) if blocks::holds_volume(&arguments.target) => {
+            blocks::offline::check(&arguments.target)
+        }
         Command::Check(arguments) => check::run(arguments),
         Command::Checkpoint(arguments) => checkpoint::run(arguments),
         Command::Advise(arguments) => advise::run(arguments),
         Command::List(arguments) => list::run(arguments),
         Command::Stats(arguments) => stats::run(arguments),
+        Command::Blocks(arguments) => blocks::run(arguments),
         Command::Host(arguments) => host::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),

@@ -51,7 +51,7 @@ fn write_pages(
 /// What changes or serves a volume is the administrator's; what only looks is everybody's.
 fn section_of(command: &str) -> &'static str {
     match command {
-        "mkfs" | "mount" | "umount" | "recover" | "check" => "8",
+        "mkfs" | "mount" | "umount" | "recover" | "check" | "blocks" => "8",
         _ => "1",
     }
 }

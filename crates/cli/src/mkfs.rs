@@ -150,16 +150,16 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
 
 /// The scattered logs that are asked for, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct LogSizes {
-    log: u64,
-    group: u64,
+pub struct LogSizes {
+    pub log: u64,
+    pub group: u64,
 }
 
 impl LogSizes {
     /// What the Manylogs paper has.
     const DEFAULT: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
 
-    fn parse(text: &str) -> Result<LogSizes, String> {
+    pub fn parse(text: &str) -> Result<LogSizes, String> {
         let mut sizes = LogSizes::DEFAULT;
         for word in text.split(',').filter(|word| !word.is_empty()) {
             match word.split_once('=') {

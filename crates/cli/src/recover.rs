@@ -37,11 +37,11 @@ volume is one that any Linux can check and mount.";
 pub struct RecoverArguments {
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Only tell what would be replayed, and what a mount that goes on with scattered logs would
     /// read
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// If the log is damaged, replay what lies before the damage and give up what was committed
     /// behind it. Run e2fsck -f afterwards: some blocks may be newer than that
     #[arg(long)]
@@ -58,10 +58,10 @@ pub struct RecoverArguments {
     skip_unreadable: bool,
     /// The external journal of the volume
     #[arg(long, value_name = "IMAGE|DEVICE")]
-    journal_device: Option<PathBuf>,
+    pub journal_device: Option<PathBuf>,
     /// An image file or block device
     #[arg(value_name = "IMAGE|DEVICE")]
-    source: PathBuf,
+    pub source: PathBuf,
 }
 
 #[derive(serde::Serialize)]
@@ -152,6 +152,16 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
         orphans_freed: orphans.freed,
         orphans_truncated: orphans.truncated,
         skipped_files: skipped_files.iter().map(SkippedFile::of).collect(),
+    })
+}
+
+/// The report of a replay alone.
+pub fn told(journal: &RecoveryReport) -> String {
+    tell(&Recovered {
+        journal: journal.clone(),
+        orphans_freed: 0,
+        orphans_truncated: 0,
+        skipped_files: Vec::new(),
     })
 }
 

@@ -49,9 +49,9 @@ pub(crate) struct Cache {
     image_bytes: usize,
 }
 
-/// What an image takes beyond its bytes. Alignment of the buffer to sectors, and its header: 512
-/// + 32. The shared pointer: 64. The block's entry and state: 288. Its places in table, clock and
-/// queue of dirty blocks: 64.
+/// Bytes that an image takes beyond its content: alignment of the buffer to sectors (512) and its
+/// header (32), the shared pointer (64), the block's entry and state (288), its places in table,
+/// clock and queue of dirty blocks (64).
 const IMAGE_OVERHEAD: usize = 512 + 32 + 64 + 288 + 64;
 /// Entries of the clock to look at for each block that is removed, where most are stale.
 const STALE_LOOKS: usize = 4;

@@ -61,6 +61,9 @@ impl Engine {
             if self.pipeline.is_over() {
                 return;
             }
+            // Before anyone learns that they may be used again, and while nobody can join.
+            let freed = self.pipeline.freed_without_log();
+            self.drop_freed(&freed).await;
             if self.pipeline.skip_empty() {
                 continue;
             }
@@ -317,13 +320,14 @@ impl Engine {
                     .filter(|block| !block.is_running() && !block.is_in_flight());
                 unused.map(|block| block.number()).collect()
             };
-            let mut cache = self.cache.borrow_mut();
-            for number in &numbers {
-                let Some(block) = cache.remove(*number) else { continue };
-                block.drop_committed();
-                self.queue.drop_block(&block);
+            {
+                let mut cache = self.cache.borrow_mut();
+                for number in &numbers {
+                    let Some(block) = cache.remove(*number) else { continue };
+                    block.drop_committed();
+                    self.queue.drop_block(&block);
+                }
             }
-            drop(cache);
             looks += 1 + numbers.len();
             if looks >= FREED_LOOKS {
                 looks = 0;

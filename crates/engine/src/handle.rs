@@ -234,6 +234,30 @@ impl Handle {
         } else {
             self.use_home_credits(1);
         }
+        self.note_update(update, sequence, decision);
+        engine.note_data(&block, update, decision);
+        engine.write_data(&block, update, overwrites);
+        Ok(Some(decision.is_logged()))
+    }
+
+    /// It logs bytes of a block, with a credit of its own.
+    pub(crate) fn note_logged(
+        &mut self,
+        update: &FileUpdate<'_>,
+        sequence: UpdateSequence,
+    ) -> Result<(), EngineError> {
+        self.use_data_credit()?;
+        self.note_update(update, sequence, Decision::LogBytes);
+        Ok(())
+    }
+
+    fn note_update(
+        &mut self,
+        update: &FileUpdate<'_>,
+        sequence: UpdateSequence,
+        decision: Decision,
+    ) {
+        let engine = &self.engine;
         if engine.policy.keeps_sequences() {
             let state = sequence.after(decision, self.transaction);
             if engine.sequences.set(update.home, state) {
@@ -248,9 +272,6 @@ impl Handle {
             );
         }
         self.changes += 1;
-        engine.note_data(&block, update, decision);
-        engine.write_data(&block, update, overwrites);
-        Ok(Some(decision.is_logged()))
     }
 
     /// Has data of this handle that would go home at any time go home before the commit, whatever

@@ -47,6 +47,7 @@ mod move_tail;
 mod open;
 mod options;
 mod overlap;
+mod overwrite;
 mod pace;
 mod past_cache;
 mod pipeline;

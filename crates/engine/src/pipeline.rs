@@ -17,7 +17,7 @@ use crate::ending::Ending;
 use crate::error::EngineError;
 use crate::gate::Gate;
 use crate::limits::IN_FLIGHT_MAX;
-use crate::running::{Running, Taken};
+use crate::running::{Freed, Running, Taken};
 use crate::writers::{Hold, are_few, hold};
 use journal::{Holdings, RunningTransaction, Writers};
 use runtime::sync::Event;
@@ -154,6 +154,10 @@ impl Pipeline {
     pub async fn pass<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
         self.gate.pass(admit).await
     }
+    /// Nothing happened in the running transaction, and nothing can.
+    pub fn is_idle(&self) -> bool {
+        self.running.borrow().is_idle()
+    }
     pub fn is_locking(&self) -> bool {
         self.locking.get()
     }
@@ -249,6 +253,12 @@ impl Pipeline {
         self.locking.set(true);
         let have_stopped = || self.is_over() || !self.running.borrow().has_handles();
         self.work.until(|| have_stopped().then_some(())).await
+    }
+    /// Takes the blocks that the running transaction freed, if it has nothing to log: then nothing
+    /// holds them any more. The log has no records of them, and no transaction is in flight.
+    pub fn freed_without_log(&self) -> Vec<Freed> {
+        let mut running = self.running.borrow_mut();
+        if running.is_empty() { running.take_freed() } else { Vec::new() }
     }
     /// A transaction in which nothing happened is not written: it goes on, and those who waited for
     /// it are done.

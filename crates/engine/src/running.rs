@@ -64,9 +64,10 @@ impl Running {
     pub fn is_empty(&self) -> bool {
         self.transaction.is_empty()
     }
-    /// Nothing happened in it, and nothing can: no handle is open.
+    /// Nothing happened in it, and nothing can: no handle is open. Blocks that it freed are not
+    /// dropped yet, so there is something to do though there is nothing to log.
     pub fn is_idle(&self) -> bool {
-        self.is_empty() && !self.has_handles()
+        self.is_empty() && self.freed.is_empty() && !self.has_handles()
     }
     pub fn has_handles(&self) -> bool {
         self.transaction.open_handles() > 0
@@ -99,6 +100,10 @@ impl Running {
         self.has_handles().then(|| (self.transaction.credits() + self.home_credits) as usize)
     }
 
+    /// Takes the blocks that it freed.
+    pub fn take_freed(&mut self) -> Vec<Freed> {
+        std::mem::take(&mut self.freed)
+    }
     /// Begins anew under the same id, since nothing happened. Returns what those wait for who
     /// wanted it committed.
     pub fn restart(&mut self) -> Rc<Completion> {

@@ -26,11 +26,11 @@ impl Engine {
         self.sequences.begin_sweep();
         let mut from = Some(0);
         while let Some(begin) = from {
-            let tail = log.borrow().tail_on_disk();
-            let cache = self.cache.borrow();
-            let is_clean = |at| cache.peek(at).is_none_or(|block| !block.is_dirty());
-            from = self.sequences.sweep_some(begin, tail, is_clean);
-            drop(cache);
+            from = {
+                let (tail, cache) = (log.borrow().tail_on_disk(), self.cache.borrow());
+                let is_clean = |at| cache.peek(at).is_none_or(|block| !block.is_dirty());
+                self.sequences.sweep_some(begin, tail, is_clean)
+            };
             if from.is_some() {
                 runtime::yield_now().await;
             }

@@ -137,8 +137,12 @@ impl Engine {
             if blocks.is_empty()
                 || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()?
             {
-                // The rest is in transactions that are not committed yet.
-                self.pipeline.request(self.running());
+                // The rest is in transactions that are not committed yet, or goes home past the
+                // cache. Where nothing is to be committed, a request would wake those who wait for
+                // memory, and they this task, without end.
+                if !self.pipeline.is_idle() {
+                    self.pipeline.request(self.running());
+                }
                 break;
             }
             self.relieve_log().await?;

@@ -2,6 +2,7 @@
 //! any input.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod ext4;
 mod field;
 pub mod flush_zone;

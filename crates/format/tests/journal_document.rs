@@ -9,6 +9,7 @@ fn the_document_holds_the_tables_as_the_code_prints_them() {
         format::packed::tables(),
         format::scattered::tables(),
         format::snapshot::tables(),
+        format::blocks::tables(),
     ];
     for tables in journal.into_iter().chain([format::flush_zone::table()]) {
         assert!(document.contains(tables.trim()), "docs/ON_DISK.md lacks this text:\n{tables}");

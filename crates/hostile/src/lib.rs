@@ -5,6 +5,7 @@
 //! the committed corpus and a fixed number of mutations on stable Rust.
 #![forbid(unsafe_code)]
 
+mod block_volume;
 pub mod golden;
 mod log;
 mod mutate;
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     bytes("fuse", parse::fuse),
     bytes("packed", packed::run),
     bytes("scattered", scattered::run),
+    bytes("block_volume", block_volume::run),
     patches("log", log::run, 3_000),
     patches("volume", volume::run, 600),
 ];

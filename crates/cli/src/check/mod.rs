@@ -26,6 +26,9 @@ Of a mounted volume, check walks all files through the mount, so that the daemon
 what they are made of; bitmaps and link counts are not compared, and what kernel and daemon hold in
 memory is not read again. File data has no checksums.
 
+Of a block volume (okeanos blocks) that is not attached, check reads both superblocks and the whole log. What lies in it is
+for the checker of the file system above, once it is attached.
+
 Repairing is for e2fsck(8).
 
 Exit status, as of fsck(8); 4 and 8 add up:
@@ -59,12 +62,12 @@ pub struct CheckArguments {
     without_e2fsck: bool,
     /// An unmounted image file or block device, or where a volume is mounted
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
-    target: PathBuf,
+    pub target: PathBuf,
 }
 
 /// Exit codes of fsck(8).
-const DAMAGED: u8 = 4;
-const NOT_CHECKED: u8 = 8;
+pub const DAMAGED: u8 = 4;
+pub const NOT_CHECKED: u8 = 8;
 pub const WRONG_USAGE: i32 = 16;
 
 /// More of them help nobody.

@@ -103,6 +103,11 @@ pub fn socket_directory() -> PathBuf {
     }
 }
 
+/// Where the files of attached block volumes appear.
+pub fn blocks_directory() -> PathBuf {
+    socket_directory().join("blocks")
+}
+
 const TEMPORARY: &str = "/tmp";
 
 /// `okeanos-USER` where everybody may make directories; and if that is another's, who would deny
@@ -364,6 +369,9 @@ impl Again {
             Some(("dir" | "ceph", _)) => {
                 Again::Mount(format!("okeanos host mount --store {source} --journal JOURNAL {at}"))
             }
+            _ if mount.directory.starts_with(blocks_directory()) => {
+                Again::Mount(format!("okeanos blocks attach {source}"))
+            }
             _ if source.starts_with('/') => Again::Mount(format!("okeanos mount {source} {at}")),
             _ => Again::Serve,
         }
@@ -431,7 +439,10 @@ mod tests {
         let other = usual_place(parent.path(), user);
         assert_ne!(other, usual);
         make_directory(&other, 0o700).unwrap();
-        assert_eq!(unusual_places(parent.path(), user).collect::<Vec<_>>(), [other.clone()]);
+        assert_eq!(
+            unusual_places(parent.path(), user).collect::<Vec<_>>(),
+            std::slice::from_ref(&other)
+        );
         let foreign = parent.path().join(format!("okeanos-{user}-0"));
         make_directory(&foreign, 0o700).unwrap();
         fs::set_permissions(&foreign, fs::Permissions::from_mode(0o777)).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 use crate::programs;
+use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
 use host::HostJournal;
 use scattered::Superblock;
 use std::fs::File;
@@ -15,7 +16,11 @@ const ZEROS: u64 = 1 << 20;
 /// Returns what is found, as in "an ext4 file system (label \"mail\")": what blkid(8) knows, and
 /// formats of ours, which it does not.
 pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
-    let start = start_of(path, 4096).map_err(|error| CliError::system(path.display(), error))?;
+    let read = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
+    let start = start_of(path, read).map_err(|error| CliError::system(path.display(), error))?;
+    if start.ends_with(&BLOCKS_MAGIC) && start.len() as u64 == read {
+        return Ok(Some("a block volume".into()));
+    }
     if Superblock::is_begun(&start) {
         return Ok(Some("scattered logs".into()));
     }
@@ -90,6 +95,9 @@ mod tests {
         assert!(refuse_to_overwrite(path, false, "mkfs --force").is_err());
         assert!(refuse_to_overwrite(path, true, "mkfs --force").is_ok());
         write(&[0; 16], 0);
+        write(&BLOCKS_MAGIC, SUPERBLOCK_AT);
+        assert!(content_of(path).unwrap().unwrap().contains("block volume"));
+        write(&[0; 16], SUPERBLOCK_AT);
         // Beyond the first block, as the superblock of btrfs.
         write(b"_BHRfS_M", (64 << 10) + 64);
         assert!(!is_blank(path).unwrap());

@@ -2,7 +2,8 @@
 
 pub mod coerce;
 pub mod content;
-mod door;
+pub mod door;
+pub mod exported;
 pub mod fingerprint;
 pub mod open_disk;
 mod serve;

@@ -1,12 +1,13 @@
 //! `okeanos disk serve`: an emulated disk in real time, as a file that a loop device can stand on.
 
-use crate::daemon::control::{About, Ask, End, socket_directory_beside};
-use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::control::{About, Ask};
+use crate::daemon::control_server::Answers;
 use crate::daemon::mount_table;
-use crate::daemon::porter::{Porter, Standing};
+use crate::daemon::porter::Porter;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Herald, Side, ended_at_once};
-use crate::disk::door::{DiskDoor, NAME};
+use crate::daemon::{self, Herald, Side};
+use crate::disk::door::NAME;
+use crate::disk::exported;
 use crate::disk::served::ServedDisk;
 use crate::disk::{DriveArguments, Switch, find};
 use crate::error::CliError;
@@ -15,13 +16,9 @@ use crate::text::quantity::{format_size, parse_size};
 use clap::{Args, ValueEnum};
 use device::{Disk, World};
 use emulated::{DriveOptions, EmulatedDisk, Lies, Model, SECTOR};
-use fuse::{Kind, MountOptions, Session, Transport};
-use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
+use runtime::RealWorld;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-
-/// What the emulated disk reads ahead it does by itself. The kernel's own default, in bytes.
-const READ_AHEAD: u64 = 128 << 10;
 
 const HELP: &str = "\
 The disk is full of zeros at first, costs memory only for what is written, and is gone when this program ends.
@@ -158,70 +155,15 @@ async fn run_on(
     herald: Herald,
 ) -> Result<(), CliError> {
     let background = herald.is_background();
-    let up = bring_up(&world, &served.disk, &directory, &porter);
-    let (session, signals, control, device) = match up {
-        Ok(up) => up,
-        Err(error) => return herald.failed(error),
-    };
-    let serving = session.clone();
-    let mut session_over = spawn_with_result(&world, async move { serving.serve().await });
-    let begun = race(&mut session_over, session.until_begun()).await;
-    if let Either::Left(ended) = &begun
-        && session.negotiated().is_none()
-    {
-        porter.unmount();
-        return herald.failed(ended_at_once(ended));
-    }
-    let control = match ControlServer::start(&world, control, device, answers(&served, &directory))
-    {
-        Ok(control) => control,
-        Err(error) => {
-            porter.end(&world, &session, session_over, signals).await;
-            return herald.failed(no_control(error));
-        }
-    };
-    herald.up(&[]);
-    let result = match begun {
-        Either::Left(result) => result,
-        Either::Right(_) => porter.until_over(&world, &session, session_over, signals).await,
-    };
-    let result = match result {
-        Some(Ok(())) => Ok(()),
-        Some(Err(error)) => Err(CliError::new(error.to_string())),
-        None => Err(CliError::new("the disk's session was lost")),
-    };
-    control.end(End { clean: result.is_ok() });
+    let answers = answers(&served, &directory);
+    let disk = served.disk.clone();
+    exported::serve(&world, &disk, (&directory, &porter), herald, answers, async || true).await?;
     if !background {
         for drive in &served.drives {
             output::print(&format_args!("{}\n", serde_json::json!(drive.statistics())))?;
         }
     }
-    result
-}
-
-type Up = (Rc<Session<DiskDoor>>, Signals, ControlSocket, (u32, u32));
-
-fn bring_up(
-    world: &RealWorld,
-    disk: &Rc<dyn Disk>,
-    directory: &Path,
-    porter: &Porter,
-) -> Result<Up, CliError> {
-    let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
-    let control = ControlSocket::bind(&socket_directory_beside(directory)).map_err(no_control)?;
-    let kind = Kind::Plain { name: disk.name().to_owned() };
-    let options = MountOptions {
-        kind,
-        mode: None,
-        flags: libc::MS_NOSUID | libc::MS_NODEV,
-        allow_other: false,
-    };
-    daemon::settle_in();
-    let Standing { connection, device } = porter.mount(&options, READ_AHEAD)?;
-    // SAFETY: these two calls have no preconditions.
-    let owner = unsafe { (libc::geteuid(), libc::getegid()) };
-    let door = DiskDoor::new(disk.clone(), owner);
-    Ok((Session::new(world.clone(), connection, door, Transport::Auto), signals, control, device))
+    Ok(())
 }
 
 fn answers(served: &Served, directory: &Path) -> Box<Answers> {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
+const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
 const DIRECT_IO: u32 = 16;
@@ -61,8 +62,24 @@ pub struct LoopDevice {
     pub image: File,
 }
 
+/// How long a loop device stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stands {
+    UntilLastUser,
+    /// Until [`detach`].
+    UntilDetached,
+}
+
 impl LoopDevice {
     pub fn attach(image: &Path, access: DiskAccess) -> Result<LoopDevice, CliError> {
+        LoopDevice::attach_so(image, access, Stands::UntilLastUser)
+    }
+
+    pub fn attach_so(
+        image: &Path,
+        access: DiskAccess,
+        stands: Stands,
+    ) -> Result<LoopDevice, CliError> {
         let subject = || format!("loop device for {}", image.display());
         let system = |error| {
             CliError::system(subject(), error)
@@ -81,7 +98,8 @@ impl LoopDevice {
         let control =
             OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
         let mut info = empty();
-        info.flags = AUTOCLEAR | DIRECT_IO | if read_only { READ_ONLY } else { 0 };
+        let until_last_user = if stands == Stands::UntilLastUser { AUTOCLEAR } else { 0 };
+        info.flags = until_last_user | DIRECT_IO | if read_only { READ_ONLY } else { 0 };
         let name = image.as_os_str().as_encoded_bytes();
         let shown = name.len().min(NAME_SIZE - 1);
         info.file_name[..shown].copy_from_slice(&name[..shown]);
@@ -105,6 +123,30 @@ impl LoopDevice {
             }
         }
         Err(CliError::new(format!("{}: others took every free device first", subject())))
+    }
+}
+
+/// Flushes a loop device, and takes it away when its last user goes.
+pub fn detach(device: &Path) -> io::Result<()> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(device)
+        .or_else(|error| {
+            // A read-only one has nothing to flush.
+            if error.raw_os_error() == Some(libc::EROFS) { File::open(device) } else { Err(error) }
+        })?
+        .sync_all()?;
+    detach_dead(device)
+}
+
+/// Takes a loop device away whose file does not answer any more, when its last user goes.
+pub fn detach_dead(device: &Path) -> io::Result<()> {
+    let file = File::open(device)?;
+    // SAFETY: the request takes no argument.
+    match unsafe { libc::ioctl(file.as_raw_fd(), LOOP_CLR_FD) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

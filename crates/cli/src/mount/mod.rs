@@ -7,7 +7,7 @@ pub mod loop_device;
 pub mod options;
 mod parse;
 mod remount;
-mod run_table;
+pub mod run_table;
 mod serve;
 pub mod umount;
 mod users;

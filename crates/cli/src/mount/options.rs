@@ -203,8 +203,21 @@ impl MountSettings {
 
     /// What concerns the engine, over its own defaults, on a mount of this volume.
     pub fn engine(&self, volume: &VolumeSuperblock) -> EngineOptions {
+        self.engine_in(self.mode_on(volume))
+    }
+
+    /// What concerns the engine over a block volume, which always has a journal.
+    pub fn engine_of_blocks(&self) -> EngineOptions {
+        let a_block = WriteThreshold::Fixed(4096);
+        let (data, threshold) = match self.data {
+            Some(data) => (data, a_block),
+            None => (DataMode::Selective, WriteThreshold::Auto),
+        };
+        self.engine_in((data, self.threshold.unwrap_or(threshold)))
+    }
+
+    fn engine_in(&self, (data, threshold): (DataMode, WriteThreshold)) -> EngineOptions {
         let own = EngineOptions::default();
-        let (data, threshold) = self.mode_on(volume);
         EngineOptions {
             data,
             threshold,

@@ -2,6 +2,7 @@
 //! running it.
 
 mod bad_input;
+mod blocks;
 mod checkpoint;
 mod claims;
 mod coerce;

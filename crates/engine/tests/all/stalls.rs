@@ -86,7 +86,7 @@ fn blocks_in_memory_are_freed_in_short_steps() {
             of_commit.map_or(Duration::ZERO, |steps| steps.longest)
         };
         let (before, after) = (commit(&before), commit(&engine.world().long_steps()));
-        assert!(after < before.max(Duration::from_millis(8)), "{before:?}, then {after:?}");
+        assert!(after < before.max(Duration::from_millis(20)), "{before:?}, then {after:?}");
         engine.shutdown().await.unwrap();
     });
 }

@@ -1,0 +1,70 @@
+//! Discards: blocks that hold nothing of worth. Nothing of them is written home any more, and the
+//! log's records of them are revoked.
+//!
+//! What a discarded block holds is undefined until it is written again, as on any disk.
+
+use crate::layout::BlockRun;
+use crate::shared::Shared;
+use engine::{Contents, EngineError};
+use std::ops::Range;
+use units::HomeBlock;
+
+/// Blocks that are freed without looking after others in between.
+const STEP_BLOCKS: u64 = 8192;
+
+impl Shared {
+    /// Waits until no uncommitted transaction has freed any of `blocks`.
+    pub async fn until_reusable(&self, blocks: &Range<u64>) -> Result<(), EngineError> {
+        if units::fault!("blocks-freed-reused") {
+            return Ok(());
+        }
+        while let Some(unsettled) = self.freed.latest(blocks) {
+            self.engine.commit(unsettled.by).await?;
+            self.freed.settle(unsettled);
+        }
+        Ok(())
+    }
+
+    /// Whole blocks of the range are freed; of others nothing changes.
+    pub async fn discard(&self, at: u64, length: u64) -> Result<(), EngineError> {
+        let _open = self.changes.read().await;
+        let size = self.layout.block_size();
+        let first = at.div_ceil(size.bytes() as u64);
+        let end = (at + length) >> size.shift();
+        let mut next = first;
+        while next < end {
+            let step = next..end.min(next + STEP_BLOCKS);
+            let runs: Vec<BlockRun> = self.layout.runs(step.clone()).collect();
+            for run in runs {
+                self.free(run).await?;
+            }
+            next = step.end;
+            runtime::yield_now().await;
+        }
+        Ok(())
+    }
+
+    async fn free(&self, run: BlockRun) -> Result<(), EngineError> {
+        let engine = &self.engine;
+        let end = run.home.plus(run.count);
+        let mut at = run.home;
+        while at < end {
+            let mut handle = engine.start(engine.credits_revokes()).await?;
+            loop {
+                let count = engine.freed_at_once(at, end.get() - at.get());
+                handle.forget(at, count, Contents::Data);
+                let from = run.block + (at.get() - run.home.get());
+                self.freed.add(from..from + count, handle.transaction());
+                at = HomeBlock(at.get() + count);
+                if at >= end || !handle.extend(engine.credits_revokes()) {
+                    break;
+                }
+            }
+            handle.stop();
+        }
+        match self.freed.is_full() {
+            true => self.until_reusable(&(0..u64::MAX)).await,
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+use device::DeviceError;
+use engine::EngineError;
+use format::blocks::BlocksFormatError;
+use format::uuid_text;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BlocksError {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("{disk}: {why}; okeanos blocks format makes one, and destroys what the disk holds")]
+    NoVolume { disk: String, why: BlocksFormatError },
+    #[error("{disk}: {why}")]
+    Unusable { disk: String, why: BlocksFormatError },
+    #[error("{disk} is the journal of the block volume {}, not a volume", uuid_text(.volume))]
+    IsJournal { disk: String, volume: [u8; 16] },
+    #[error("{disk} is a block volume, not the journal of one")]
+    IsVolume { disk: String },
+    #[error(
+        "{disk} has {size} bytes, and its block volume was made for {wanted}: the disk was cut, or is another"
+    )]
+    Shrunk { disk: String, size: u64, wanted: u64 },
+    #[error(
+        "the journal of this block volume is on its own device, with UUID {}: name it with --log",
+        uuid_text(.0)
+    )]
+    JournalMissing([u8; 16]),
+    #[error("{disk} was named as the journal, but the block volume has its journal inside")]
+    JournalInside { disk: String },
+    #[error(
+        "{disk} is the journal with UUID {}, and the block volume wants {}",
+        uuid_text(.found), uuid_text(.wanted)
+    )]
+    WrongJournal { disk: String, found: [u8; 16], wanted: [u8; 16] },
+    #[error("{disk}: {why}")]
+    BadSizes { disk: String, why: String },
+}

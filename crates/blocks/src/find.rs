@@ -1,0 +1,89 @@
+//! Finding the superblock: where it stands, or its copy.
+
+use crate::error::BlocksError;
+use device::{Buffer, DeviceError, Disk, Durability};
+use format::blocks::{
+    BLOCKS_SUPERBLOCK_SIZE, BlocksFormatError, BlocksRole, BlocksSuperblock, SUPERBLOCK_AT,
+    blocks_copy_at,
+};
+use std::rc::Rc;
+
+/// What is read and written as one: no disk has longer logical sectors.
+const PAGE: usize = 4096;
+
+/// The superblock that counts.
+#[derive(Clone, Debug)]
+pub struct FoundSuperblock {
+    pub superblock: BlocksSuperblock,
+    /// The one at the start of the disk is damaged, and this is the copy.
+    pub is_copy: bool,
+}
+
+/// What a disk was found to be.
+#[derive(Clone, Debug)]
+pub enum BlocksDisk {
+    Volume(FoundSuperblock),
+    Journal(FoundSuperblock),
+}
+
+/// Reads the superblock, or the copy of one that is damaged.
+///
+/// # Errors
+/// [`BlocksError::NoVolume`] where neither has the magic; [`BlocksError::Unusable`] where one has,
+/// and none counts; [`BlocksError::Shrunk`] where the disk is shorter than the volume.
+pub async fn find_superblock(disk: &dyn Disk) -> Result<BlocksDisk, BlocksError> {
+    let size = disk.geometry().size;
+    let name = || disk.name().to_owned();
+    let first = parse_at(disk, SUPERBLOCK_AT).await?;
+    let (superblock, is_copy) = match first {
+        Ok(superblock) => (superblock, false),
+        Err(why @ BlocksFormatError::UnknownVersion(_))
+        | Err(why @ BlocksFormatError::UnknownFeatures(_)) => {
+            return Err(BlocksError::Unusable { disk: name(), why });
+        }
+        Err(why) => match copy_of(disk, size).await? {
+            Some(copy) if !units::fault!("blocks-copy-unused") => (copy, true),
+            _ if why == BlocksFormatError::NoVolume => {
+                return Err(BlocksError::NoVolume { disk: name(), why });
+            }
+            _ => return Err(BlocksError::Unusable { disk: name(), why }),
+        },
+    };
+    if superblock.disk_bytes > size {
+        let wanted = superblock.disk_bytes;
+        return Err(BlocksError::Shrunk { disk: name(), size, wanted });
+    }
+    let found = FoundSuperblock { superblock, is_copy };
+    Ok(match found.superblock.role {
+        BlocksRole::Volume => BlocksDisk::Volume(found),
+        BlocksRole::Journal => BlocksDisk::Journal(found),
+    })
+}
+
+/// The copy at the end of the disk, if it is one of a disk of this size.
+async fn copy_of(disk: &dyn Disk, size: u64) -> Result<Option<BlocksSuperblock>, BlocksError> {
+    let Some(at) = blocks_copy_at(size) else { return Ok(None) };
+    let found = parse_at(disk, at).await?;
+    Ok(found.ok().filter(|copy| blocks_copy_at(copy.disk_bytes) == Some(at)))
+}
+
+async fn parse_at(
+    disk: &dyn Disk,
+    at: u64,
+) -> Result<Result<BlocksSuperblock, BlocksFormatError>, DeviceError> {
+    if at + PAGE as u64 > disk.geometry().size {
+        return Ok(Err(BlocksFormatError::NoVolume));
+    }
+    Ok(BlocksSuperblock::parse(&disk.read(at, PAGE).await?[..BLOCKS_SUPERBLOCK_SIZE]))
+}
+
+/// Writes a superblock durably at its place, or the copy.
+pub(crate) async fn write_superblock(
+    disk: &dyn Disk,
+    superblock: &BlocksSuperblock,
+    at: u64,
+) -> Result<(), DeviceError> {
+    let mut page = Buffer::zeroed(PAGE);
+    page[..BLOCKS_SUPERBLOCK_SIZE].copy_from_slice(&superblock.serialize());
+    disk.write(at, vec![Rc::new(page)], Durability::Durable).await
+}

@@ -1,0 +1,82 @@
+//! Home of a block volume: the data of its disk, beside its log.
+
+use crate::layout::BlocksLayout;
+use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, Operation};
+use engine::{Completed, DiskHome, Home};
+use std::rc::Rc;
+use units::HomeBlock;
+
+/// Addresses are blocks of the disk, so that a scattered log is found near the disk's arm.
+///
+/// Invariant: nothing is written home that is no data, whatever a record in the log says.
+pub(crate) struct VolumeHome {
+    disk: Rc<dyn Disk>,
+    whole: DiskHome,
+    layout: BlocksLayout,
+}
+
+impl VolumeHome {
+    pub fn new(disk: Rc<dyn Disk>, layout: BlocksLayout) -> VolumeHome {
+        VolumeHome { whole: DiskHome::whole(disk.clone(), layout.block_size()), disk, layout }
+    }
+}
+
+impl Home for VolumeHome {
+    /// Blocks of the log count, which a journal inside the volume has among the blocks of home.
+    fn contains(&self, at: HomeBlock, count: u64) -> bool {
+        let used = self.layout.used();
+        at.get() >= used.start && at.get().checked_add(count).is_some_and(|end| end <= used.end)
+    }
+    fn end(&self) -> u64 {
+        self.layout.used().end
+    }
+    fn read(&self, at: HomeBlock, count: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.whole.read(at, count)
+    }
+    fn write(
+        &self,
+        at: HomeBlock,
+        blocks: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        let shift = self.layout.block_size().shift();
+        let length: u64 = blocks.iter().map(|part| part.len() as u64).sum();
+        if self.layout.is_data(at, length >> shift) || units::fault!("blocks-home-unchecked") {
+            return self.whole.write(at, blocks, durability);
+        }
+        let refused = DeviceError::OutOfRange {
+            disk: format!("{}: the data of the block volume", self.disk.name()),
+            operation: Operation::Write,
+            at: at.get() << shift,
+            length,
+            size: self.layout.used().end << shift,
+        };
+        Box::pin(async { Err(refused) })
+    }
+    fn write_log(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        self.whole.write_log(at, parts, durability)
+    }
+    fn read_log(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        self.whole.read_log(at, length)
+    }
+    fn physical_sector(&self) -> u32 {
+        self.whole.physical_sector()
+    }
+    fn logical_sector(&self) -> u32 {
+        self.whole.logical_sector()
+    }
+    fn make_durable(&self, what: Completed) -> LocalFuture<Result<(), DeviceError>> {
+        self.whole.make_durable(what)
+    }
+    fn head(&self) -> HomeBlock {
+        self.whole.head()
+    }
+    fn has_durable_writes(&self) -> bool {
+        self.whole.has_durable_writes()
+    }
+}

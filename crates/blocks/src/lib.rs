@@ -1,0 +1,33 @@
+//! A disk exported over the engine: blocks with a journal in front of them, for any file system of
+//! the kernel's, a virtual machine or a database above.
+//!
+//! [`BlockVolume`] is a [`device::Disk`], with a disk's contract: a flush makes durable what was
+//! acknowledged before it, and a durable write (FUA) itself. A write of blocks is one handle of the
+//! engine. Of blocks that memory holds only the bytes that differ are logged. The contract:
+//! `docs/modes/blocks.md`.
+#![forbid(unsafe_code)]
+
+mod discard;
+mod error;
+mod find;
+mod freed;
+mod home;
+mod layout;
+mod make;
+mod open;
+mod read;
+mod report;
+mod requests;
+mod shared;
+mod volume;
+mod write;
+
+pub use error::BlocksError;
+pub use find::{BlocksDisk, FoundSuperblock, find_superblock};
+pub use layout::BlocksLayout;
+pub use make::{BlocksFormatOptions, GroupBytes, format_journal, format_volume};
+pub use open::{BlockParts, believed, check_journal, recover};
+pub use report::BlocksReport;
+pub use requests::BlockRequests;
+pub use shared::Persistence;
+pub use volume::BlockVolume;

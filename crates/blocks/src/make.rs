@@ -1,0 +1,208 @@
+//! Making a block volume, and a journal device.
+
+use crate::error::BlocksError;
+use crate::find::write_superblock;
+use crate::layout::BlocksLayout;
+use device::{Buffer, Disk, Durability};
+use format::blocks::{
+    BlockGroups, BlocksRole, BlocksSuperblock, JOURNAL_BLOCKS_MAX, JOURNAL_BLOCKS_MIN,
+    RESERVED_BYTES, SUPERBLOCK_AT, blocks_copy_at,
+};
+use format::jbd2::JournalSuperblock;
+use std::rc::Rc;
+use units::BlockSize;
+
+/// Of a disk that is no shorter; a sixteenth of a shorter one.
+const JOURNAL_BYTES: u64 = 64 << 20;
+
+/// *LogSize* in every *GroupSize*, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupBytes {
+    pub log: u64,
+    pub group: u64,
+}
+
+/// How a volume is to be made.
+#[derive(Clone, Debug)]
+pub struct BlocksFormatOptions {
+    pub block_size: BlockSize,
+    pub uuid: [u8; 16],
+    /// The identity of the journal's device; `None`: the journal is inside.
+    pub journal_uuid: Option<[u8; 16]>,
+    /// In bytes; `None`: 64 MiB, or a sixteenth of a small disk.
+    pub journal_bytes: Option<u64>,
+    pub groups: Option<GroupBytes>,
+    /// Seconds since 1970.
+    pub now: u64,
+}
+
+impl BlocksFormatOptions {
+    fn plan(&self, disk: &dyn Disk) -> Result<BlocksSuperblock, String> {
+        let (size, shift) = (disk.geometry().size, self.block_size.shift());
+        let Some(copy_at) = blocks_copy_at(size) else {
+            return Err(format!("a disk of {size} bytes is too short for a block volume"));
+        };
+        let inside = match (self.journal_uuid, self.journal_bytes) {
+            (Some(_), _) => 0,
+            (None, Some(bytes)) => bytes,
+            (None, None) => JOURNAL_BYTES.min(size / 16),
+        };
+        let least = u64::from(JOURNAL_BLOCKS_MIN) << shift;
+        let inside =
+            if self.journal_bytes.is_none() && inside > 0 { inside.max(least) } else { inside };
+        let journal_blocks = journal_blocks(inside, self.block_size)?;
+        if journal_blocks == 0 && self.journal_uuid.is_none() {
+            return Err("a block volume needs a journal".to_owned());
+        }
+        let journal_at = if journal_blocks > 0 { RESERVED_BYTES >> shift } else { 0 };
+        let journal_end = (RESERVED_BYTES + (u64::from(journal_blocks) << shift))
+            .next_multiple_of(RESERVED_BYTES);
+        let data_blocks = (copy_at >> shift).saturating_sub(journal_end >> shift);
+        if data_blocks == 0 {
+            return Err(format!(
+                "a disk of {size} bytes has no room for data beside a journal of {inside} bytes"
+            ));
+        }
+        if self.groups.is_some() && self.journal_uuid.is_some() {
+            return Err("scattered logs need the journal inside the volume".to_owned());
+        }
+        let groups = self.groups.map(|bytes| groups(bytes, data_blocks, shift)).transpose()?;
+        let superblock = BlocksSuperblock {
+            role: BlocksRole::Volume,
+            block_size: self.block_size,
+            uuid: self.uuid,
+            journal_uuid: self.journal_uuid.unwrap_or_default(),
+            created: self.now,
+            disk_bytes: size,
+            journal_at,
+            journal_blocks,
+            data_at: journal_end >> shift,
+            data_blocks,
+            groups,
+        };
+        superblock.check().map(|()| superblock).map_err(|why| why.to_string())
+    }
+}
+
+fn journal_blocks(bytes: u64, size: BlockSize) -> Result<u32, String> {
+    let (blocks, least) = (bytes >> size.shift(), u64::from(JOURNAL_BLOCKS_MIN));
+    match blocks {
+        0 if bytes == 0 => Ok(0),
+        _ if (least..=u64::from(JOURNAL_BLOCKS_MAX)).contains(&blocks) => Ok(blocks as u32),
+        _ => Err(format!(
+            "a journal of {bytes} bytes: from {} to {} are possible with blocks of {} bytes",
+            least << size.shift(),
+            u64::from(JOURNAL_BLOCKS_MAX) << size.shift(),
+            size.bytes()
+        )),
+    }
+}
+
+fn groups(bytes: GroupBytes, data_blocks: u64, shift: u32) -> Result<BlockGroups, String> {
+    let GroupBytes { log, group } = bytes;
+    let wrong = || format!("a scattered log of {log} bytes in every {group} bytes cannot be");
+    let group_blocks = u32::try_from(group >> shift).map_err(|_| wrong())?;
+    let log_blocks = u32::try_from(log >> shift).map_err(|_| wrong())?;
+    if log_blocks == 0 || group_blocks / 2 < log_blocks {
+        return Err(format!("{}: a log takes at most half of its group", wrong()));
+    }
+    let logs = u32::try_from(data_blocks / u64::from(group_blocks)).map_err(|_| wrong())?;
+    if logs == 0 {
+        return Err(format!("{}: the disk has no room for a group", wrong()));
+    }
+    Ok(BlockGroups { group_blocks, log_blocks, logs })
+}
+
+/// Makes an empty volume. Its exported disk holds what lay there before. Signatures of others at
+/// either end of the disk are gone.
+///
+/// # Errors
+/// [`BlocksError::BadSizes`] says which sizes cannot be; nothing was written then.
+pub async fn format_volume(
+    disk: &dyn Disk,
+    options: &BlocksFormatOptions,
+) -> Result<BlocksLayout, BlocksError> {
+    let bad = |why| BlocksError::BadSizes { disk: disk.name().to_owned(), why };
+    let superblock = options.plan(disk).map_err(bad)?;
+    let layout = BlocksLayout::new(superblock.clone());
+    let layout = layout.ok_or_else(|| bad("the sizes contradict each other".to_owned()))?;
+    clear(disk, 0).await?;
+    let copy_at = blocks_copy_at(superblock.disk_bytes).expect("a plan has room for the copy");
+    clear(disk, copy_at).await?;
+    // A signature between the copy and the end: of md, of GPT.
+    clear_tail(disk).await?;
+    write_journal(disk, &superblock).await?;
+    write_superblock(disk, &superblock, copy_at).await?;
+    // Last: a volume is there whole or not at all.
+    disk.flush().await?;
+    write_superblock(disk, &superblock, SUPERBLOCK_AT).await?;
+    Ok(layout)
+}
+
+/// Makes the empty journal of a volume on a device of its own, which it fills.
+///
+/// # Errors
+/// [`BlocksError::BadSizes`] says which sizes cannot be; nothing was written then.
+pub async fn format_journal(
+    disk: &dyn Disk,
+    options: &BlocksFormatOptions,
+) -> Result<(), BlocksError> {
+    let bad = |why| BlocksError::BadSizes { disk: disk.name().to_owned(), why };
+    let (size, shift) = (disk.geometry().size, options.block_size.shift());
+    let Some(copy_at) = blocks_copy_at(size) else {
+        return Err(bad(format!("a disk of {size} bytes is too short for a journal")));
+    };
+    let most = u64::from(JOURNAL_BLOCKS_MAX) << shift;
+    let bytes = options.journal_bytes.unwrap_or(copy_at - RESERVED_BYTES).min(most);
+    let superblock = BlocksSuperblock {
+        role: BlocksRole::Journal,
+        block_size: options.block_size,
+        uuid: options.uuid,
+        journal_uuid: options.journal_uuid.unwrap_or_default(),
+        created: options.now,
+        disk_bytes: size,
+        journal_at: RESERVED_BYTES >> shift,
+        journal_blocks: journal_blocks(bytes, options.block_size).map_err(bad)?,
+        data_at: 0,
+        data_blocks: 0,
+        groups: None,
+    };
+    superblock.check().map_err(|why| bad(why.to_string()))?;
+    clear(disk, 0).await?;
+    clear(disk, copy_at).await?;
+    clear_tail(disk).await?;
+    write_journal(disk, &superblock).await?;
+    write_superblock(disk, &superblock, copy_at).await?;
+    disk.flush().await?;
+    Ok(write_superblock(disk, &superblock, SUPERBLOCK_AT).await?)
+}
+
+/// An empty journal. What an older one left in its blocks is of another UUID.
+async fn write_journal(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result<(), BlocksError> {
+    if superblock.journal_blocks == 0 {
+        return Ok(());
+    }
+    let size = superblock.block_size;
+    let journal = JournalSuperblock::new(size, superblock.journal_blocks, superblock.uuid);
+    // A block of 1 KiB may be less than the disk can write.
+    let mut page = Buffer::zeroed(4096);
+    page[..size.bytes()].copy_from_slice(&journal.serialize());
+    let at = superblock.journal_at << size.shift();
+    Ok(disk.write(at, vec![Rc::new(page)], Durability::Durable).await?)
+}
+
+/// Zeros in the reserved area at `at`.
+async fn clear(disk: &dyn Disk, at: u64) -> Result<(), BlocksError> {
+    let zeros = Rc::new(Buffer::zeroed(RESERVED_BYTES as usize));
+    Ok(disk.write(at, vec![zeros], Durability::Durable).await?)
+}
+
+async fn clear_tail(disk: &dyn Disk) -> Result<(), BlocksError> {
+    let (size, sector) = (disk.geometry().size, u64::from(disk.geometry().logical_sector));
+    let (end, start) = (size / sector * sector, size / RESERVED_BYTES * RESERVED_BYTES);
+    if end > start {
+        let zeros = Rc::new(Buffer::zeroed((end - start) as usize));
+        disk.write(start, vec![zeros], Durability::Durable).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Opening a block volume: superblock, journal, recovery, engine.
+
+use crate::error::BlocksError;
+use crate::find::{BlocksDisk, FoundSuperblock, find_superblock, write_superblock};
+use crate::home::VolumeHome;
+use crate::layout::BlocksLayout;
+use crate::report::BlocksReport;
+use crate::shared::Persistence;
+use crate::volume::BlockVolume;
+use device::{Disk, World};
+use engine::{
+    BelievedTransaction, Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace, NoPace,
+    RecoveryReport,
+};
+use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
+use std::rc::Rc;
+use units::LogBlock;
+
+/// What a block volume stands on.
+#[derive(Clone)]
+pub struct BlockParts {
+    pub world: Rc<dyn World>,
+    pub disk: Rc<dyn Disk>,
+    /// The journal's device, where the volume has one.
+    pub journal: Option<Rc<dyn Disk>>,
+    pub options: EngineOptions,
+    pub persistence: Persistence,
+}
+
+struct FoundVolume {
+    layout: BlocksLayout,
+    is_copy: bool,
+    parts: EngineParts,
+}
+
+impl BlockParts {
+    async fn find(&self) -> Result<FoundVolume, BlocksError> {
+        let name = || self.disk.name().to_owned();
+        let FoundSuperblock { superblock, is_copy } = match find_superblock(&*self.disk).await? {
+            BlocksDisk::Volume(found) => found,
+            BlocksDisk::Journal(found) => {
+                let volume = found.superblock.uuid;
+                return Err(BlocksError::IsJournal { disk: name(), volume });
+            }
+        };
+        let layout = BlocksLayout::new(superblock).expect("a superblock that parses is checked");
+        let log = self.log_area(&layout).await?;
+        let parts = EngineParts {
+            world: self.world.clone(),
+            home: Rc::new(VolumeHome::new(self.disk.clone(), layout.clone())),
+            block_size: layout.block_size(),
+            log: Some(log),
+            options: self.options.clone(),
+            pace: Rc::new(NoPace),
+        };
+        Ok(FoundVolume { layout, is_copy, parts })
+    }
+
+    async fn log_area(&self, layout: &BlocksLayout) -> Result<LogArea, BlocksError> {
+        let superblock = layout.superblock();
+        let Some(disk) = &self.journal else {
+            if superblock.journal_blocks == 0 {
+                return Err(BlocksError::JournalMissing(superblock.journal_uuid));
+            }
+            let (extents, logs) = layout.extents();
+            return Ok(LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs });
+        };
+        if superblock.journal_blocks > 0 {
+            return Err(BlocksError::JournalInside { disk: disk.name().to_owned() });
+        }
+        let journal = check_journal(&**disk, superblock).await?;
+        let count = journal.journal_blocks;
+        let extent = LogExtent { first: LogBlock(0), count, disk_block: journal.journal_at };
+        let place = LogPlace::Own(disk.clone());
+        Ok(LogArea { place, extents: vec![extent], superblock: LogBlock(0), logs: None })
+    }
+}
+
+/// Whether `disk` is the journal of the volume with this superblock.
+///
+/// # Errors
+/// [`BlocksError`] says what it is instead.
+pub async fn check_journal(
+    disk: &dyn Disk,
+    volume: &BlocksSuperblock,
+) -> Result<BlocksSuperblock, BlocksError> {
+    let name = || disk.name().to_owned();
+    let journal = match find_superblock(disk).await? {
+        BlocksDisk::Journal(found) => found.superblock,
+        BlocksDisk::Volume(_) => return Err(BlocksError::IsVolume { disk: name() }),
+    };
+    let is_meant = (journal.uuid, journal.journal_uuid) == (volume.uuid, volume.journal_uuid);
+    if !is_meant || journal.block_size != volume.block_size {
+        let (found, wanted) = (journal.journal_uuid, volume.journal_uuid);
+        return Err(BlocksError::WrongJournal { disk: name(), found, wanted });
+    }
+    Ok(journal)
+}
+
+impl BlockVolume {
+    /// Reads the superblock, replays the log if it holds anything, and opens the engine over it.
+    /// A volume that is opened to be read is written to by the replay alone.
+    ///
+    /// # Errors
+    /// [`BlocksError`] says what is wrong with which disk, and what to do.
+    pub async fn open(parts: BlockParts) -> Result<BlockVolume, BlocksError> {
+        let found = parts.find().await?;
+        let mut report = BlocksReport { warnings: found.parts.warnings(), ..Default::default() };
+        let (recovery, kept) = engine::restart(&found.parts, &[]).await?;
+        report.recovery = recovery;
+        if found.is_copy && !parts.options.read_only {
+            write_superblock(&*parts.disk, found.layout.superblock(), SUPERBLOCK_AT).await?;
+            report.superblock_restored = true;
+        }
+        let engine = Engine::open_with(found.parts, kept).await?;
+        if !parts.options.read_only {
+            restore_copy(&*parts.disk, &found.layout).await?;
+        }
+        let name = parts.disk.name().to_owned();
+        Ok(BlockVolume::new(engine, found.layout, name, parts.persistence, report))
+    }
+}
+
+/// The copy of the superblock is written anew where it is damaged.
+async fn restore_copy(disk: &dyn Disk, layout: &BlocksLayout) -> Result<(), BlocksError> {
+    let superblock = layout.superblock();
+    let Some(at) = blocks_copy_at(superblock.disk_bytes) else { return Ok(()) };
+    let there = disk.read(at, 4096).await.map(|bytes| BlocksSuperblock::parse(&bytes));
+    if !there.is_ok_and(|copy| copy.is_ok_and(|copy| copy == *superblock)) {
+        write_superblock(disk, superblock, at).await?;
+    }
+    Ok(())
+}
+
+/// Replays the log of a volume that is not open; all is home then. With `dry_run` nothing is
+/// written.
+///
+/// # Errors
+/// As [`BlockVolume::open`].
+pub async fn recover(parts: &BlockParts, dry_run: bool) -> Result<RecoveryReport, BlocksError> {
+    let found = parts.find().await?;
+    let mut report = engine::recover(&found.parts, dry_run).await?;
+    if dry_run {
+        report.restart = engine::foretell_restart(&found.parts).await?;
+    }
+    Ok(report)
+}
+
+/// The transactions that recovery would replay, as they stand in the log. Nothing is written.
+///
+/// # Errors
+/// As [`BlockVolume::open`].
+pub async fn believed(parts: &BlockParts) -> Result<Vec<BelievedTransaction>, BlocksError> {
+    let found = parts.find().await?;
+    Ok(engine::believed(&found.parts).await?)
+}

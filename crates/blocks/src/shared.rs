@@ -1,0 +1,130 @@
+//! The state that requests of an open volume share.
+
+use crate::freed::FreedRuns;
+use crate::layout::BlocksLayout;
+use crate::report::BlocksReport;
+use crate::requests::BlockRequests;
+use device::{DeviceError, Operation};
+use engine::{Credits, Engine, EngineError};
+use runtime::sync::{Event, RwLock};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::Owner;
+
+/// All data of the exported disk has one owner: a flush is of the whole disk.
+pub(crate) const OWNER: Owner = Owner(1);
+/// The longest write that is one handle, in bytes, where the log has room for it.
+const ATOMIC_MAX: usize = 1 << 20;
+/// errno
+const EIO: i32 = 5;
+const EROFS: i32 = 30;
+const ESHUTDOWN: i32 = 108;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Persistence {
+    /// From memory: the disk has a volatile cache, which a flush makes durable.
+    #[default]
+    WriteBack,
+    /// When it is durable: the disk has no volatile cache.
+    WriteThrough,
+}
+
+pub(crate) struct Shared {
+    pub engine: Rc<Engine>,
+    pub layout: BlocksLayout,
+    pub persistence: Persistence,
+    pub freed: FreedRuns,
+    /// Blocks that one handle may write.
+    pub handle_blocks: u64,
+    /// Changes go on, or the log is being emptied.
+    pub changes: Rc<RwLock>,
+    pub name: String,
+    pub report: BlocksReport,
+    pub requests: Cell<BlockRequests>,
+    /// Requests that are being carried out.
+    pub busy: Cell<u64>,
+    pub idle: Event,
+    pub closed: Cell<bool>,
+    pub first_error: RefCell<Option<String>>,
+}
+
+impl Shared {
+    pub fn new(
+        engine: Rc<Engine>,
+        layout: BlocksLayout,
+        name: String,
+        persistence: Persistence,
+        report: BlocksReport,
+    ) -> Shared {
+        let most = (ATOMIC_MAX >> layout.block_size().shift()) as u32;
+        let halves = std::iter::successors(Some(most), |blocks| Some(blocks / 2));
+        let fits = |blocks: &u32| *blocks <= 1 || engine.fits_handle(Credits(0), *blocks);
+        let handle_blocks = halves.into_iter().find(fits).unwrap_or(1).max(1);
+        Shared {
+            engine,
+            layout,
+            persistence,
+            freed: FreedRuns::default(),
+            handle_blocks: handle_blocks.into(),
+            changes: Rc::default(),
+            name,
+            report,
+            requests: Cell::default(),
+            busy: Cell::default(),
+            idle: Event::default(),
+            closed: Cell::default(),
+            first_error: RefCell::default(),
+        }
+    }
+    pub fn note_request(&self, operation: Operation, length: u64) {
+        let mut counts = self.requests.get();
+        let (count, bytes) = match operation {
+            Operation::Read => (&mut counts.reads, Some(&mut counts.read_bytes)),
+            Operation::Write => (&mut counts.writes, Some(&mut counts.written_bytes)),
+            Operation::Flush => (&mut counts.flushes, None),
+            Operation::Discard => (&mut counts.discards, Some(&mut counts.discarded_bytes)),
+        };
+        *count += 1;
+        bytes.into_iter().for_each(|bytes| *bytes += length);
+        self.requests.set(counts);
+    }
+    pub fn note_durable_write(&self) {
+        let counts = self.requests.get();
+        let durable_writes = counts.durable_writes + 1;
+        self.requests.set(BlockRequests { durable_writes, ..counts });
+    }
+
+    /// As a client of the exported disk sees an error of the engine.
+    pub fn device_error(
+        &self,
+        error: EngineError,
+        (operation, at, length): (Operation, u64, u64),
+    ) -> DeviceError {
+        let code = match &error {
+            EngineError::ReadOnly => EROFS,
+            EngineError::ShutDown => ESHUTDOWN,
+            EngineError::Device(DeviceError::Failed { code, .. }) => *code,
+            _ => EIO,
+        };
+        if operation != Operation::Read && code != EROFS {
+            self.first_error.borrow_mut().get_or_insert_with(|| error.to_string());
+        }
+        DeviceError::Failed { disk: self.name.clone(), operation, at, length, code }
+    }
+}
+
+/// While it lives, the volume is not closed.
+pub(crate) struct Busy(Rc<Shared>);
+impl Busy {
+    pub fn new(shared: &Rc<Shared>) -> Busy {
+        shared.busy.set(shared.busy.get() + 1);
+        Busy(shared.clone())
+    }
+}
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
+        self.0.idle.notify();
+    }
+}

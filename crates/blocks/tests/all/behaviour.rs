@@ -1,0 +1,400 @@
+//! What a block volume does, request by request.
+
+use crate::common::{Life, Making, filled, make, open, options, write};
+use blocks::{BlockVolume, BlocksError, Persistence, recover};
+use device::{Buffer, DeviceError, Disk, Durability, Operation};
+use disks::{Atomicity, CrashPolicy, Fault, Image};
+use engine::{DataMode, EngineOptions, RecordFormat, WriteThreshold};
+use format::blocks::{SUPERBLOCK_AT, blocks_copy_at};
+use runtime::join_all;
+use std::rc::Rc;
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+
+/// Nothing is committed or written home unless it is asked for.
+fn quiet(data: DataMode) -> EngineOptions {
+    let never = Duration::from_secs(100_000);
+    EngineOptions {
+        data,
+        records: Some(RecordFormat::Packed),
+        commit: never,
+        expire: never,
+        writeback: never,
+        ..options()
+    }
+}
+
+fn life() -> Life {
+    Life::new(1, &make(&Making::default()).expect("a volume"))
+}
+
+/// Plays `script` on a fresh volume.
+fn play<T: 'static>(
+    options: &EngineOptions,
+    script: impl AsyncFnOnce(BlockVolume) -> T + 'static,
+) -> T {
+    let life = life();
+    let parts = life.parts(options, Persistence::WriteBack);
+    life.play(async move { script(open(parts).await).await }).0
+}
+
+/// Bytes that a run of requests wrote to the disk.
+async fn written(disk: &disks::MemoryDisk, work: impl Future<Output = ()>) -> u64 {
+    disk.record();
+    work.await;
+    let writes = disk.take_log().into_iter().filter(|it| it.operation == Operation::Write);
+    writes.map(|it| it.length).sum()
+}
+
+#[test]
+fn a_small_change_of_a_block_in_memory_logs_few_bytes() {
+    for (data, few) in
+        [(DataMode::Wasteless, true), (DataMode::Selective, true), (DataMode::Journal, false)]
+    {
+        let life = life();
+        let threshold = WriteThreshold::Fixed(64 << 10);
+        let parts = life.parts(&EngineOptions { threshold, ..quiet(data) }, Persistence::WriteBack);
+        let disk = life.disks[0].clone();
+        let (bytes, _) = life.play(async move {
+            let volume = open(parts).await;
+            write(&volume, 0, 7, 8 * BLOCK).await;
+            volume.flush().await.unwrap();
+            let mut changed = Buffer::zeroed(8 * BLOCK);
+            changed.fill(7);
+            (0..8).for_each(|block| changed[block * BLOCK + 100] = 9);
+            let parts = vec![Rc::new(changed)];
+            written(&disk, async {
+                volume.write(0, parts, Durability::Cached).await.unwrap();
+                volume.flush().await.unwrap();
+            })
+            .await
+        });
+        assert_eq!(bytes <= 4096, few, "{data}: {bytes} bytes");
+    }
+}
+
+#[test]
+fn zeros_take_hardly_any_of_the_log() {
+    let life = life();
+    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    let (bytes, _) = life.play(async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 7, 64 * BLOCK).await;
+        volume.flush().await.unwrap();
+        written(&disk, async {
+            write(&volume, 0, 0, 64 * BLOCK).await;
+            volume.flush().await.unwrap();
+        })
+        .await
+    });
+    assert!(bytes <= 4096, "{bytes} bytes");
+}
+
+#[test]
+fn a_flush_without_a_write_before_it_writes_nothing() {
+    let life = life();
+    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    life.play(async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 7, BLOCK).await;
+        volume.flush().await.unwrap();
+        disk.record();
+        volume.flush().await.unwrap();
+        // What memory holds already is no change.
+        write(&volume, 0, 7, BLOCK).await;
+        volume.flush().await.unwrap();
+        assert_eq!(disk.take_log(), vec![]);
+    });
+}
+
+#[test]
+fn flushes_that_come_together_share_a_commit() {
+    let life = life();
+    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    life.play(async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 1, BLOCK).await;
+        volume.flush().await.unwrap();
+        disk.record();
+        let client = |number: u64| -> device::LocalFuture<()> {
+            let volume = volume.clone();
+            Box::pin(async move {
+                write(&volume, number * BLOCK as u64, 7, BLOCK).await;
+                volume.flush().await.unwrap();
+            })
+        };
+        join_all((0..100).map(client).collect()).await;
+        let writes = disk.take_log().len();
+        assert!(writes <= 8, "{writes} requests for a hundred flushes");
+    });
+}
+
+#[test]
+fn only_what_was_flushed_or_forced_is_promised() {
+    for persistence in [Persistence::WriteBack, Persistence::WriteThrough] {
+        let life = life();
+        let parts = life.parts(&quiet(DataMode::Wasteless), persistence);
+        let (ended, images) = life.run(CrashPolicy::LoseAll, async move {
+            let volume = open(parts).await;
+            write(&volume, 0, 1, BLOCK).await;
+            volume.flush().await.unwrap();
+            let forced = filled(2, BLOCK);
+            volume.write(BLOCK as u64, forced, Durability::Durable).await.unwrap();
+            write(&volume, 2 * BLOCK as u64, 3, BLOCK).await;
+        });
+        assert!(ended.is_some());
+        let life = Life::new(1, &images);
+        let parts = life.parts(&quiet(DataMode::Wasteless), persistence);
+        let (found, _) = life.play(async move {
+            let content = open(parts).await.read(0, 3 * BLOCK).await.unwrap();
+            [0, 1, 2].map(|block| content[block * BLOCK + 5])
+        });
+        let last = if persistence == Persistence::WriteThrough { 3 } else { 0 };
+        assert_eq!(found, [1, 2, last], "{persistence:?}");
+    }
+}
+
+/// A long write went home past the log and is in the disk's cache alone. What is logged over it
+/// must not rely on it.
+#[test]
+fn a_difference_is_never_logged_over_what_home_may_lose() {
+    let threshold = WriteThreshold::Fixed(BLOCK as u64 + 1);
+    let options =
+        EngineOptions { threshold, commit: Duration::from_millis(3), ..quiet(DataMode::Selective) };
+    let life = life();
+    let parts = life.parts(&options, Persistence::WriteBack);
+    let (_, images) = life.run(CrashPolicy::LoseAll, async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 1, 64 * BLOCK).await;
+        let pause = async |milliseconds| {
+            let world = volume.engine().world();
+            world.sleep_until(world.now().plus(Duration::from_millis(milliseconds))).await;
+        };
+        pause(50).await;
+        // Now it is in memory, too.
+        volume.read(0, BLOCK).await.unwrap();
+        let mut changed = Buffer::zeroed(BLOCK);
+        changed.fill(1);
+        changed[9] = 2;
+        volume.write(0, vec![Rc::new(changed)], Durability::Cached).await.unwrap();
+        // Nobody flushes; the transaction is committed by its age.
+        pause(50).await;
+    });
+    let life = Life::new(1, &images);
+    let parts = life.parts(&options, Persistence::WriteBack);
+    let (found, _) = life.play(async move { open(parts).await.read(0, BLOCK).await.unwrap() });
+    let is_old = found.iter().all(|byte| *byte == 0);
+    let is_new = found[9] == 2 && found[8] == 1 && found[10..].iter().all(|byte| *byte == 1);
+    assert!(is_old || is_new, "the block is mixed: {:?}", &found[..12]);
+}
+
+#[test]
+fn parts_of_a_block_are_written_in_every_mode() {
+    for data in DataMode::ALL {
+        play(&EngineOptions { data, ..options() }, async move |volume| {
+            write(&volume, 0, 1, 2 * BLOCK).await;
+            for (at, length) in [(512, 512), (4096 - 512, 1024), (7680, 512)] {
+                write(&volume, at, 2, length).await;
+            }
+            volume.flush().await.unwrap();
+            let found = volume.read(0, 2 * BLOCK).await.unwrap();
+            let sectors: Vec<u8> = found.chunks(512).map(|sector| sector[17]).collect();
+            assert_eq!(sectors, [1, 2, 1, 1, 1, 1, 1, 2, 2, 1, 1, 1, 1, 1, 1, 2], "{data}");
+            volume.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_discarded_block_is_written_again_and_nothing_old_comes_back() {
+    for data in DataMode::ALL {
+        let life = life();
+        let parts = life.parts(&quiet(data), Persistence::WriteBack);
+        let (_, images) = life.run(CrashPolicy::LoseAll, async move {
+            let volume = open(parts).await;
+            write(&volume, 0, 1, 4 * BLOCK).await;
+            volume.flush().await.unwrap();
+            volume.discard(0, 4 * BLOCK as u64).await.unwrap();
+            write(&volume, 0, 2, BLOCK).await;
+            volume.flush().await.unwrap();
+        });
+        let life = Life::new(1, &images);
+        let parts = life.parts(&quiet(data), Persistence::WriteBack);
+        let (found, _) = life.play(async move { open(parts).await.read(0, BLOCK).await.unwrap() });
+        assert!(found.iter().all(|byte| *byte == 2), "{data}: {}", found[0]);
+    }
+}
+
+#[test]
+fn requests_beyond_the_disk_or_its_sectors_are_refused() {
+    play(&options(), async |volume| {
+        let size = volume.geometry().size;
+        let beyond = volume.read(size - 512, 1024).await;
+        assert!(matches!(beyond, Err(DeviceError::OutOfRange { .. })));
+        let beyond = volume.write(u64::MAX - 511, filled(1, 512), Durability::Cached).await;
+        assert!(matches!(beyond, Err(DeviceError::OutOfRange { .. })));
+        let uneven = volume.write(100, filled(1, 512), Durability::Cached).await;
+        assert!(matches!(uneven, Err(DeviceError::Unaligned { .. })));
+        assert!(volume.discard(size, 512).await.is_err());
+        assert!(volume.read(size - 512, 512).await.is_ok());
+    });
+}
+
+#[test]
+fn after_a_failed_flush_changes_fail_and_reads_go_on() {
+    let life = life();
+    life.disks[0].hide_forced_unit_access();
+    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    life.play(async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 1, BLOCK).await;
+        disk.inject(Fault::once(Operation::Flush));
+        assert!(volume.flush().await.is_err() && volume.failure().is_some());
+        assert!(volume.flush().await.is_err(), "an error is reported to every flush");
+        assert!(volume.write(0, filled(2, BLOCK), Durability::Cached).await.is_err());
+        assert_eq!(volume.read(0, BLOCK).await.unwrap()[0], 1);
+        assert!(volume.close().await.is_err());
+    });
+}
+
+#[test]
+fn memory_stays_within_its_bound_however_much_is_written() {
+    for data in [DataMode::Wasteless, DataMode::Ordered] {
+        let options = EngineOptions { cache_bytes: 1 << 20, ..quiet(data) };
+        play(&options, async move |volume| {
+            for round in 0..3u8 {
+                for at in 0..160 {
+                    write(&volume, at * (64 << 10), round + 1, 64 << 10).await;
+                    let cache = volume.statistics().cache;
+                    let most = cache.limit_bytes + (1 << 20);
+                    assert!(cache.bytes <= most, "{data}: {} of {most}", cache.bytes);
+                }
+            }
+            volume.flush().await.unwrap();
+            let found = volume.read(5 << 20, 1 << 20).await.unwrap();
+            assert!(found.iter().all(|byte| *byte == 3));
+        });
+    }
+}
+
+#[test]
+fn a_volume_that_is_read_only_refuses_changes_and_shows_what_was_flushed() {
+    let life = life();
+    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
+    let (_, images) = life.run(CrashPolicy::LoseAll, async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 1, BLOCK).await;
+        volume.flush().await.unwrap();
+    });
+    let life = Life::new(1, &images);
+    let options = EngineOptions { read_only: true, ..options() };
+    let parts = life.parts(&options, Persistence::WriteBack);
+    life.play(async move {
+        let volume = open(parts).await;
+        assert_eq!(volume.read(0, BLOCK).await.unwrap()[9], 1);
+        assert!(volume.write(0, filled(2, BLOCK), Durability::Cached).await.is_err());
+        assert!(volume.discard(0, BLOCK as u64).await.is_err());
+        assert_eq!(volume.read(0, BLOCK).await.unwrap()[9], 1);
+        volume.flush().await.expect("nothing is to be flushed");
+    });
+}
+
+#[test]
+fn a_drained_volume_holds_everything_at_its_offset_and_goes_on() {
+    let life = life();
+    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    life.play(async move {
+        let volume = open(parts).await;
+        write(&volume, 5 * BLOCK as u64, 3, BLOCK).await;
+        let writing = volume.clone();
+        let busy: device::LocalFuture<()> =
+            Box::pin(async move { write(&writing, 0, 4, BLOCK).await });
+        let draining = volume.clone();
+        let drain: device::LocalFuture<()> =
+            Box::pin(async move { draining.drain().await.expect("a drain") });
+        join_all(vec![drain, busy]).await;
+        let home = disk.image().copy(volume.layout().data_offset() + 5 * BLOCK as u64, BLOCK);
+        assert!(home.iter().all(|byte| *byte == 3));
+        write(&volume, 5 * BLOCK as u64, 6, BLOCK).await;
+        volume.flush().await.unwrap();
+        assert_eq!(volume.read(5 * BLOCK as u64, 512).await.unwrap()[0], 6);
+    });
+}
+
+fn opened(images: &[Image]) -> Result<(bool, Vec<Image>), BlocksError> {
+    let life = Life::new(1, images);
+    let parts = life.parts(&options(), Persistence::WriteBack);
+    let (restored, images) = life.play(async move {
+        let volume = BlockVolume::open(parts).await?;
+        volume.close().await?;
+        Ok(volume.report().superblock_restored)
+    });
+    restored.map(|restored| (restored, images))
+}
+
+#[test]
+fn either_superblock_is_restored_from_the_other() {
+    let fresh = make(&Making::default()).expect("a volume");
+    let size = fresh[0].size();
+    let copy_at = blocks_copy_at(size).unwrap();
+    let damage = |at: u64| {
+        let mut images = fresh.clone();
+        images[0].fill(at, 4096, 0xa5);
+        images
+    };
+    let (restored, images) = opened(&damage(SUPERBLOCK_AT)).unwrap();
+    assert!(restored && !opened(&images).unwrap().0);
+    let (restored, images) = opened(&damage(copy_at)).unwrap();
+    assert!(!restored);
+    let mut again = images;
+    again[0].fill(SUPERBLOCK_AT, 4096, 0xa5);
+    assert!(opened(&again).unwrap().0, "the copy was written anew");
+    let mut both = damage(SUPERBLOCK_AT);
+    both[0].fill(copy_at, 4096, 0xa5);
+    assert!(matches!(opened(&both), Err(BlocksError::NoVolume { .. })));
+}
+
+#[test]
+fn a_journal_on_its_own_device_is_the_volumes_or_is_refused() {
+    let making = Making { journal_disk: Some(4 << 20), ..Making::default() };
+    let images = make(&making).expect("a volume");
+    assert!(opened(&images).is_ok());
+    assert!(matches!(opened(&images[..1]), Err(BlocksError::JournalMissing(_))));
+    assert!(matches!(opened(&images[1..]), Err(BlocksError::IsJournal { .. })));
+    let twice = [images[0].clone(), images[0].clone()];
+    assert!(matches!(opened(&twice), Err(BlocksError::IsVolume { .. })));
+    let inside = make(&Making::default()).expect("a volume");
+    let wrong = [inside[0].clone(), images[1].clone()];
+    assert!(matches!(opened(&wrong), Err(BlocksError::JournalInside { .. })));
+    let mut cut = Image::new(8 << 20);
+    let mut start = vec![0; 2 << 20];
+    images[0].read(0, &mut start);
+    cut.write(0, &start);
+    assert!(matches!(opened(&[cut, images[1].clone()]), Err(BlocksError::Shrunk { .. })));
+}
+
+#[test]
+fn a_recovery_brings_everything_home_and_a_dry_one_writes_nothing() {
+    let life = life();
+    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
+    let policy = CrashPolicy::Random { seed: 5, atomicity: Atomicity::Unit(512) };
+    let (_, images) = life.run(policy, async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 1, 3 * BLOCK).await;
+        volume.flush().await.unwrap();
+    });
+    for dry_run in [true, false] {
+        let life = Life::new(1, &images);
+        let parts = life.parts(&options(), Persistence::WriteBack);
+        let (report, left) =
+            life.play(async move { recover(&parts, dry_run).await.expect("a recovery") });
+        assert!(!report.clean && report.dry_run == dry_run);
+        assert_eq!(dry_run, left[0].is_equal_in(&images[0], 0..images[0].size()));
+    }
+}

@@ -1,0 +1,126 @@
+//! What a case consists of, by its seed.
+
+use super::model::Atomic;
+use crate::common::{Making, options};
+use blocks::{GroupBytes, Persistence};
+use disks::{Atomicity, CrashPolicy};
+use engine::{DataMode, EngineOptions, LogGap, LogKind, RecordFormat, WriteThreshold};
+use runtime::SplitMix;
+
+/// Modes, record formats, and logs: scattered, inside, on its own device.
+pub const COMBINATIONS: usize = 6 * 2 * 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Inside,
+    OwnDevice,
+    Scattered,
+}
+
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub seed: u64,
+    pub making: Making,
+    pub options: EngineOptions,
+    pub persistence: Persistence,
+    pub hides_forced_unit_access: bool,
+    pub lives: u64,
+    pub clients: u64,
+    /// Changes of the disk after which the power fails, at most.
+    pub changes: u64,
+    /// The last life ends with a close, not a cut.
+    pub closes: bool,
+    place: Place,
+    atomicity: Atomicity,
+}
+
+impl Case {
+    pub fn new(seed: u64) -> Case {
+        let random = SplitMix::new(seed);
+        let one_of = |count: u64| random.next() % count;
+        // Every combination in turn; the rest is chance.
+        let combination = seed % COMBINATIONS as u64;
+        let data = DataMode::ALL[(combination % 6) as usize];
+        let records = [RecordFormat::Packed, RecordFormat::Blocks][(combination / 6 % 2) as usize];
+        let place =
+            [Place::Inside, Place::OwnDevice, Place::Scattered][(combination / 12) as usize];
+        let block_size = [1024, 2048, 4096, 4096][one_of(4) as usize];
+        let mut options = EngineOptions {
+            data,
+            records: Some(records),
+            threshold: [
+                WriteThreshold::Fixed(4097),
+                WriteThreshold::Fixed(64 << 10),
+                WriteThreshold::Auto,
+            ][one_of(3) as usize],
+            cache_bytes: [1 << 20, 4 << 20, 64 << 20][one_of(3) as usize],
+            commits_in_flight: 1 + one_of(2) as usize,
+            log_gap: [LogGap::Off, LogGap::Auto, LogGap::Always(20 << 10)][one_of(3) as usize],
+            order_overwrites: one_of(3) == 0,
+            ..options()
+        };
+        if one_of(2) == 0 {
+            options.expire = std::time::Duration::from_secs(3600);
+        }
+        if place == Place::Scattered {
+            options.log = LogKind::Scattered;
+            options.snapshot_after = [None, Some(256 << 10)][one_of(2) as usize];
+        }
+        let making = Making {
+            block_size,
+            disk_bytes: [8 << 20, 16 << 20][one_of(2) as usize],
+            journal_bytes: [1 << 20, 2 << 20][one_of(2) as usize],
+            journal_disk: (place == Place::OwnDevice).then_some(6 << 20),
+            groups: (place == Place::Scattered)
+                .then_some(GroupBytes { log: 512 << 10, group: 1536 << 10 }),
+        };
+        Case {
+            seed,
+            making,
+            options,
+            persistence: match one_of(5) {
+                0 => Persistence::WriteThrough,
+                _ => Persistence::WriteBack,
+            },
+            hides_forced_unit_access: one_of(2) == 0,
+            lives: 2 + one_of(3),
+            clients: [2, 6][one_of(2) as usize],
+            changes: [12, 60, 300][one_of(3) as usize],
+            closes: one_of(2) == 0,
+            place,
+            atomicity: Atomicity::Unit([512, 4096][one_of(2) as usize]),
+        }
+    }
+
+    pub fn combination(&self) -> String {
+        format!("{:?} {:?} {:?}", self.options.data, self.options.records, self.place)
+    }
+    pub fn crash(&self, seed: u64) -> CrashPolicy {
+        CrashPolicy::Random { seed, atomicity: self.atomicity }
+    }
+    pub fn block_sectors(&self) -> u64 {
+        u64::from(self.making.block_size) / 512
+    }
+
+    /// Few places, so that blocks are written again and again; some where runs end at home.
+    pub fn places(&self, sectors: u64) -> Vec<u64> {
+        let random = SplitMix::new(self.seed);
+        let place = |number: u64| match number % 6 {
+            0 => 2048 * (number / 6 + 1) - 5,
+            _ => random.next() % sectors,
+        };
+        (0..24).map(place).map(|place| place.min(sectors - 1)).collect()
+    }
+
+    /// `most`: sectors of the longest write that is one handle.
+    pub fn atomic(&self, most: u64) -> Atomic {
+        let block = self.block_sectors();
+        let is_whole_at_home =
+            matches!(self.atomicity, Atomicity::Unit(unit) if u64::from(unit) >= block * 512);
+        match self.options.data {
+            DataMode::Journal | DataMode::Wasteless => Atomic::Write { block, most },
+            _ if is_whole_at_home => Atomic::Block(block),
+            _ => Atomic::Sector,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Volumes that version 1 of the format has left after a kill: they are opened for ever.
+//!
+//! Each was made of 16 MiB with a journal of 1 MiB, in `wasteless`; block `37 * n`, for `n` up to
+//! 40, was written with one byte over and over and flushed, and once more with one byte changed.
+//! Then the daemon was killed.
+
+use crate::common::{Life, open, options};
+use blocks::Persistence;
+use device::Disk;
+use disks::Image;
+use engine::{DataMode, EngineOptions, LogKind};
+use std::io::Read;
+
+fn load(name: &str) -> Image {
+    let path = format!("{}/tests/golden/{name}.zst", env!("CARGO_MANIFEST_DIR"));
+    let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut bytes = Vec::new();
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(file).expect("a packed image");
+    decoder.read_to_end(&mut bytes).expect("a packed image");
+    Image::of_bytes(&bytes)
+}
+
+#[test]
+fn volumes_of_the_first_version_are_recovered() {
+    for (name, log) in [("circular", LogKind::Circular), ("scattered", LogKind::Scattered)] {
+        let data = DataMode::Wasteless;
+        let life = Life::new(1, &[load(name)]);
+        let parts = life.parts(&EngineOptions { data, log, ..options() }, Persistence::WriteBack);
+        let (_, images) = life.play(async move {
+            let volume = open(parts).await;
+            assert!(volume.report().recovery.transactions > 0, "{name}: the log is live");
+            for number in 0..40u64 {
+                let found = volume.read(number * 37 * 4096, 4096).await.expect("a read");
+                let mut expected = vec![(number * 7 + 1) as u8; 4096];
+                expected[100 + number as usize] = 0xee;
+                assert!(found[..] == expected, "{name}: block {}", number * 37);
+            }
+            volume.close().await.expect("a close");
+        });
+        let life = Life::new(1, &images);
+        let parts = life.parts(&options(), Persistence::WriteBack);
+        life.play(async move { assert!(open(parts).await.report().recovery.clean, "{name}") });
+    }
+}

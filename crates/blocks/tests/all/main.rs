@@ -1,0 +1,6 @@
+mod behaviour;
+mod common;
+mod explorer;
+mod golden;
+mod hostile;
+mod sizes;

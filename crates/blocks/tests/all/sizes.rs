@@ -1,0 +1,150 @@
+//! Every size of disk, block, journal and group that can be made has one home for each block, and
+//! the others are refused.
+
+use crate::common::{Life, Making, filled, make, open, options};
+use blocks::{BlocksError, BlocksLayout, GroupBytes, Persistence};
+use device::{Disk, Durability};
+use engine::{EngineOptions, LogKind};
+use format::blocks::{BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT};
+use runtime::SplitMix;
+use std::rc::Rc;
+
+const MIB: u64 = 1 << 20;
+
+fn random_making(random: &SplitMix) -> Making {
+    let one_of = |count: u64| random.next() % count;
+    let block_size = [1024, 2048, 4096][one_of(3) as usize];
+    let sector = 512 * one_of(3);
+    let disk_bytes = match one_of(3) {
+        0 => one_of(6) * MIB + sector,
+        1 => one_of(64) * MIB + one_of(2048) * 512,
+        _ => (64 + one_of(2000)) * MIB + sector,
+    };
+    let group = (one_of(9) + 1) * MIB / 2 + one_of(3) * 4096;
+    Making {
+        disk_bytes,
+        block_size,
+        journal_disk: (one_of(4) == 0).then(|| (2 + one_of(6)) * MIB + sector),
+        journal_bytes: [0, 4096, 256 << 10, MIB, MIB, 1_234_567, 1_234_567, 3 * MIB]
+            [one_of(8) as usize],
+        groups: (one_of(3) == 0)
+            .then(|| GroupBytes { log: [64 << 10, 256 << 10, MIB / 2][one_of(3) as usize], group }),
+    }
+}
+
+/// The place of an exported block on the disk, found by what the disk holds.
+fn check_layout(layout: &BlocksLayout, making: &Making) {
+    let superblock = layout.superblock();
+    let block = u64::from(making.block_size);
+    let logs_bytes =
+        superblock.groups.map_or(0, |it| u64::from(it.logs) * u64::from(it.log_blocks));
+    assert_eq!(layout.blocks() + logs_bytes, superblock.data_blocks, "{making:?}");
+    assert!(superblock.data_at * block >= RESERVED_BYTES, "{making:?}");
+    assert!(
+        (superblock.data_at + superblock.data_blocks) * block + RESERVED_BYTES <= making.disk_bytes,
+        "{making:?}"
+    );
+    assert!(layout.data_offset().is_multiple_of(RESERVED_BYTES), "{making:?}");
+}
+
+fn superblock_of(image: &disks::Image) -> BlocksSuperblock {
+    let mut bytes = [0; 512];
+    image.read(SUPERBLOCK_AT, &mut bytes);
+    BlocksSuperblock::parse(&bytes).expect("a superblock")
+}
+
+/// Writes blocks at both ends, around each log, and at random places; all is there in another life.
+fn play(making: &Making, images: Vec<disks::Image>, seed: u64) {
+    let log = if making.groups.is_some() { LogKind::Scattered } else { LogKind::Circular };
+    let options = EngineOptions { log, ..options() };
+    let life = Life::new(seed, &images);
+    let parts = life.parts(&options, Persistence::WriteBack);
+    let making = *making;
+    let block = u64::from(making.block_size);
+    let places = move |blocks: u64| -> Vec<u64> {
+        let random = SplitMix::new(seed);
+        let data_a_group = making.groups.map_or(u64::MAX, |it| it.group / block - it.log / block);
+        let near_logs = (1..4).flat_map(|group| [-1i64, 0].map(|off| (group, off)));
+        let near_logs = near_logs
+            .filter_map(|(group, off)| data_a_group.checked_mul(group)?.checked_add_signed(off));
+        let mut places: Vec<u64> = near_logs.chain([0, blocks - 1]).collect();
+        places.extend((0..6).map(|_| random.next() % blocks));
+        places.retain(|place| *place < blocks);
+        places.sort_unstable();
+        places.dedup();
+        places
+    };
+    let byte = |place: u64| (place % 251 + 1) as u8;
+    let (_, images) = life.play(async move {
+        let volume = open(parts).await;
+        check_layout(volume.layout(), &making);
+        for place in places(volume.layout().blocks()) {
+            let bytes = filled(byte(place), block as usize);
+            volume.write(place * block, bytes, Durability::Cached).await.expect("a write");
+        }
+        volume.flush().await.expect("a flush");
+    });
+    let life = Life::new(seed, &images);
+    let parts = life.parts(&options, Persistence::WriteBack);
+    life.play(async move {
+        let volume = open(parts).await;
+        for place in places(volume.layout().blocks()) {
+            let found = volume.read(place * block, block as usize).await.expect("a read");
+            assert!(found.iter().all(|it| *it == byte(place)), "block {place} of {making:?}");
+        }
+        volume.close().await.expect("a close");
+    });
+}
+
+#[test]
+fn every_size_is_made_right_or_refused() {
+    let (mut made, mut refused) = (0, 0);
+    for seed in 0..160 {
+        let making = random_making(&SplitMix::new(seed));
+        match make(&making) {
+            Ok(images) => {
+                made += 1;
+                assert_eq!(superblock_of(&images[0]).disk_bytes, making.disk_bytes);
+                play(&making, images, seed);
+            }
+            Err(BlocksError::BadSizes { .. }) => refused += 1,
+            Err(error) => panic!("{making:?}: {error}"),
+        }
+    }
+    assert!(made > 40 && refused > 40, "{made} were made, {refused} refused");
+}
+
+#[test]
+fn a_log_is_never_the_home_of_a_block() {
+    for groups in [None, Some(GroupBytes { log: 512 << 10, group: 1536 << 10 })] {
+        let making = Making { groups, ..Making::default() };
+        let images = make(&making).expect("a volume");
+        let log = if groups.is_some() { LogKind::Scattered } else { LogKind::Circular };
+        let options = EngineOptions { log, ..options() };
+        let life = Life::new(1, &images);
+        let parts = life.parts(&options, Persistence::WriteBack);
+        let (size, left) = life.play(async move {
+            let volume = open(parts).await;
+            let size = volume.geometry().size;
+            for at in (0..size).step_by(1 << 20) {
+                let length = (size - at).min(1 << 20) as usize;
+                volume.write(at, filled(0x5a, length), Durability::Cached).await.expect("a write");
+            }
+            volume.close().await.expect("a close");
+            size
+        });
+        // All that was exported is at home, and nothing else has its bytes but the log.
+        let image = Rc::new(left[0].clone());
+        let superblock = superblock_of(&image);
+        let data = superblock.data_at..superblock.data_at + superblock.data_blocks;
+        let is_home = |block: u64| {
+            let mut bytes = vec![0; 4096];
+            image.read(block * 4096, &mut bytes);
+            bytes.iter().all(|byte| *byte == 0x5a)
+        };
+        let homes = data.filter(|block| is_home(*block)).count() as u64;
+        assert!(homes >= size / 4096, "{homes} homes of {} blocks", size / 4096);
+        let reserved = [0, making.disk_bytes / 4096 - 256];
+        assert!(reserved.iter().all(|at| (*at..at + 256).all(|block| !is_home(block))));
+    }
+}

@@ -1,0 +1,54 @@
+//! `okeanos blocks detach`.
+
+use super::place::{Place, refuse_mounted};
+use crate::daemon::mount_table;
+use crate::error::CliError;
+use crate::mount::loop_device;
+use crate::mount::umount::{self, UmountArguments};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// udev may look at a device for a moment.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn run(device: &Path) -> Result<(), CliError> {
+    let place = match Place::behind(device) {
+        Some(place) => place,
+        None => Place::of(device)?,
+    };
+    let is_attached = mount_table::mount_on(&place.0).ok().flatten().is_some();
+    if !is_attached {
+        return Err(CliError::new(format!("{} is not attached", device.display()))
+            .with_remedy("See what is attached: okeanos list."));
+    }
+    if let Some(attached) = place.loop_device() {
+        refuse_mounted(&attached)?;
+        let system = |error| CliError::system(attached.display(), error);
+        match loop_device::detach(&attached) {
+            // The daemon died.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                loop_device::detach_dead(&attached).map_err(system)?
+            }
+            result => result.map_err(system)?,
+        }
+        let begun = Instant::now();
+        while place.loop_device().is_some() {
+            if begun.elapsed() > PATIENCE {
+                let name = attached.display();
+                return Err(CliError::new(format!("{name} is in use"))
+                    .with_remedy(format!("See who uses it: fuser -v {name}.")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    run_at(&place)
+}
+
+/// Ends the daemon of a volume that has no block device.
+pub fn run_at(place: &Place) -> Result<(), CliError> {
+    let directory = place.0.clone();
+    umount::run(UmountArguments { lazy: false, force: false, if_dead: false, directory })?;
+    // Another attachment makes it again.
+    let _ = std::fs::remove_dir(&place.0);
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! `okeanos blocks format`.
+
+use super::{FormatArguments, failed};
+use crate::disk::content::refuse_to_overwrite;
+use crate::disk::open_disk::open_disk;
+use crate::error::CliError;
+use crate::text::output::print;
+use crate::text::quantity::format_size;
+use blocks::{BlocksFormatOptions, GroupBytes, format_journal, format_volume};
+use device::World;
+use disks::{DiskAccess, FileDisk};
+use runtime::RealWorld;
+use std::path::Path;
+
+pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
+    crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.target)?;
+    for path in std::iter::once(&arguments.target).chain(&arguments.log) {
+        refuse_to_overwrite(path, arguments.force, "okeanos blocks format --force")?;
+    }
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let open = |path: &Path| open_disk(&world, path, DiskAccess::ReadWrite);
+    let disk = open(&arguments.target)?;
+    let log = arguments.log.as_deref().map(open).transpose()?;
+    let uuid = || {
+        let mut uuid = [world.random(), world.random()].map(u64::to_be_bytes).concat();
+        // Version 4, as RFC 9562 has it.
+        (uuid[6], uuid[8]) = (uuid[6] & 0x0f | 0x40, uuid[8] & 0x3f | 0x80);
+        <[u8; 16]>::try_from(uuid).expect("sixteen bytes")
+    };
+    let options = BlocksFormatOptions {
+        block_size: arguments.block_size,
+        uuid: uuid(),
+        journal_uuid: log.is_some().then(uuid),
+        journal_bytes: arguments.journal_size,
+        groups: arguments
+            .scattered_logs
+            .map(|sizes| GroupBytes { log: sizes.log, group: sizes.group }),
+        now: world.wall_clock().seconds.try_into().unwrap_or(0),
+    };
+    let made = world.run(make(disk, log, options));
+    world.end();
+    let layout = made.map_err(|error| failed(&arguments.target, &error))?;
+    let size = layout.blocks() << layout.block_size().shift();
+    print(&format_args!(
+        "{}: a block volume of {}\n",
+        arguments.target.display(),
+        format_size(size)
+    ))
+}
+
+/// The journal first: a volume is there only if its journal is.
+async fn make(
+    disk: FileDisk,
+    log: Option<FileDisk>,
+    options: BlocksFormatOptions,
+) -> Result<blocks::BlocksLayout, blocks::BlocksError> {
+    if let Some(log) = &log {
+        format_journal(log, &options).await?;
+    }
+    format_volume(&disk, &options).await
+}

@@ -1,0 +1,156 @@
+//! `okeanos blocks`: a disk with a journal in front of it, for any file system above.
+
+mod attach;
+mod detach;
+mod make;
+pub mod offline;
+mod place;
+mod serve;
+
+use crate::error::CliError;
+use crate::mkfs::LogSizes;
+use crate::text::quantity::parse_size;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples: the kernel's ext4 on a disk whose writes are limited
+  okeanos blocks format /dev/sdb
+  device=$(okeanos blocks attach /dev/sdb)
+  mkfs.ext4 -q $device && mount $device /mnt
+  okeanos stats /dev/sdb                        what the log and home were written
+  umount /mnt && okeanos blocks detach /dev/sdb
+  okeanos blocks drain /dev/sdb                 after a crash: replay, and leave the log empty
+
+docs/modes/blocks.md says what is promised: a disk's contract, with flush and FUA.";
+
+/// A disk exported with a journal in front of it, for any file system or virtual machine above
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BlocksArguments {
+    #[command(subcommand)]
+    command: BlocksCommand,
+}
+
+#[derive(Subcommand)]
+enum BlocksCommand {
+    /// Make an empty block volume; what the disk holds is lost
+    Format(FormatArguments),
+    /// Export a block volume as a block device, and print its name
+    Attach(AttachArguments),
+    /// Flush an attached volume, write everything home, and take its block device away
+    Detach(DetachArguments),
+    /// Replay the log of a volume that is not attached: home is complete then, and the log empty
+    Drain(OfflineArguments),
+    /// Print where journal and data lie, and what the log holds
+    Inspect(OfflineArguments),
+}
+
+#[derive(Args)]
+struct FormatArguments {
+    /// Size of the journal; 64M, or a sixteenth of a small disk, if not given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    journal_size: Option<u64>,
+    /// Put the journal on this device or image file, which is made a journal
+    #[arg(long, value_name = "IMAGE|DEVICE")]
+    log: Option<PathBuf>,
+    /// Make logs all over the volume, one at the end of each group. They take 10 MiB in every
+    /// 100 MiB, or what is given: log-size=SIZE,group-size=SIZE
+    #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse, conflicts_with = "log")]
+    scattered_logs: Option<LogSizes>,
+    /// Bytes of a block: 1024, 2048 or 4096
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = parse_block_size)]
+    block_size: units::BlockSize,
+    /// Overwrite the file system or partition table that is there already
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// An image file or block device
+    #[arg(value_name = "IMAGE|DEVICE")]
+    target: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Via {
+    /// The best one that this kernel has
+    Auto,
+    /// A loop device over a file that okeanos serves
+    Loop,
+    /// A network block device on a Unix socket: for qemu and nbd clients
+    Nbd,
+}
+
+#[derive(Args)]
+struct AttachArguments {
+    /// How clients reach it
+    #[arg(long, value_enum, default_value_t = Via::Auto)]
+    via: Via,
+    /// With --via nbd: the Unix socket to listen on
+    #[arg(long, value_name = "PATH", required_if_eq("via", "nbd"))]
+    socket: Option<PathBuf>,
+    /// Options of mount that concern the engine: data=, threshold=, records=, log=, barrier=,
+    /// log_gap=, checkpoint=, commits_in_flight=, cache= …
+    #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Each write is durable when it is acknowledged; without it the disk has a volatile cache
+    #[arg(long)]
+    write_through: bool,
+    /// Refuse all changes; what a crash left in the log is replayed before
+    #[arg(long)]
+    read_only: bool,
+    /// The journal's device, of a volume that has one
+    #[arg(long, value_name = "IMAGE|DEVICE")]
+    log: Option<PathBuf>,
+    /// Stay in the foreground
+    #[arg(short, long)]
+    foreground: bool,
+    /// A block volume
+    #[arg(value_name = "IMAGE|DEVICE")]
+    source: PathBuf,
+}
+
+#[derive(Args)]
+struct DetachArguments {
+    /// The volume, or the block device that it is attached as
+    #[arg(value_name = "IMAGE|DEVICE")]
+    device: PathBuf,
+}
+
+#[derive(Args)]
+struct OfflineArguments {
+    /// The journal's device, of a volume that has one
+    #[arg(long, value_name = "IMAGE|DEVICE")]
+    log: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// A block volume that is not attached
+    #[arg(value_name = "IMAGE|DEVICE")]
+    source: PathBuf,
+}
+
+fn parse_block_size(text: &str) -> Result<units::BlockSize, String> {
+    let size = parse_size(text)?.try_into().ok().and_then(units::BlockSize::new);
+    size.filter(|size| size.bytes() <= 4096).ok_or_else(|| "1024, 2048 or 4096".to_owned())
+}
+
+pub fn run(arguments: BlocksArguments) -> Result<(), CliError> {
+    match arguments.command {
+        BlocksCommand::Format(arguments) => make::run(&arguments),
+        BlocksCommand::Attach(arguments) => attach::run(arguments),
+        BlocksCommand::Detach(arguments) => detach::run(&arguments.device),
+        BlocksCommand::Drain(arguments) => offline::drain(&arguments),
+        BlocksCommand::Inspect(arguments) => offline::inspect(&arguments),
+    }
+}
+
+/// An error of the volume, which names the disk itself where that matters.
+fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
+    let text = error.to_string();
+    let name = source.display().to_string();
+    CliError::new(if text.contains(&name) { text } else { format!("{name}: {text}") })
+}
+
+/// Whether a disk is a block volume, as far as its superblock says.
+pub fn holds_volume(source: &std::path::Path) -> bool {
+    place::uuid_of(source).is_ok_and(|uuid| uuid.is_some())
+}

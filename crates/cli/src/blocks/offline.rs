@@ -1,0 +1,160 @@
+//! Commands on a volume that is not attached.
+
+use super::{OfflineArguments, failed};
+use crate::check::{DAMAGED, NOT_CHECKED};
+use crate::disk::open_disk::open_disk;
+use crate::error::CliError;
+use crate::recover::{self, RecoverArguments};
+use crate::text::output::{print, print_json};
+use crate::text::quantity::format_size;
+use blocks::{BlockParts, BlocksDisk, BlocksError, FoundSuperblock, Persistence, find_superblock};
+use device::Disk;
+use disks::DiskAccess;
+use engine::{EngineOptions, RecoveryReport};
+use format::uuid_text;
+use runtime::RealWorld;
+use serde::Serialize;
+use std::fmt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// What the superblock and the log say.
+#[derive(Serialize)]
+struct BlocksStory {
+    uuid: String,
+    /// The first superblock is damaged, and this is its copy.
+    from_copy: bool,
+    block_bytes: u64,
+    exported_bytes: u64,
+    data_offset: u64,
+    journal_bytes: u64,
+    journal_uuid: Option<String>,
+    scattered_logs: u32,
+    clean: bool,
+    transactions: u64,
+}
+
+impl fmt::Display for BlocksStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let copy = if self.from_copy { " (from the copy: the first is damaged)" } else { "" };
+        writeln!(f, "block volume {}{copy}", self.uuid)?;
+        let bytes = |bytes: u64| format!("{} ({bytes} bytes)", format_size(bytes));
+        writeln!(f, "exported: {}, in blocks of {}", bytes(self.exported_bytes), self.block_bytes)?;
+        match (self.scattered_logs, self.data_offset) {
+            (0, at) => writeln!(f, "data: from byte {at} on, in one piece")?,
+            (logs, at) => writeln!(f, "data: from byte {at} on, around {logs} scattered logs")?,
+        }
+        match &self.journal_uuid {
+            Some(uuid) => writeln!(f, "journal: on its own device, {uuid}")?,
+            None => writeln!(f, "journal: {}", bytes(self.journal_bytes))?,
+        }
+        match self.clean {
+            true => writeln!(f, "log: empty; all is home"),
+            false => writeln!(f, "log: {} transactions to replay", self.transactions),
+        }
+    }
+}
+
+pub(super) fn drain(arguments: &OfflineArguments) -> Result<(), CliError> {
+    let OfflineArguments { source, log, json } = arguments;
+    tell_replay(&replayed(source, log.as_deref(), false)?, *json)
+}
+
+/// `okeanos recover` of a block volume.
+pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
+    let log = arguments.journal_device.as_deref();
+    tell_replay(&replayed(&arguments.source, log, arguments.dry_run)?, arguments.json)
+}
+
+/// `okeanos check` of a block volume: both superblocks, and every checksum in the log.
+pub fn check(source: &Path) -> Result<(), CliError> {
+    let looked_at = with_parts(source, None, true, async |parts| {
+        let is_copy = match find_superblock(&*parts.disk).await? {
+            BlocksDisk::Volume(found) | BlocksDisk::Journal(found) => found.is_copy,
+        };
+        let log = match blocks::recover(&parts, true).await {
+            Err(BlocksError::Engine(error)) => Err(error.to_string()),
+            report => Ok(report?.transactions),
+        };
+        Ok((is_copy, log))
+    });
+    let (is_copy, log) = looked_at.map_err(|error| error.with_code(NOT_CHECKED))?;
+    let name = source.display();
+    let mut problems = Vec::new();
+    if is_copy {
+        problems.push("the superblock is damaged; attaching the volume restores it from its copy");
+    }
+    problems.extend(log.as_ref().err().map(String::as_str));
+    if problems.is_empty() {
+        let count = log.unwrap_or_default();
+        return print(&format_args!(
+            "{name}: the superblock and {count} transactions in the log; nothing is wrong.\n"
+        ));
+    }
+    problems.iter().try_for_each(|problem| print(&format_args!("{problem}\n")))?;
+    Err(CliError::new(format!("{name}: {} problems", problems.len())).with_code(DAMAGED))
+}
+
+fn tell_replay(report: &RecoveryReport, json: bool) -> Result<(), CliError> {
+    if json { print_json(report) } else { print(&recover::told(report)) }
+}
+
+/// Replays the log, or says what would be replayed.
+fn replayed(source: &Path, log: Option<&Path>, dry_run: bool) -> Result<RecoveryReport, CliError> {
+    with_parts(source, log, dry_run, async move |parts| blocks::recover(&parts, dry_run).await)
+}
+
+pub(super) fn inspect(arguments: &OfflineArguments) -> Result<(), CliError> {
+    let story = with_parts(&arguments.source, arguments.log.as_deref(), true, async |parts| {
+        let found = match find_superblock(&*parts.disk).await? {
+            BlocksDisk::Volume(found) | BlocksDisk::Journal(found) => found,
+        };
+        let report = blocks::recover(&parts, true).await?;
+        Ok(story(&found, &report))
+    })?;
+    match arguments.json {
+        true => print_json(&story),
+        false => print(&story),
+    }
+}
+
+fn story(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksStory {
+    let superblock = &found.superblock;
+    let shift = superblock.block_size.shift();
+    BlocksStory {
+        uuid: uuid_text(&superblock.uuid),
+        from_copy: found.is_copy,
+        block_bytes: 1 << shift,
+        exported_bytes: superblock.exported_blocks() << shift,
+        data_offset: superblock.data_at << shift,
+        journal_bytes: u64::from(superblock.journal_blocks) << shift,
+        journal_uuid: (superblock.journal_blocks == 0).then(|| uuid_text(&superblock.journal_uuid)),
+        scattered_logs: superblock.groups.map_or(0, |groups| groups.logs),
+        clean: report.clean,
+        transactions: report.transactions,
+    }
+}
+
+fn with_parts<T: 'static>(
+    source: &Path,
+    log: Option<&Path>,
+    read_only: bool,
+    work: impl AsyncFnOnce(BlockParts) -> Result<T, BlocksError> + 'static,
+) -> Result<T, CliError> {
+    crate::daemon::mounted::refuse_if_its_daemon_died(source)?;
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let access = if read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
+    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
+        Ok(Rc::new(open_disk(&world, path, access)?))
+    };
+    let parts = BlockParts {
+        world: Rc::new(world.clone()),
+        disk: open(source)?,
+        journal: log.map(open).transpose()?,
+        options: EngineOptions::default(),
+        persistence: Persistence::WriteBack,
+    };
+    let result = world.run(work(parts));
+    world.end();
+    result.map_err(|error| failed(source, &error))
+}

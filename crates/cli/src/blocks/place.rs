@@ -1,0 +1,107 @@
+//! Where the file of an attached volume is, and which loop device stands on it.
+
+use crate::daemon::control::{blocks_directory, make_directory, socket_directory};
+use crate::daemon::mount_table;
+use crate::disk::door::NAME;
+use crate::error::CliError;
+use crate::mount::loop_device;
+use format::blocks::{BLOCKS_SUPERBLOCK_SIZE, BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
+use format::uuid_text;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The UUID of the block volume on a disk, before anything is claimed. `None`: there is none.
+pub fn uuid_of(source: &Path) -> io::Result<Option<[u8; 16]>> {
+    let mut file = File::open(source)?;
+    let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+    let parse = |at: u64| {
+        let mut bytes = [0; BLOCKS_SUPERBLOCK_SIZE];
+        file.read_exact_at(&mut bytes, at).ok()?;
+        BlocksSuperblock::parse(&bytes).ok()
+    };
+    let found = parse(SUPERBLOCK_AT).or_else(|| blocks_copy_at(size).and_then(parse));
+    Ok(found.map(|superblock| superblock.uuid))
+}
+
+/// The directory in which the file of an attached volume appears.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    /// Of this volume, attached or not.
+    pub fn of(source: &Path) -> Result<Place, CliError> {
+        let found = uuid_of(source).map_err(|error| CliError::system(source.display(), error))?;
+        let name = source.display();
+        let uuid = found.ok_or_else(|| {
+            CliError::new(format!("{name}: there is no block volume"))
+                .with_remedy("Make one: okeanos blocks format. It destroys what the disk holds.")
+        })?;
+        Ok(Place(blocks_directory().join(uuid_text(&uuid))))
+    }
+
+    /// Of what is attached as this loop device.
+    pub fn behind(device: &Path) -> Option<Place> {
+        let file = mount_table::behind(device);
+        let is_ours = file != device && file.file_name().is_some_and(|name| name == NAME);
+        let directory = file.parent().filter(|_| is_ours)?;
+        directory.starts_with(blocks_directory()).then(|| Place(directory.into()))
+    }
+
+    pub fn make(&self) -> Result<(), CliError> {
+        let above = self.0.parent().unwrap_or(&self.0);
+        let usual = socket_directory();
+        for directory in [usual.as_path(), above, &self.0] {
+            make_directory(directory, 0o700)
+                .map_err(|error| CliError::system(directory.display(), error))?;
+        }
+        Ok(())
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.0.join(NAME)
+    }
+
+    /// The loop device that stands on the file, whether or not the file answers.
+    pub fn loop_device(&self) -> Option<PathBuf> {
+        let file = self.file();
+        let found = std::fs::read_dir("/sys/block").ok()?.filter_map(Result::ok);
+        let devices = found.map(|entry| Path::new("/dev").join(entry.file_name()));
+        let mut loops = devices.filter(|device| {
+            device.to_string_lossy().starts_with("/dev/loop") && mount_table::behind(device) == file
+        });
+        loops.next()
+    }
+
+    /// What an attachment whose daemon died has left: the dead mount, and the loop device on it.
+    pub fn clean_up(&self) -> Result<(), CliError> {
+        let mount = mount_table::mount_on(&self.0).ok().flatten();
+        let Some(mount) = mount else { return Ok(()) };
+        if !mount.is_dead() {
+            let device = self.loop_device();
+            let at = device.map_or(String::new(), |device| format!(" as {}", device.display()));
+            return Err(CliError::new(format!(
+                "{} is attached already{at}",
+                mount.source.display()
+            ))
+            .with_remedy("Detach it first: okeanos blocks detach."));
+        }
+        if let Some(device) = self.loop_device() {
+            refuse_mounted(&device)?;
+            // Nothing behind it answers; what it cannot flush is lost already.
+            let _ = loop_device::detach_dead(&device);
+        }
+        crate::mount::umount::unmount(&self.0, libc::MNT_DETACH)
+            .map_err(|error| CliError::system(self.0.display(), error))
+    }
+}
+
+/// A device on which a file system is mounted stays.
+pub fn refuse_mounted(device: &Path) -> Result<(), CliError> {
+    let mounts =
+        mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
+    let Some(mount) = mounts.iter().find(|mount| mount.source == device) else { return Ok(()) };
+    let (name, at) = (device.display(), mount.directory.display());
+    Err(CliError::new(format!("{name} is mounted on {at}"))
+        .with_remedy(format!("Unmount it first: umount {at}.")))
+}

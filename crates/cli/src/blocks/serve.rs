@@ -1,0 +1,185 @@
+//! The daemon of an attached volume.
+
+use super::failed;
+use crate::checkpoint;
+use crate::daemon::Herald;
+use crate::daemon::control::{About, Ask};
+use crate::daemon::control_server::Answers;
+use crate::daemon::porter::Porter;
+use crate::daemon::reporter::{Level, Reporter};
+use crate::disk::door::NAME;
+use crate::disk::exported;
+use crate::disk::open_disk::open_disk;
+use crate::error::CliError;
+use crate::mount::options::MountSettings;
+use crate::mount::run_table;
+use crate::recover;
+use crate::text::output::print;
+use blocks::{BlockParts, BlockVolume, BlocksDisk, Persistence, find_superblock};
+use device::Disk;
+use disks::{DiskAccess, FileDisk};
+use engine::LogKind;
+use nbd::{Export, Listener};
+use runtime::{Either, RealWorld, race};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// What is to be attached, and how.
+pub struct AttachPlan {
+    pub source: PathBuf,
+    pub log: Option<PathBuf>,
+    /// The words behind `-o`.
+    pub words: Vec<String>,
+    pub settings: MountSettings,
+    pub persistence: Persistence,
+    pub read_only: bool,
+}
+
+impl AttachPlan {
+    /// The replay writes even if nothing else does.
+    fn disk(&self, world: &RealWorld, path: &Path) -> Result<FileDisk, CliError> {
+        open_disk(world, path, DiskAccess::ReadWrite)
+    }
+
+    async fn open(&self, world: &RealWorld) -> Result<BlockVolume, CliError> {
+        let disk = self.disk(world, &self.source)?;
+        let wrong = |error| failed(&self.source, &error);
+        let has_logs = match find_superblock(&disk).await.map_err(wrong)? {
+            BlocksDisk::Volume(found) => found.superblock.groups.is_some(),
+            BlocksDisk::Journal(_) => false,
+        };
+        let journal = self.log.as_deref().map(|path| self.disk(world, path)).transpose()?;
+        let mut options = self.settings.engine_of_blocks();
+        options.read_only = self.read_only;
+        if has_logs && !self.words.iter().any(|word| word == "log=circular") {
+            options.log = LogKind::Scattered;
+        }
+        let table = self.settings.run_table.as_deref();
+        options.run_table = table.map(|path| run_table::open(world, path)).transpose()?;
+        let parts = BlockParts {
+            world: Rc::new(world.clone()),
+            disk: Rc::new(disk),
+            journal: journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>),
+            options,
+            persistence: self.persistence,
+        };
+        BlockVolume::open(parts).await.map_err(wrong)
+    }
+
+    fn about(&self, directory: &Path, volume: &BlockVolume) -> About {
+        let write_through =
+            (self.persistence == Persistence::WriteThrough).then(|| "write_through".to_owned());
+        About {
+            process: std::process::id(),
+            version: crate::VERSION.into(),
+            source: self.source.display().to_string(),
+            directory: directory.join(NAME).display().to_string(),
+            data: volume.engine().options().data.to_string(),
+            options: self.words.iter().cloned().chain(write_through).collect(),
+            live: None,
+        }
+    }
+}
+
+/// Serves the volume as a file in `directory`, until that is unmounted.
+pub fn as_file(plan: AttachPlan, directory: PathBuf, herald: Herald) -> Result<(), CliError> {
+    let reporter = Reporter::open(herald.is_background(), Level::Info, None);
+    if let Err(error) = runtime::block_signals() {
+        return herald.failed(CliError::system("signals", error));
+    }
+    let porter = match Porter::start(&directory, &|text| reporter.tell(text)) {
+        Ok(porter) => porter,
+        Err(error) => return herald.failed(error),
+    };
+    let world = match RealWorld::new() {
+        Ok(world) => world,
+        Err(error) => return herald.failed(CliError::no_ring(error)),
+    };
+    let own = world.clone();
+    let result = world.run(async move {
+        let volume = match plan.open(&own).await {
+            Ok(volume) => volume,
+            Err(error) => return herald.failed(error),
+        };
+        tell_opened(&volume, &|text| reporter.tell_at(Level::Info, text));
+        let answers = answers(&plan, &directory, &volume);
+        let disk: Rc<dyn Disk> = Rc::new(volume.clone());
+        let close = async || close(&volume, &|text| reporter.tell(text)).await;
+        exported::serve(&own, &disk, (&directory, &porter), herald, answers, close).await
+    });
+    world.end();
+    result
+}
+
+fn tell_opened(volume: &BlockVolume, tell: &dyn Fn(&str)) {
+    let report = volume.report();
+    if report.superblock_restored {
+        tell("the superblock was damaged, and is restored from its copy");
+    }
+    report.warnings.iter().for_each(|warning| tell(warning));
+    recover::at_mount(&report.recovery).into_iter().for_each(|text| tell(&text));
+}
+
+/// Whether everything is home.
+async fn close(volume: &BlockVolume, tell: &dyn Fn(&str)) -> bool {
+    let closed = volume.close().await;
+    closed.inspect_err(|error| tell(&error.to_string())).is_ok()
+}
+
+fn answers(plan: &AttachPlan, directory: &Path, volume: &BlockVolume) -> Box<Answers> {
+    let (about, volume) = (plan.about(directory, volume), volume.clone());
+    Box::new(move |ask| {
+        let answer = match ask {
+            // There is nothing to change.
+            Ask::About | Ask::End | Ask::Change(_) => serde_json::json!(about),
+            Ask::Checkpoint | Ask::Checkpointing => checkpoint::nothing(),
+            Ask::Stats => statistics(&about, &volume),
+        };
+        Box::pin(async { answer })
+    })
+}
+
+fn statistics(about: &About, volume: &BlockVolume) -> serde_json::Value {
+    let failed = volume.failure().or(volume.engine().check().err().map(|it| it.to_string()));
+    serde_json::json!({
+        "about": about,
+        "read_only": volume.engine().options().read_only,
+        "failed": failed,
+        "transport": "loop",
+        "engine": volume.statistics(),
+        "blocks": volume.requests(),
+        "volatile_cache": volume.persistence() == Persistence::WriteBack,
+        "atomic_write_bytes": volume.atomic_bytes(),
+    })
+}
+
+/// Serves NBD clients on a Unix socket, in the foreground.
+pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
+    runtime::standard_error::tell_panics_without_waiting();
+    runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
+    let listener = Listener::unix(socket).map_err(|error| CliError::new(error.to_string()))?;
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let own = world.clone();
+    let result = world.run(async move {
+        let volume = plan.open(&own).await?;
+        let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));
+        tell_opened(&volume, &complain);
+        let mut signals = own.signals().map_err(|error| CliError::system("signals", error))?;
+        let uri = listener.uri();
+        let disk = Rc::new(volume.clone());
+        let export = Rc::new(Export { disk, read_only: plan.read_only, rotational: false });
+        let mut serving = Box::pin(nbd::serve(own.clone(), listener, export));
+        print(&format_args!("{uri}\n"))?;
+        let served = race(&mut serving, signals.next()).await;
+        // No new clients; what was acknowledged goes home.
+        drop(serving);
+        let clean = close(&volume, &complain).await;
+        match served {
+            Either::Left(Err(error)) => Err(CliError::system(uri, error)),
+            _ if clean => Ok(()),
+            _ => Err(CliError::new(format!("{}: not everything came home", plan.source.display()))),
+        }
+    });
+    world.end();
+    result
+}
