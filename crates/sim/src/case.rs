@@ -254,7 +254,7 @@ impl Case {
     /// In two cases of three with a journal on a disk of its own, the physical sectors of the two
     /// disks have different lengths.
     pub(crate) fn has_unequal_disks(&self) -> bool {
-        self.seed / 2 % 3 > 0
+        !(self.seed / 2).is_multiple_of(3)
     }
 
     /// In one case of three in scattered logs durability is enough for one file of each writer.
