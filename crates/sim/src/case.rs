@@ -3,15 +3,17 @@
 
 use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
-use crate::judge::{Wrong, judge};
+use crate::judge::{Looks, Wrong, judge};
 use crate::liar::Liar;
 use crate::model::{History, Outcome, WriteBounds};
-use crate::script::{Mix, Script, ScriptSize, add_rests, make_scripts};
+use crate::script::{Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use crate::written::WrittenLog;
 use device::Operation;
-use engine::{BarrierKind, DataMode, EngineOptions, LogGap, RecordFormat, WriteThreshold};
+use engine::{
+    BarrierKind, CheckpointTimes, DataMode, EngineOptions, LogGap, RecordFormat, WriteThreshold,
+};
 use ext4::DurableOnly;
 use runtime::SplitMix;
 use std::time::Duration;
@@ -40,6 +42,9 @@ pub struct Case {
     pub liar: Option<Liar>,
     /// Half way through, the bitmaps begin to lie. Instead of all else that may go wrong.
     pub hostile: bool,
+    /// 0 in the first life of the disks; else it chooses scripts, paces and the like of a later
+    /// one.
+    pub life: u64,
 }
 
 /// Where the scripts come from.
@@ -84,6 +89,21 @@ pub const SMALL_CACHE: u64 = 128 << 10;
 pub const LEAST_CACHE: u64 = 0;
 /// Bytes logged between two snapshots of a mapping table, see [`Case::snapshot_after`].
 pub const SNAPSHOT_EACH_RUN: u64 = 1;
+/// More than any script logs: pieces are written by swaps alone.
+const SNAPSHOT_OF_SWAPS: u64 = 1 << 40;
+/// Items of a short piece.
+const SHORT_PIECE: usize = 6;
+/// Writers, and steps of each, in the life behind a cut.
+const LATER_SCRIPTS: (usize, usize) = (2, 7);
+/// Images that one cut leaves are fewer.
+const IMAGES_A_CUT: u64 = 16;
+/// Of so many images that a cut leaves, one is lived on after its recovery.
+const IMAGES_A_LIFE: u64 = 8;
+/// Scattered logs: as many of those always, where the superblock was to say that logs are swapped,
+/// or which snapshot counts.
+const TURNS_AT_SUPERBLOCK: u64 = 4;
+/// Of so many images one is not judged: its time goes to the lives behind others.
+const IMAGES_A_LEFT_OUT: u64 = 3;
 const SCATTERED_CHANGES_A_CUT: u64 = 5;
 /// KiB of scattered logs that scripts fill.
 const SHORT_LOGS: u64 = 512;
@@ -103,6 +123,7 @@ impl Case {
             fault: None,
             liar: None,
             hostile: false,
+            life: 0,
         }
     }
     pub fn given(
@@ -131,9 +152,13 @@ impl Case {
                 let (mix, extents, block) =
                     (self.mix(), self.setup.has_extents(), self.setup.block_size());
                 let size = ScriptSize { steps: *steps, files: 3, mix, extents, block };
-                let mut scripts = make_scripts(self.seed, *writers, size);
+                let seed = self.seed ^ self.life << 32;
+                let mut scripts = make_scripts(seed, *writers, size);
+                if self.has_requests() {
+                    add_requests(&mut scripts, &SplitMix::new(!seed), size.files);
+                }
                 if self.has_rests() {
-                    add_rests(&mut scripts, &SplitMix::new(self.seed), self.pace().writeback);
+                    add_rests(&mut scripts, &SplitMix::new(seed), self.pace().writeback);
                 }
                 scripts
             }
@@ -159,9 +184,15 @@ impl Case {
         self.seed / 2 % 4 == 1
     }
 
-    /// What counts as small is learnt in half of the cases.
+    /// What counts as small is learnt in half of the cases. In others it is a block, a part of one,
+    /// or a byte.
     pub(crate) fn threshold(&self) -> WriteThreshold {
-        if self.seed.is_multiple_of(2) { WriteThreshold::Auto } else { WriteThreshold::Fixed(4096) }
+        match self.seed % 6 {
+            0 | 2 | 4 => WriteThreshold::Auto,
+            1 => WriteThreshold::Fixed(4096),
+            3 => WriteThreshold::Fixed(700),
+            _ => WriteThreshold::Fixed(1),
+        }
     }
 
     /// One case of three has packed transactions, and two where that is the mode's default; one of
@@ -198,10 +229,32 @@ impl Case {
         1 + (self.seed / 3 % 2) as usize
     }
 
-    /// In two cases of three packed transactions in the journal lie apart. They do so by a few
-    /// sectors, or by more than most are long.
+    /// In three cases of four packed transactions in the journal lie apart. They do so by a few
+    /// sectors, by more than most are long, or as the drive's times suggest.
     pub(crate) fn log_gap(&self) -> LogGap {
-        [LogGap::Off, LogGap::Always(1536), LogGap::Always(20 << 10)][(self.seed / 6 % 3) as usize]
+        let gaps = [LogGap::Off, LogGap::Always(1536), LogGap::Always(20 << 10), LogGap::Auto];
+        gaps[((self.seed / 6 + self.life) % 4) as usize]
+    }
+
+    /// When all goes home: in every other case each block by its age.
+    pub(crate) fn checkpoint(&self) -> CheckpointTimes {
+        match (self.turn() / 3 + self.life) % 6 {
+            1 => CheckpointTimes::Manual,
+            3 => CheckpointTimes::Periodic(Duration::from_millis(4)),
+            5 => CheckpointTimes::Idle(Duration::from_millis(1)),
+            _ => CheckpointTimes::ByAge,
+        }
+    }
+
+    /// Free blocks are discarded and addresses of files told in every other case.
+    fn has_requests(&self) -> bool {
+        (self.turn() / 2 + self.life).is_multiple_of(2) && !self.setup.is_tight() && !self.hostile
+    }
+
+    /// In two cases of three with a journal on a disk of its own, the physical sectors of the two
+    /// disks have different lengths.
+    pub(crate) fn has_unequal_disks(&self) -> bool {
+        !(self.seed / 2).is_multiple_of(3)
     }
 
     /// In one case of three in scattered logs durability is enough for one file of each writer.
@@ -223,15 +276,57 @@ impl Case {
         self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
     }
 
-    /// Scattered logs: in every other case the disk is idle now and then, so that logs are swapped.
+    /// Scattered logs: in every other case, and in every other later life, the disk is idle now and
+    /// then, so that logs are swapped. Where it is not, what an earlier life freed is used at once.
     fn has_rests(&self) -> bool {
-        self.setup.logs.is_some() && (self.seed / 2).is_multiple_of(2)
+        let rests = match self.life {
+            0 => (self.seed / 2).is_multiple_of(2),
+            life => (life + life / IMAGES_A_LIFE) % 2 == 1,
+        };
+        self.setup.logs.is_some() && rests
     }
 
     /// Scattered logs: a snapshot of the mapping table is written after each run, after many, or
     /// never.
     pub fn snapshot_after(&self) -> Option<u64> {
-        [Some(SNAPSHOT_EACH_RUN), Some(3 << 20), None][(self.seed / 2 % 3) as usize]
+        let times = [Some(SNAPSHOT_EACH_RUN), Some(3 << 20), None, Some(SNAPSHOT_OF_SWAPS)];
+        match self.life {
+            0 => times[(self.seed / 2 % 3) as usize],
+            // Mostly what the first life has named stays, and gets a backlog.
+            life => times[[3, 1, 3, 0][(life % 4) as usize]],
+        }
+    }
+
+    /// In every other case pieces of a snapshot are so short that they are written with a backlog.
+    pub(crate) fn snapshot_items(&self) -> usize {
+        match (self.seed / 3).is_multiple_of(2) {
+            true => SHORT_PIECE,
+            false => EngineOptions::default().snapshot_items,
+        }
+    }
+
+    /// The case of the life behind a cut: short scripts of its own in the same mode.
+    #[must_use]
+    pub(crate) fn later_life(&self, life: u64) -> Case {
+        let (writers, steps) = LATER_SCRIPTS;
+        let scripts = Scripts::Random { writers, steps };
+        Case { scripts, mix: None, life, ..self.clone() }
+    }
+
+    /// Which life follows the recovery of an image, if any does. Disks that lie, and volumes that
+    /// are full, have one life.
+    /// `always`: where it is not left to the dice.
+    fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
+        let is_plain = self.liar.is_none() && !self.setup.is_tight();
+        let is_drawn = always || (image + self.seed).is_multiple_of(IMAGES_A_LIFE);
+        (is_plain && is_drawn).then_some(1 + image)
+    }
+
+    /// Whether an image is not judged, for the sake of later lives.
+    fn leaves_out(&self, image: u64) -> bool {
+        self.liar.is_none()
+            && !self.setup.is_tight()
+            && (image + self.seed) % IMAGES_A_LEFT_OUT == 1
     }
 
     /// Seeds take all worlds in turn; on each kind of volume another one first.
@@ -265,7 +360,7 @@ impl Case {
         if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
     }
     pub fn pace(&self) -> Pace {
-        match self.turn() % 4 {
+        match (self.turn() + self.life) % 4 {
             _ if self.is_scattered() => Pace::RESTLESS,
             0 => Pace::EAGER,
             1 => Pace::PATCHY,
@@ -282,11 +377,16 @@ impl Case {
 
     /// `outcomes`: of each writer what became of its actions.
     pub(crate) fn histories(&self, outcomes: &[Vec<Outcome>]) -> Vec<History> {
+        self.histories_from(0, outcomes)
+    }
+
+    /// The same of writers whose numbers begin with `first`.
+    pub(crate) fn histories_from(&self, first: usize, outcomes: &[Vec<Outcome>]) -> Vec<History> {
         let bounds = self.write_bounds();
         let scripts = self.scripts();
         let each = scripts.iter().zip(outcomes).enumerate();
         each.map(|(writer, (script, outcomes))| {
-            History::with_outcomes(writer, script, outcomes, bounds)
+            History::with_outcomes(first + writer, script, outcomes, bounds)
         })
         .collect()
     }
@@ -301,6 +401,9 @@ pub struct CaseReport {
     /// Crash images recovered and judged, those of the next two counts included.
     pub images: u64,
     pub recoveries_cut: u64,
+    /// Images that were lived on and cut again, and the images that these later lives left.
+    pub lives: u64,
+    pub later_images: u64,
     /// Seen by e2fsck.
     pub checked: u64,
     pub faults: u64,
@@ -340,6 +443,8 @@ impl CaseReport {
         self.cuts += other.cuts;
         self.images += other.images;
         self.recoveries_cut += other.recoveries_cut;
+        self.lives += other.lives;
+        self.later_images += other.later_images;
         self.checked += other.checked;
         self.faults += other.faults;
         self.hostile += other.hostile;
@@ -441,12 +546,17 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     };
     let (mut last_lost, mut first_torn) = (None, None);
     let (mut log, mut last_cut) = (WrittenLog::new(case, &moments), None);
+    let mut turn = 0;
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
         let (cut, left) = (snapshot.cut, snapshot.left.clone());
         if last_lost == Some(cut) {
             continue;
         }
+        turn = if last_cut == Some(cut) { turn + 1 } else { 0 };
+        // Whatever other cuts have left: one cut alone is played as it was among all.
+        let image = cut.wrapping_mul(IMAGES_A_CUT) + turn;
+        let life = case.lives_on(image, snapshot.at_superblock && turn < TURNS_AT_SUPERBLOCK);
         let judged = match last_cut.replace(cut) {
             Some(last) if last == cut => Ok(()),
             _ => judge_stale(case, &mut log, &snapshot, &histories, &mut report),
@@ -455,7 +565,10 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             if let (State::Cut(disks), None) = (&snapshot.state, &case.liar) {
                 log.check(cut, disks)?;
             }
-            judge(case, snapshot, &histories, sampled, &mut report)
+            if only_cut.is_none() && life.is_none() && case.leaves_out(cut + turn) {
+                return Ok(());
+            }
+            judge(case, snapshot, &histories, Looks { sampled, life }, &mut report)
         });
         if let Err(wrong) = judged {
             let failure = |why| Box::new(Failure { case: case.clone(), cut, left, why });
@@ -496,7 +609,7 @@ fn judge_stale(
     if let State::Cut(disks) = &stale.state {
         log.check(stale.cut, disks).map_err(|why| in_image(why.into()))?;
     }
-    judge(case, stale, histories, false, report).map_err(in_image)
+    judge(case, stale, histories, Looks::default(), report).map_err(in_image)
 }
 
 pub(crate) fn refused(outcomes: &[Vec<Outcome>]) -> u64 {

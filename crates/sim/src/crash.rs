@@ -21,6 +21,8 @@ use std::rc::Rc;
 pub struct Snapshot {
     pub cut: u64,
     pub left: String,
+    /// The cut came when the journal's superblock was to be written.
+    pub at_superblock: bool,
     pub state: State,
     pub progress: Vec<Progress>,
 }
@@ -167,8 +169,11 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
             return;
         }
         let mut snapshots = snapshots.borrow_mut();
+        let at_superblock = logged.operation == Operation::Write
+            && journal.first().is_some_and(|block| block * setup.block_size() == logged.at);
         let mut add = |left, state| {
-            snapshots.push(Snapshot { cut, left, state, progress: progress.borrow().clone() });
+            let progress = progress.borrow().clone();
+            snapshots.push(Snapshot { cut, left, at_superblock, state, progress });
         };
         let images = images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut));
         for (turn, (left, disks)) in (cut * TURNS_A_CUT..).zip(images) {

@@ -4,7 +4,7 @@
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::{Snapshot, State};
-use crate::judge::{judge, read_back};
+use crate::judge::{Looks, judge, read_back};
 use crate::memory_disks::MemoryDisks;
 use crate::model::{History, Outcome, Promise};
 use crate::setup::Disks;
@@ -130,10 +130,15 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     for (policy, disks) in images {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();
-        let snapshot =
-            Snapshot { cut: plan.place, left: left.clone(), state: State::Cut(disks), progress };
+        let snapshot = Snapshot {
+            cut: plan.place,
+            left: left.clone(),
+            at_superblock: false,
+            state: State::Cut(disks),
+            progress,
+        };
         let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
-        judge(case, snapshot, &histories, sampled, &mut report)
+        judge(case, snapshot, &histories, Looks { sampled, life: None }, &mut report)
             .map_err(|wrong| failure(left, wrong.why))?;
     }
     Ok(report)
@@ -221,7 +226,7 @@ async fn still_readable(
     histories: &[History],
     progress: &[Progress],
 ) -> Result<(), String> {
-    let found = read_back(volume, histories.len())
+    let found = read_back(volume, 0..histories.len())
         .await
         .map_err(|error| format!("reading after the failure: {error}"))?;
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {

@@ -47,7 +47,7 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
     writers.enter(&volume).await.map_err(opened)?;
     let (progress, outcomes) = (writers.progress.clone(), writers.outcomes.clone());
     let count = progress.borrow().len();
-    crate::judge::read_back(&volume, count).await.map_err(opened)?;
+    crate::judge::read_back(&volume, 0..count).await.map_err(opened)?;
 
     let patience = world.sleep_until(world.now().plus(PATIENCE));
     let Either::Left(ends) = race(writers.run(world), patience).await else {
@@ -65,7 +65,7 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
     let (progress, outcomes) = (progress.borrow().clone(), outcomes.borrow().clone());
     let histories = case.histories(&outcomes);
     // What is damaged may be refused, but what is read is right.
-    if let Ok(found) = crate::judge::read_back(&volume, count).await {
+    if let Ok(found) = crate::judge::read_back(&volume, 0..count).await {
         for (writer, (found, history)) in found.iter().zip(&histories).enumerate() {
             let Progress { started, done, .. } = progress[writer];
             let judged = history.judge(found, done, done, started, Promise::Version);

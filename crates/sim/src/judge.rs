@@ -5,6 +5,7 @@ use crate::case::{Case, CaseReport};
 use crate::crash::{Snapshot, State};
 use crate::earlier;
 use crate::liar::Liar;
+use crate::lives;
 use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, FoundEntry, History, Promise};
 use crate::run_table::spoiled;
@@ -14,6 +15,7 @@ use disks::{Atomicity, CrashPolicy};
 use engine::DataMode;
 use ext4::{Error, FileType, Inode, Volume, errno};
 use runtime::{Either, SplitMix, VirtualWorld, race};
+use std::ops::Range;
 use std::rc::Rc;
 use units::InodeNumber;
 
@@ -29,6 +31,14 @@ impl From<String> for Wrong {
     }
 }
 
+/// What is done with an image besides.
+#[derive(Clone, Copy, Default)]
+pub struct Looks {
+    pub sampled: bool,
+    /// The life that follows its recovery.
+    pub life: Option<u64>,
+}
+
 /// Recovers the image and judges it. When sampled, e2fsck sees the result, and the image is
 /// recovered once more with two crashes on the way. Where the daemon was killed, the power is cut
 /// while the next one recovers.
@@ -36,9 +46,10 @@ pub fn judge(
     case: &Case,
     snapshot: Snapshot,
     histories: &[History],
-    sampled: bool,
+    looks: Looks,
     report: &mut CaseReport,
 ) -> Result<(), Wrong> {
+    let Looks { sampled, life } = looks;
     let Snapshot { state, progress, cut, .. } = snapshot;
     let mut cuts = Vec::new();
     let mut disks = match state {
@@ -47,9 +58,10 @@ pub fn judge(
             crash_recovery(case, |world| memory.go_on(world, case), cut, &mut cuts)?
         }
     };
-    let mut judge_now = |disks: &Disks, cuts: &[String]| {
+    let mut judge_now = |disks: &Disks, cuts: &[String], life: Option<u64>| {
         report.recoveries_cut += u64::from(!cuts.is_empty());
-        judge_once(case, disks, &progress, histories, sampled, report).map_err(
+        let looks = Looks { sampled, life };
+        judge_once(case, disks, &progress, histories, looks, report).map_err(
             |Wrong { why, torn }| {
                 let after = if cuts.is_empty() {
                     String::new()
@@ -60,13 +72,13 @@ pub fn judge(
             },
         )
     };
-    judge_now(&disks, &cuts)?;
+    judge_now(&disks, &cuts, life)?;
     if sampled {
         for time in 0..2 {
             let memory = |world: &VirtualWorld| MemoryDisks::of(world, &disks, case);
             disks = crash_recovery(case, memory, cut * 2 + time, &mut cuts)?;
         }
-        judge_now(&disks, &cuts)?;
+        judge_now(&disks, &cuts, None)?;
     }
     Ok(())
 }
@@ -76,29 +88,31 @@ fn judge_once(
     disks: &Disks,
     progress: &[Progress],
     histories: &[History],
-    sampled: bool,
+    looks: Looks,
     report: &mut CaseReport,
 ) -> Result<(), Wrong> {
+    let later = looks.life.map(|life| case.later_life(life));
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
     let memory = MemoryDisks::of(&world, disks, case);
-    let (found, recovery) = world.run({
+    let (found, recovery, left) = world.run({
         let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
-        let case = case.clone();
+        let (case, later) = (case.clone(), later.clone());
         async move {
+            let options = later.as_ref().unwrap_or(&case);
             let volume =
-                memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
+                memory.open(&world, options).await.map_err(|error| format!("recovery: {error}"))?;
             let recovery = volume.open_report().recovery;
             if case.had_earlier_life() {
                 earlier::check(&volume).await?;
             }
-            let found = read_back(&volume, writers).await.map_err(|error| match error.errno() {
-                ext4::errno::ENOENT => {
-                    "lost: a writer's directory, synced before its script began".to_owned()
-                }
-                _ => format!("what was recovered cannot be read: {error}"),
-            })?;
+            let found = read_back(&volume, 0..writers).await.map_err(read_error)?;
+            let mut left = None;
+            if let Some(later) = &later {
+                let lived = lives::go_on(&volume, &world, &memory, later, writers).await;
+                left = Some(lived.map_err(|error| format!("the life after it: {error}"))?);
+            }
             volume.close().await.map_err(|error| format!("closing what was recovered: {error}"))?;
-            Ok::<_, String>((found, recovery))
+            Ok::<_, String>((found, recovery, left))
         }
     })?;
     report.kept += u64::from(recovery.blocks_kept > 0);
@@ -109,6 +123,7 @@ fn judge_once(
     report.not_by_snapshot += u64::from(recovery.snapshot_refused.is_some());
     report.told += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
     world.end();
+    memory.stop_watching();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
         match history.judge(found, acknowledged, data_acknowledged, started, promise(case)) {
@@ -124,14 +139,25 @@ fn judge_once(
         }
     }
     report.images += 1;
-    if sampled {
+    if looks.sampled {
         report.checked += 1;
         check(&memory.images()).map_err(|said| format!("e2fsck after recovery: {said}"))?;
     }
-    Ok(())
+    match later.zip(left) {
+        Some((later, left)) => lives::judge(&later, left, found, report),
+        None => Ok(()),
+    }
 }
 
-fn promise(case: &Case) -> Promise {
+/// Says what is lost if what was recovered cannot be read.
+pub fn read_error(error: Error) -> String {
+    match error.errno() {
+        errno::ENOENT => "lost: a writer's directory, synced before its script began".to_owned(),
+        _ => format!("what was recovered cannot be read: {error}"),
+    }
+}
+
+pub fn promise(case: &Case) -> Promise {
     match case.mode {
         DataMode::Journal | DataMode::Wasteless => Promise::Version,
         DataMode::Ordered | DataMode::Selective | DataMode::Adaptive if case.order_overwrites() => {
@@ -171,10 +197,10 @@ fn crash_recovery(
 }
 
 /// Everything in the writers' directories, and in the directories there.
-pub async fn read_back(volume: &Rc<Volume>, writers: usize) -> Result<Vec<Found>, Error> {
+pub async fn read_back(volume: &Rc<Volume>, writers: Range<usize>) -> Result<Vec<Found>, Error> {
     let root = volume.inode(InodeNumber(2)).await?;
     let mut all = Vec::new();
-    for writer in 0..writers {
+    for writer in writers {
         let mut found = Found::new();
         let top = volume.lookup(&root, directory_of(writer).as_bytes()).await?;
         let mut directories = vec![(String::new(), top)];

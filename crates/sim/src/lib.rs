@@ -11,6 +11,7 @@ pub mod faults;
 mod hostile;
 mod judge;
 pub mod liar;
+mod lives;
 mod memory_disks;
 pub mod model;
 mod run_table;

@@ -13,6 +13,9 @@ use std::time::Duration;
 const SCATTERED_LATENCY: Latency =
     Latency { least: Duration::from_micros(5), spread: Duration::from_micros(300) };
 
+/// Bytes that one of two unequal disks says it writes as one. Both tear at 512 all the same.
+const LONG_SECTOR: u32 = 4096;
+
 #[derive(Clone)]
 pub struct MemoryDisks {
     pub home: MemoryDisk,
@@ -60,6 +63,12 @@ impl MemoryDisks {
                 disk.set_latency(SCATTERED_LATENCY);
             }
         }
+        if let Some(journal) = &self.journal {
+            let long = [&self.home, journal][usize::from(case.seed / 2 % 3 == 1)];
+            if case.has_unequal_disks() {
+                long.set_physical_sector(LONG_SECTOR);
+            }
+        }
         self
     }
 
@@ -93,6 +102,8 @@ impl MemoryDisks {
             // Whatever there is: scripts leave the disk alone for a moment only.
             swap_above: Some(1),
             snapshot_after: case.snapshot_after(),
+            snapshot_items: case.snapshot_items(),
+            checkpoint: case.checkpoint(),
             run_table: self.table.clone().map(|table| DurableMemory(Rc::new(table))),
             ..EngineOptions::default()
         };

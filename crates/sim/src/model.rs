@@ -556,7 +556,7 @@ struct Window {
 /// What was read back, by path.
 pub type Found = BTreeMap<String, FoundEntry>;
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum FoundEntry {
     File { inode: InodeNumber, links: u32, content: Vec<u8>, attribute: Vec<u8> },
     Symlink { target: Vec<u8> },

@@ -66,6 +66,15 @@ pub enum Action {
     MoveDirectory {
         number: u8,
     },
+    /// Discards all free blocks of the volume. The number counts for nothing.
+    Trim {
+        file: u8,
+    },
+    /// Asks where the file's first block lies: from then on its writes go home before they are
+    /// answered.
+    Address {
+        file: u8,
+    },
     /// Nothing for so long, so that commits and write-back come between two actions, or between an
     /// action and its sync. The sync of this one is that of the file.
     Wait {
@@ -175,6 +184,8 @@ const SCATTERED_STEPS_MAX: usize = 14;
 /// Microseconds, in which disks do little.
 const SCATTERED_PAUSE_MAX: u64 = 300;
 
+/// Discards and questions for addresses in each script.
+const REQUESTS: usize = 2;
 /// Pauses of all writers in a script, and microseconds: about as long as one is behind another.
 const RESTS: usize = 4;
 const REST_MICROS: u64 = 3000;
@@ -206,6 +217,21 @@ pub fn add_rests(scripts: &mut [Script], dice: &SplitMix, writeback: Duration) {
             let rest =
                 [wait(1).then(sync), wait(micros + dice.below(REST_MICROS)).then(Sync::None)];
             script.splice(at..at, rest);
+        }
+    }
+}
+
+/// A few discards of what is free, and questions where files lie.
+pub fn add_requests(scripts: &mut [Script], dice: &SplitMix, files: u8) {
+    for script in scripts {
+        for _ in 0..REQUESTS {
+            let at = dice.below(script.len() as u64 + 1) as usize;
+            let file = dice.below(u64::from(files)) as u8;
+            let action = match dice.below(2) {
+                0 => Action::Trim { file: 0 },
+                _ => Action::Address { file },
+            };
+            script.insert(at, action.then(Sync::None));
         }
     }
 }

@@ -26,6 +26,8 @@ impl fmt::Display for Action {
             Action::Symlink { number, length } => write!(f, "symlink:{number}+{length}"),
             Action::MakeDirectory { number } => write!(f, "mkdir:{number}"),
             Action::MoveDirectory { number } => write!(f, "move:{number}"),
+            Action::Trim { file } => write!(f, "trim:{file}"),
+            Action::Address { file } => write!(f, "address:{file}"),
             Action::Wait { file, micros } => write!(f, "wait:{file}+{micros}"),
         }
     }
@@ -94,6 +96,8 @@ fn parse_action(word: &str) -> Option<Action> {
         ("symlink", Some(length)) => Action::Symlink { number: file, length },
         ("mkdir", None) => Action::MakeDirectory { number: file },
         ("move", None) => Action::MoveDirectory { number: file },
+        ("trim", None) => Action::Trim { file },
+        ("address", None) => Action::Address { file },
         ("wait", Some(micros)) => Action::Wait { file, micros: micros as u64 },
         _ => return None,
     })

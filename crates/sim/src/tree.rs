@@ -149,6 +149,7 @@ pub(crate) fn apply(
             }
             None
         }
+        Action::Trim { .. } | Action::Address { .. } => None,
         Action::Wait { file, .. } => identity_of(tree, *file),
     }
 }

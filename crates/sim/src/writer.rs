@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{InodeNumber, TransactionId};
+use units::{FileBlock, InodeNumber, TransactionId};
 
 /// How far one writer has come, in actions.
 #[derive(Clone, Copy, Default)]
@@ -53,6 +53,8 @@ struct Writer {
     volume: Rc<Volume>,
     world: VirtualWorld,
     directory: Rc<Inode>,
+    /// Among the writers of its life, and of all lives.
+    index: usize,
     number: usize,
     script: Script,
     progress: Rc<RefCell<Vec<Progress>>>,
@@ -87,20 +89,31 @@ impl Writers {
         world: &VirtualWorld,
         case: &Case,
     ) -> Result<Writers, Error> {
+        Writers::prepare_from(0, volume, world, case).await
+    }
+
+    /// The same of writers whose numbers begin with `first`.
+    pub async fn prepare_from(
+        first: usize,
+        volume: &Rc<Volume>,
+        world: &VirtualWorld,
+        case: &Case,
+    ) -> Result<Writers, Error> {
         let root = volume.inode(InodeNumber(2)).await?;
         let scripts = case.scripts();
         let progress = Rc::new(RefCell::new(vec![Progress::default(); scripts.len()]));
         let outcomes = Rc::new(RefCell::new(vec![Vec::new(); scripts.len()]));
         let mut writers = Vec::new();
         for (number, script) in scripts.into_iter().enumerate() {
-            let name = directory_of(number);
+            let name = directory_of(first + number);
             let directory = volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await?.value;
             let transactions = vec![directory.last_change.get()];
             writers.push(Writer {
                 volume: volume.clone(),
                 world: world.clone(),
                 directory,
-                number,
+                index: number,
+                number: first + number,
                 script,
                 progress: progress.clone(),
                 outcomes: outcomes.clone(),
@@ -176,7 +189,7 @@ struct Acted {
 
 impl Writer {
     fn note(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut self.progress.borrow_mut()[self.number]);
+        change(&mut self.progress.borrow_mut()[self.index]);
     }
 
     async fn step(&mut self, index: usize) -> Result<(), Error> {
@@ -199,7 +212,7 @@ impl Writer {
         };
         self.note(|progress| progress.done = index + 1);
         check_memory(&self.volume);
-        self.outcomes.borrow_mut()[self.number].push(self.outcome.get());
+        self.outcomes.borrow_mut()[self.index].push(self.outcome.get());
         let before = self.transactions[index];
         let did = acted.is_some();
         let Acted { inode, transaction } =
@@ -312,6 +325,10 @@ impl Writer {
                     self.changed.get(&inode.number).copied().unwrap_or(self.transactions[0]);
                 Ok(Some(Acted { inode, transaction }))
             }
+            Action::Trim { .. } | Action::Address { .. } => {
+                self.ask(action).await?;
+                Ok(None)
+            }
             Action::Write { file, .. }
             | Action::Truncate { file, .. }
             | Action::Allocate { file, .. }
@@ -322,6 +339,22 @@ impl Writer {
                 Ok(Some(Acted { inode, transaction }))
             }
         }
+    }
+
+    /// Changes nothing that a reader sees.
+    async fn ask(&self, action: &Action) -> Result<(), Error> {
+        match action {
+            Action::Trim { .. } => {
+                self.volume.trim(0..u64::MAX, 0).await?;
+            }
+            Action::Address { file } => {
+                if let Some(inode) = self.look(&file_name(*file)).await? {
+                    self.volume.told_address(&inode, FileBlock(0)).await?;
+                }
+            }
+            _ => unreachable!("an action that changes something"),
+        }
+        Ok(())
     }
 
     async fn change(
@@ -405,6 +438,7 @@ impl Writer {
         let memory = bytes.len().is_multiple_of(512).then(|| Rc::new(Buffer::copy_of(bytes)));
         let data = WriteData { bytes, memory: memory.as_ref() };
         let written = self.volume.write_data(inode, &Caller::ROOT, offset, &data, flags).await?;
+        self.volume.keep_home(inode).await?;
         if written.count < bytes.len() {
             assert!(self.tight || self.failing, "a short write on a volume with room");
             self.outcome.set(Outcome::Short(written.count));

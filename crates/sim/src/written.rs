@@ -93,6 +93,7 @@ impl<'a> WrittenLog<'a> {
         }
         let left = format!("all but {count} sectors of {home} in the log, which are older");
         Ok(Some(Snapshot {
+            at_superblock: false,
             cut,
             left,
             state: State::Cut(disks),

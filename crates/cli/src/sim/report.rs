@@ -77,13 +77,15 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
 }
 
 /// Every count, and what it is called.
-fn columns(report: &CaseReport) -> [(&'static str, u64); 20] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 22] {
     // All of them: a new one is not to be forgotten here.
     let CaseReport {
         scripts,
         cuts,
         images,
         recoveries_cut,
+        lives,
+        later_images,
         checked,
         faults,
         hostile,
@@ -106,6 +108,8 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 20] {
         ("places to cut", cuts),
         ("images", images),
         ("cut again", recoveries_cut),
+        ("lived on", lives),
+        ("later images", later_images),
         ("seen by e2fsck", checked),
         ("faults", faults),
         ("bitmaps that lied", hostile),

@@ -74,6 +74,7 @@ struct State {
     cache: RefCell<Cache>,
     latency: Cell<Latency>,
     forced_unit_access: Cell<bool>,
+    physical_sector: Cell<u32>,
     faults: RefCell<Vec<Fault>>,
     statistics: Cell<MemoryStatistics>,
     log: RefCell<Option<Vec<Logged>>>,
@@ -113,6 +114,7 @@ impl MemoryDisk {
             size: cache.durable.size(),
             cache: RefCell::new(cache),
             forced_unit_access: Cell::new(true),
+            physical_sector: Cell::new(SECTOR as u32),
             latency: Cell::new(Latency {
                 least: Duration::from_micros(5),
                 spread: Duration::from_micros(50),
@@ -135,6 +137,11 @@ impl MemoryDisk {
     /// From now on the disk tells that it has no FUA. Its durable writes stay what they were.
     pub fn hide_forced_unit_access(&self) {
         self.0.forced_unit_access.set(false);
+    }
+
+    /// From now on the disk says that it writes so many bytes as one: a power of two.
+    pub fn set_physical_sector(&self, bytes: u32) {
+        self.0.physical_sector.set(bytes);
     }
 
     /// From now on flushes and durable writes are acknowledged and nothing is done for them.

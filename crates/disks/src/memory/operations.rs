@@ -162,7 +162,7 @@ impl Disk for MemoryDisk {
         }
     }
     fn physical_sector(&self) -> u32 {
-        SECTOR as u32
+        self.0.physical_sector.get()
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let logged = Logged::new(Operation::Read, at, length as u64);

@@ -8,6 +8,7 @@ mod search;
 mod trim;
 mod withheld;
 
+pub(crate) use trim::Trims;
 pub(crate) use withheld::Withheld;
 
 use crate::error::errno;
@@ -102,7 +103,7 @@ impl Volume {
                 // What windows hold back is free for all before anyone is told that there is no
                 // space.
                 self.drop_all_windows();
-                self.find(goal, wanted).await?.ok_or_else(|| self.no_space())?
+                self.find_beside_trims(goal, wanted).await?.ok_or_else(|| self.no_space())?
             }
         };
         let start = self.superblock.borrow().group_start(found.group).plus(found.run.start.into());

@@ -1,16 +1,82 @@
 //! Telling the disk which blocks are free: FITRIM.
 
+use super::FreeFound;
 use crate::error::errno;
 use crate::{Error, Result, Volume};
 use device::DeviceError;
 use engine::EngineError;
 use format::ext4::bitmap;
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use units::GroupNumber;
+use units::{GroupNumber, HomeBlock};
 
 /// Bytes that one request discards at most: so much of the free space nobody can have meanwhile.
 const PIECE_MAX: u64 = 64 << 20;
+/// Nor is it more than one of so many parts of the free space.
+const PARTS: u64 = 8;
+
+/// Trims under way, each of which withholds the free space that it discards.
+#[derive(Default)]
+pub(crate) struct Trims {
+    begun: Cell<u64>,
+    under_way: RefCell<BTreeSet<u64>>,
+    /// Discards in flight, and those that are over.
+    in_flight: Cell<u32>,
+    discards: Cell<u64>,
+    changed: Event,
+}
+
+/// One of them, until it is dropped.
+struct Trim<'a> {
+    trims: &'a Trims,
+    number: u64,
+}
+
+impl Trims {
+    fn is_under_way(&self, last: u64) -> bool {
+        self.under_way.borrow().first().is_some_and(|first| *first <= last)
+    }
+
+    /// Waits until more than `before` discards are over; false where nothing is being discarded.
+    /// That takes no longer than the disk does, whatever the caller holds.
+    async fn wait_for_discard(&self, before: u64) -> bool {
+        let is_over = || self.in_flight.get() == 0 || self.discards.get() != before;
+        self.changed.until(|| is_over().then_some(())).await;
+        self.discards.get() != before
+    }
+
+    fn begin(&self) -> Trim<'_> {
+        self.begun.set(self.begun.get() + 1);
+        self.under_way.borrow_mut().insert(self.begun.get());
+        Trim { trims: self, number: self.begun.get() }
+    }
+
+    async fn count<T>(&self, discard: impl Future<Output = T>) -> T {
+        self.in_flight.set(self.in_flight.get() + 1);
+        let _over = InFlight(self);
+        discard.await
+    }
+}
+
+/// A discard, until it is dropped.
+struct InFlight<'a>(&'a Trims);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.set(self.0.in_flight.get() - 1);
+        self.0.discards.set(self.0.discards.get() + 1);
+        self.0.changed.notify();
+    }
+}
+
+impl Drop for Trim<'_> {
+    fn drop(&mut self) {
+        self.trims.under_way.borrow_mut().remove(&self.number);
+    }
+}
 
 impl Volume {
     /// Discards the free runs of at least `shortest` blocks among `blocks`, one piece after the
@@ -23,11 +89,16 @@ impl Volume {
         // What was freed is to be discarded, too; and a volume that is out of order is left alone.
         self.sync().await?;
         self.release_committed();
+        let _trim = self.trims.begin();
         let mut trimmed = 0;
         for group in (0..self.groups.count()).map(GroupNumber) {
-            let mut at = blocks.start;
-            while let Some(run) = self.next_free_run(group, at..blocks.end, shortest).await? {
+            // Behind a piece the rest of its run follows, whatever is left of it.
+            let (mut at, mut piece_end) = (blocks.start, None);
+            while let Some(run) =
+                self.next_free_run(group, at..blocks.end, shortest, piece_end).await?
+            {
                 at = run.end;
+                piece_end = Some(run.end);
                 self.discard_run(group, run.clone()).await?;
                 trimmed += run.end - run.start;
             }
@@ -35,12 +106,14 @@ impl Volume {
         Ok(trimmed)
     }
 
-    /// The first free run of the group in `within`, withheld from everybody else from now on.
+    /// The first free run of the group in `within`, or a piece of it, withheld from everybody else
+    /// from now on. One that begins at `piece_end` may be shorter than `shortest`.
     async fn next_free_run(
         &self,
         group: GroupNumber,
         within: Range<u64>,
         shortest: u64,
+        piece_end: Option<u64>,
     ) -> Result<Option<Range<u64>>> {
         let (start, end) = {
             let superblock = self.superblock.borrow();
@@ -62,9 +135,9 @@ impl Volume {
         }
         let mut at = (from - start) as u32;
         while let Some(run) = bitmap::next_clear_run(&taken, at..(to - start) as u32) {
-            if run.len() as u64 >= shortest {
-                let piece = (PIECE_MAX >> self.block_size().shift()).max(shortest) as u32;
-                let run = run.start..run.end.min(run.start.saturating_add(piece));
+            let goes_on = piece_end == Some(start + u64::from(run.start));
+            if run.len() as u64 >= shortest || goes_on {
+                let run = run.start..run.end.min(run.start.saturating_add(self.piece_blocks()));
                 let found = start + u64::from(run.start)..start + u64::from(run.end);
                 self.withheld.borrow_mut().hold(found.clone());
                 self.groups.withhold(group, run.len() as u32);
@@ -75,17 +148,52 @@ impl Volume {
         Ok(None)
     }
 
+    /// Blocks that are discarded, and withheld, at once.
+    fn piece_blocks(&self) -> u32 {
+        let parts = if units::fault!("trim-takes-all-space") { 1 } else { PARTS };
+        let share = self.superblock.borrow().free_blocks / parts;
+        (PIECE_MAX >> self.block_size().shift()).min(share).max(1) as u32
+    }
+
     async fn discard_run(&self, group: GroupNumber, run: Range<u64>) -> Result<()> {
-        let shift = self.block_size().shift();
-        let discarded =
-            self.home_disk().discard(run.start << shift, (run.end - run.start) << shift).await;
-        self.withheld.borrow_mut().let_go(&run);
-        self.groups.give_back(group, (run.end - run.start) as u32);
-        discarded.map_err(|error| match error {
+        let (shift, count) = (self.block_size().shift(), run.end - run.start);
+        let discarded = self.trims.count(async {
+            let discarded = self.home_disk().discard(run.start << shift, count << shift).await;
+            self.withheld.borrow_mut().let_go(&run);
+            self.groups.give_back(group, count as u32);
+            discarded
+        });
+        discarded.await.map_err(|error| match error {
             DeviceError::Failed { code: errno::EOPNOTSUPP, .. } => {
                 Error::Refused(errno::EOPNOTSUPP)
             }
             error => EngineError::from(error).into(),
         })
+    }
+
+    /// Where nothing is found while a discard withholds some of the free space, looks again once
+    /// that is over, until those trims are that were under way at first.
+    pub(super) async fn find_beside_trims(
+        &self,
+        goal: HomeBlock,
+        wanted: u32,
+    ) -> Result<Option<FreeFound>> {
+        let (trims, mut last_trim, mut is_last) = (&self.trims, None, false);
+        loop {
+            let before = trims.discards.get();
+            let found = self.find(goal, wanted).await?;
+            if found.is_some() || is_last || units::fault!("trim-takes-all-space") {
+                return Ok(found);
+            }
+            let last_trim = *last_trim.get_or_insert_with(|| trims.begun.get());
+            is_last = !trims.is_under_way(last_trim);
+            let gives_back = match is_last {
+                true => trims.discards.get() != before,
+                false => trims.wait_for_discard(before).await,
+            };
+            if !gives_back {
+                return Ok(None);
+            }
+        }
     }
 }

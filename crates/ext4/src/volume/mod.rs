@@ -27,7 +27,7 @@ pub use space::Statfs;
 pub use superblock::{read as read_superblock, was_closed};
 
 use self::protected_disk::ProtectedDisk;
-use crate::allocate::Withheld;
+use crate::allocate::{Trims, Withheld};
 use crate::groups::{Groups, SystemZone};
 use crate::inode_table::{AccessTimes, InodeCache};
 use crate::orphan::Orphans;
@@ -55,6 +55,7 @@ pub struct Volume {
     pub(crate) groups: Groups,
     pub(crate) zone: SystemZone,
     pub(crate) withheld: RefCell<Withheld>,
+    pub(crate) trims: Trims,
     pub(crate) inodes: RefCell<InodeCache>,
     pub(crate) access_times: AccessTimes,
     pub(crate) orphans: RefCell<Orphans>,

@@ -4,6 +4,7 @@ use super::mmp::Protection;
 use super::protected_disk::ProtectedDisk;
 use super::readable::without_log;
 use super::{Access, LiveOptions, OpenParts, OpenReport, Volume, journal, superblock};
+use crate::allocate::Trims;
 use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::{InodeCache, ROOT};
 use crate::{Error, Result};
@@ -213,6 +214,7 @@ impl Volume {
             groups,
             zone,
             withheld: RefCell::default(),
+            trims: Trims::default(),
             inodes: RefCell::new(InodeCache::default()),
             access_times: Default::default(),
             orphans: RefCell::default(),

@@ -35,18 +35,21 @@ fn explore(mode: DataMode) {
     println!("{}: {total:?}", mode.name());
     assert!(total.images >= 1000, "{}: only {} images", mode.name(), total.images);
     assert!(total.swaps >= 12, "{}: hardly a log was swapped: {total:?}", mode.name());
+    // Mounts of later images are counted nowhere else.
+    let first_images = |report: &CaseReport| report.images - report.later_images;
     assert!(
-        total.kept * 2 > total.images,
+        total.kept * 2 > first_images(&total),
         "{}: hardly a mount went on with the logs: {total:?}",
         mode.name()
     );
-    let CaseReport { images, by_snapshot, not_by_snapshot, .. } = with_snapshots;
+    let CaseReport { by_snapshot, not_by_snapshot, .. } = with_snapshots;
+    let images = first_images(&with_snapshots);
     assert!(
         by_snapshot * 2 > images && not_by_snapshot * 8 > images,
         "{}: snapshots were hardly believed, or hardly refused: {with_snapshots:?}",
         mode.name()
     );
-    let [told, untold] = [total.told, total.untold].map(|mounts| mounts * 8 > total.images);
+    let [told, untold] = [total.told, total.untold].map(|mounts| mounts * 8 > first_images(&total));
     assert!(
         told && untold,
         "{}: tables of runs were hardly believed, or hardly refused: {total:?}",

@@ -12,4 +12,5 @@ mod orphans;
 mod periodic;
 mod remount;
 mod tree_check;
+mod trim;
 mod unreadable;

@@ -1,0 +1,157 @@
+//! The life after a power cut: the volume that was recovered goes on, with writers of its own, and
+//! is cut again. What the recovery before has shown, and was synced, is there for ever; what the
+//! later life was promised is there, too.
+
+use crate::case::{Case, CaseReport};
+use crate::earlier;
+use crate::judge::{Wrong, promise, read_back, read_error};
+use crate::memory_disks::MemoryDisks;
+use crate::model::{Found, History, Outcome};
+use crate::run_table::spoiled;
+use crate::setup::Disks;
+use crate::writer::{Progress, Writers, check_memory};
+use disks::{Atomicity, CrashPolicy};
+use ext4::{Error, Volume};
+use runtime::{SplitMix, VirtualWorld};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// What a life has left when it was cut.
+pub struct Left {
+    /// Writers of the life before it.
+    before: usize,
+    /// The write, flush or discard at which it was cut, counted from its own first.
+    cut: u64,
+    images: Vec<(&'static str, Disks)>,
+    progress: Vec<Progress>,
+    outcomes: Vec<Vec<Outcome>>,
+}
+
+/// A cut later than so many changes would miss most lives. With scattered logs they rest, and logs
+/// are swapped then.
+const CHANGES_MAX: u64 = 40;
+const SCATTERED_CHANGES_MAX: u64 = 120;
+
+/// Lives on from what a recovery has found, to the end of the scripts. The cut is taken on the way.
+pub async fn go_on(
+    volume: &Rc<Volume>,
+    world: &VirtualWorld,
+    disks: &MemoryDisks,
+    case: &Case,
+    before: usize,
+) -> Result<Left, Error> {
+    volume.sync().await?;
+    let writers = Writers::prepare_from(before, volume, world, case).await?;
+    let dice = SplitMix::new(case.seed ^ case.life.wrapping_mul(0x9e37_79b9));
+    let most = if case.setup.logs.is_some() { SCATTERED_CHANGES_MAX } else { CHANGES_MAX };
+    let cut = dice.below(most);
+    let (progress, outcomes) = (writers.progress.clone(), writers.outcomes.clone());
+    let taken = Rc::new(RefCell::new(None));
+    let take = {
+        let (disks, progress, taken) = (disks.clone(), progress.clone(), taken.clone());
+        move || {
+            let images = images(&disks, dice.next() | 1);
+            *taken.borrow_mut() = Some((images, progress.borrow().clone()));
+        }
+    };
+    let take = Rc::new(take);
+    disks.on_change({
+        let (take, volume, changes) = (take.clone(), volume.clone(), Rc::new(Cell::new(0)));
+        move |_, _| {
+            check_memory(&volume);
+            if changes.replace(changes.get() + 1) == cut {
+                take();
+            }
+        }
+    });
+    for ended in writers.run(world).await {
+        ended?;
+    }
+    if taken.borrow().is_none() {
+        take();
+    }
+    let (images, progress) = taken.take().expect("just taken");
+    Ok(Left { before, cut, images, progress, outcomes: outcomes.take() })
+}
+
+/// Two of what a cut may leave: by turns nothing or everything that was volatile, and torn.
+fn images(disks: &MemoryDisks, seed: u64) -> Vec<(&'static str, Disks)> {
+    let whole = match seed & 2 {
+        0 => ("only what is durable", disks.crash(CrashPolicy::LoseAll)),
+        _ => ("everything", disks.crash(CrashPolicy::KeepAll)),
+    };
+    let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
+    vec![whole, ("torn", disks.crash(torn))]
+}
+
+/// Recovers what the life has left, and judges both lives. `found`: what the recovery before it
+/// has shown.
+pub fn judge(
+    case: &Case,
+    left: Left,
+    found: Vec<Found>,
+    report: &mut CaseReport,
+) -> Result<(), Wrong> {
+    report.lives += 1;
+    let Left { before, cut, images, progress, outcomes } = left;
+    let histories = case.histories_from(before, &outcomes);
+    for (turn, (name, disks)) in (case.life..).zip(images) {
+        let (name, disks) = spoiled(name.to_owned(), disks, None, turn);
+        judge_image(case, &disks, &found, &histories, &progress).map_err(|why| {
+            let life = case.life;
+            Wrong::from(format!("after life {life}, cut again at {cut} ({name}): {why}"))
+        })?;
+        report.later_images += 1;
+        report.images += 1;
+    }
+    Ok(())
+}
+
+fn judge_image(
+    case: &Case,
+    disks: &Disks,
+    found: &[Found],
+    histories: &[History],
+    progress: &[Progress],
+) -> Result<(), String> {
+    let world = VirtualWorld::new(case.seed ^ case.life);
+    let memory = MemoryDisks::of(&world, disks, case);
+    let (earlier_lives, this_life) = world.run({
+        let (world, memory, case) = (world.clone(), memory.clone(), case.clone());
+        let (before, writers) = (found.len(), histories.len());
+        async move {
+            let volume =
+                memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
+            if case.had_earlier_life() {
+                earlier::check(&volume).await?;
+            }
+            let earlier = read_back(&volume, 0..before).await.map_err(read_error)?;
+            let this = read_back(&volume, before..before + writers).await.map_err(read_error)?;
+            volume.close().await.map_err(|error| format!("closing what was recovered: {error}"))?;
+            Ok::<_, String>((earlier, this))
+        }
+    })?;
+    world.end();
+    for (writer, (now, then)) in earlier_lives.iter().zip(found).enumerate() {
+        if let Some(what) = difference(now, then) {
+            return Err(format!("writer {writer} of the life before: {what}"));
+        }
+    }
+    for (writer, (found, history)) in this_life.iter().zip(histories).enumerate() {
+        let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
+        let judged = history.judge(found, acknowledged, data_acknowledged, started, promise(case));
+        judged.map_err(|verdict| format!("writer {writer} of life {}: {verdict}", case.life))?;
+    }
+    Ok(())
+}
+
+/// The first entry that is not what it was.
+fn difference(now: &Found, then: &Found) -> Option<String> {
+    let names = then.keys().chain(now.keys());
+    let changed = names.into_iter().find(|name| now.get(*name) != then.get(*name))?;
+    Some(match (now.get(changed), then.get(changed)) {
+        (None, _) => format!("{changed} is lost"),
+        (_, None) => format!("{changed} is there again"),
+        _ => format!("{changed} is not what it was"),
+    })
+}
