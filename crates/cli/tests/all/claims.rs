@@ -113,7 +113,7 @@ fn after_a_crash_of_such_a_mount_okeanos_recovers_it_for_all() {
 fn what_nothing_keeps_the_kernel_off_is_told() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q -O ^has_journal; $O mount -o noloop image $M 2>told; grep -q 'nothing keeps' told
-           $O umount $M; $O mount image $M 2>told; refuses grep -q 'nothing keeps' told; $O umount $M; settle image; clean image"#,
+           $O umount $M; $O mount image $M 2>told; quiet told; $O umount $M; settle image; clean image"#,
     );
 }
 
