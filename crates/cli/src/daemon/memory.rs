@@ -7,8 +7,8 @@ use std::fs;
 /// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits
 /// for it.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
-/// `mlockall(2)`: pages are locked when they are touched first, not all at once.
-const MCL_ONFAULT: libc::c_int = 4;
+/// `mlock2(2)`: pages are locked when they are touched first, not all at once.
+const MLOCK_ONFAULT: libc::c_uint = 1;
 
 /// Asks to be served before others, ahead of the mount, which may cover `/proc`. Returns what was
 /// refused.
@@ -23,27 +23,22 @@ pub fn ask_for_precedence() -> Vec<&'static str> {
     flusher.into_iter().chain(spared).collect()
 }
 
-/// Locks the program, and from now on what it touches. Neither takes memory that is not used: of a
-/// mapping of 64 GiB the pages in use are locked. Returns what was refused.
+/// Locks the program's code and constants as they are touched: they are read from a disk that may
+/// be its own. The heap is not locked: the C library could give nothing of it back (`MADV_DONTNEED` refuses locked
+/// pages), and the daemon's memory would not stay within its bound. Returns what was refused.
 pub fn lock() -> Option<&'static str> {
-    const REFUSED: Option<&str> = Some("to lock its memory (mlockall)");
+    const REFUSED: Option<&str> = Some("to lock its program (mlock2)");
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure outlives the call; mlockall takes an integer.
-    unsafe {
-        // Under a limit that counts for it, later mappings would fail.
-        let is_unlimited = libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) == 0;
-        if !is_unlimited && !privileges::may_lock()
-            || libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | MCL_ONFAULT) != 0
-        {
-            return REFUSED;
-        }
+    // SAFETY: the structure outlives the call.
+    let is_unlimited = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) } == 0;
+    if !is_unlimited && !privileges::may_lock() {
+        return REFUSED;
     }
-    // The program itself is read from a disk that may be its own.
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for (start, end) in maps.lines().filter_map(program_range) {
         // SAFETY: the range is mapped, and locking it changes no byte. Where the limit of a memory
         // cgroup is reached, it fails, and the pages stay as they were.
-        unsafe { libc::mlock(start as *const libc::c_void, end - start) };
+        unsafe { libc::mlock2(start as *const libc::c_void, end - start, MLOCK_ONFAULT) };
     }
     None
 }
