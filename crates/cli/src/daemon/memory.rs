@@ -9,6 +9,8 @@ use std::fs;
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 /// `mlock2(2)`: pages are locked when they are touched first, not all at once.
 const MLOCK_ONFAULT: libc::c_uint = 1;
+/// Version 1 of memory cgroups has this limit, or a page less, where there is none.
+const UNLIMITED: u64 = 1 << 62;
 
 /// Asks to be served before others, ahead of the mount, which may cover `/proc`. Returns what was
 /// refused.
@@ -24,8 +26,9 @@ pub fn ask_for_precedence() -> Vec<&'static str> {
 }
 
 /// Locks the program's code and constants as they are touched: they are read from a disk that may
-/// be its own. The heap is not locked: the C library could give nothing of it back (`MADV_DONTNEED` refuses locked
-/// pages), and the daemon's memory would not stay within its bound. Returns what was refused.
+/// be its own. The heap is not locked: the C library could give nothing of it back (`MADV_DONTNEED`
+/// refuses locked pages), and the daemon's memory would not stay within its bound. Returns what was
+/// refused.
 pub fn lock() -> Option<&'static str> {
     const REFUSED: Option<&str> = Some("to lock its program (mlock2)");
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
@@ -43,11 +46,35 @@ pub fn lock() -> Option<&'static str> {
     None
 }
 
-/// Returns what root is told of refusals. An ordinary user is refused each time, and not told.
+/// Whether the memory of this process has a limit of its own, within which it may wait for itself:
+/// a memory cgroup, version 1 or 2.
+fn memory_is_limited() -> bool {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let holds_limit = |file: String| {
+        let limit = fs::read_to_string(file).unwrap_or_default();
+        limit.trim().parse().is_ok_and(|bytes: u64| bytes < UNLIMITED)
+    };
+    groups.lines().any(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { return false };
+        let (root, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|word| word == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return false,
+        };
+        let mut groups = std::path::Path::new(group).ancestors();
+        groups.any(|group| holds_limit(format!("{root}{}/{name}", group.display())))
+    })
+}
+
+/// Returns a warning for root where its memory has a limit. An ordinary user is refused each time,
+/// and gets none.
 pub fn warning(refused: &[&str]) -> Option<String> {
     // SAFETY: geteuid has no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
-    (is_root && !refused.is_empty()).then(|| {
+    (is_root && !refused.is_empty() && memory_is_limited()).then(|| {
         format!(
             "the daemon may not ask the kernel {}: where memory is short, it may wait for itself; give it \
              CAP_SYS_RESOURCE and CAP_IPC_LOCK",

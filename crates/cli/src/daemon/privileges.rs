@@ -7,11 +7,13 @@ use std::io;
 
 /// Reads what callers may do: `/proc/PID/syscall` and `ns/user` of any process (`fuse/privilege`).
 const CAP_SYS_PTRACE: u32 = 19;
+/// Opens these files, which their owners alone may read.
+const CAP_DAC_READ_SEARCH: u32 = 2;
 /// Keeps what memory is locked.
 const CAP_IPC_LOCK: u32 = 14;
 /// Writes to image files beyond quotas, as it could when it was mounted.
 const CAP_SYS_RESOURCE: u32 = 24;
-const KEPT: [u32; 3] = [CAP_SYS_PTRACE, CAP_IPC_LOCK, CAP_SYS_RESOURCE];
+const KEPT: [u32; 4] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_IPC_LOCK, CAP_SYS_RESOURCE];
 /// Of the kernel's sets, 64 bits.
 const CAPABILITIES: u32 = 64;
 

@@ -26,8 +26,8 @@ fn a_daemon_of_root_gives_up_what_it_does_not_need() {
                    grep -q '^Name:.*iou-' $status && continue
                    grep -q 'NoNewPrivs:.*1' $status; grep -q 'Seccomp:.*2' $status
                    for set in CapEff CapPrm CapBnd; do
-                       # Beside SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
-                       [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084000)) = 0 ]
+                       # Beside DAC_READ_SEARCH, SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
+                       [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084004)) = 0 ]
                    done
                done
                [ $(sed -n 's/^VmLck:[^0-9]*\([0-9]*\).*/\1/p' /proc/$P/status) -gt 1000 ]
