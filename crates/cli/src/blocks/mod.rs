@@ -14,8 +14,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Examples: the kernel's ext4 on a disk whose writes are limited
-  okeanos blocks format /dev/sdb
+Examples:
+  okeanos blocks format /dev/sdb                below the kernel's ext4, on a disk with an I/O limit
   device=$(okeanos blocks attach /dev/sdb)
   mkfs.ext4 -q $device && mount $device /mnt
   okeanos stats /dev/sdb                        what the log and home were written
@@ -23,6 +23,31 @@ Examples: the kernel's ext4 on a disk whose writes are limited
   okeanos blocks drain /dev/sdb                 after a crash: replay, and leave the log empty
 
 docs/modes/blocks.md says what is promised: a disk's contract, with flush and FUA.";
+
+const FORMAT_EXAMPLES: &str = "\
+Examples:
+  okeanos blocks format /dev/sdb
+  okeanos blocks format --journal-size 1G --scattered-logs disk.img
+  okeanos blocks format --log /dev/nvme0n1p3 /dev/sdb     the journal on a device of its own";
+
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  device=$(okeanos blocks attach /dev/sdb)
+  okeanos blocks attach --via nbd --socket /run/sdb.sock /dev/sdb     for qemu, nbd-client";
+
+const DETACH_EXAMPLES: &str = "\
+Examples:
+  umount /mnt && okeanos blocks detach /dev/sdb";
+
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  okeanos blocks drain /dev/sdb
+  okeanos blocks drain --json disk.img";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  okeanos blocks inspect /dev/sdb
+  okeanos blocks inspect --json disk.img";
 
 /// A disk exported with a journal in front of it, for any file system or virtual machine above
 #[derive(Args)]
@@ -35,14 +60,19 @@ pub struct BlocksArguments {
 #[derive(Subcommand)]
 enum BlocksCommand {
     /// Make an empty block volume; what the disk holds is lost
+    #[command(after_help = FORMAT_EXAMPLES)]
     Format(FormatArguments),
     /// Export a block volume as a block device, and print its name
+    #[command(after_help = ATTACH_EXAMPLES)]
     Attach(AttachArguments),
     /// Flush an attached volume, write everything home, and take its block device away
+    #[command(after_help = DETACH_EXAMPLES)]
     Detach(DetachArguments),
     /// Replay the log of a volume that is not attached: home is complete then, and the log empty
+    #[command(after_help = DRAIN_EXAMPLES)]
     Drain(OfflineArguments),
     /// Print where journal and data lie, and what the log holds
+    #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(OfflineArguments),
 }
 
