@@ -106,7 +106,7 @@ pub const RULES: &[Rule] = &[
         "only_the_executor_makes_the_engine_durable",
         &[".flush(", ".make_durable(", "Durability::Durable"],
         Scope::Folder("engine/src"),
-        &["engine/src/run_plan.rs", "engine/src/whose.rs", "engine/src/busy.rs"],
+        &["engine/src/commit/executor.rs", "engine/src/interface/home.rs", "engine/src/writeback/utilization.rs"],
     ),
     Rule::new(
         "only_the_executor_makes_a_host_durable",
@@ -204,17 +204,17 @@ pub const RULES: &[Rule] = &[
 
 /// A pattern, and the only functions of a file that may hold it.
 const CALLERS: &[(&str, &str, &[&str])] = &[
-    ("engine/src/run_plan.rs", "self.end_phase(", &["run"]),
-    ("engine/src/run_plan.rs", "self.flush(", &["end_phase"]),
-    ("engine/src/run_plan.rs", ".make_durable(", &["flush"]),
-    ("engine/src/run_plan.rs", "disk.flush(", &["flush"]),
+    ("engine/src/commit/executor.rs", "self.end_phase(", &["run"]),
+    ("engine/src/commit/executor.rs", "self.flush(", &["end_phase"]),
+    ("engine/src/commit/executor.rs", ".make_durable(", &["flush"]),
+    ("engine/src/commit/executor.rs", "disk.flush(", &["flush"]),
     // A write that is durable by itself: in place of a plan's flush, or after a failure.
     (
-        "engine/src/run_plan.rs",
+        "engine/src/commit/executor.rs",
         "Durability::Durable",
         &["end_phase", "sync_home", "write", "write_after_failure"],
     ),
-    ("engine/src/durability.rs", "Barrier::VARIANT", &["end_phase"]),
+    ("engine/src/commit/durability.rs", "Barrier::VARIANT", &["end_phase"]),
     ("host/src/run_plan.rs", ".flush(", &["end_phase"]),
     ("host/src/run_plan.rs", "end_phase(", &["run_plan"]),
 ];

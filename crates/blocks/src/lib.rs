@@ -26,7 +26,7 @@ pub use error::BlocksError;
 pub use find::{BlocksDisk, FoundSuperblock, find_superblock};
 pub use layout::BlocksLayout;
 pub use make::{BlocksFormatOptions, GroupBytes, format_journal, format_volume};
-pub use open::{BlockParts, believed, check_journal, recover};
+pub use open::{BlockParts, check_journal, recover, replay_preview};
 pub use report::BlocksReport;
 pub use requests::BlockRequests;
 pub use shared::Persistence;

@@ -9,8 +9,8 @@ use crate::shared::Persistence;
 use crate::volume::BlockVolume;
 use device::{Disk, World};
 use engine::{
-    BelievedTransaction, Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace, NoPace,
-    RecoveryReport,
+    Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace, NoPacing,
+    PreviewedTransaction, RecoveryReport,
 };
 use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
 use std::rc::Rc;
@@ -51,7 +51,7 @@ impl BlockParts {
             block_size: layout.block_size(),
             log: Some(log),
             options: self.options.clone(),
-            pace: Rc::new(NoPace),
+            pacing: Rc::new(NoPacing),
         };
         Ok(FoundVolume { layout, is_copy, parts })
     }
@@ -141,7 +141,7 @@ pub async fn recover(parts: &BlockParts, dry_run: bool) -> Result<RecoveryReport
     let found = parts.find().await?;
     let mut report = engine::recover(&found.parts, dry_run).await?;
     if dry_run {
-        report.restart = engine::foretell_restart(&found.parts).await?;
+        report.restart = engine::forecast_restart(&found.parts).await?;
     }
     Ok(report)
 }
@@ -150,7 +150,7 @@ pub async fn recover(parts: &BlockParts, dry_run: bool) -> Result<RecoveryReport
 ///
 /// # Errors
 /// As [`BlockVolume::open`].
-pub async fn believed(parts: &BlockParts) -> Result<Vec<BelievedTransaction>, BlocksError> {
+pub async fn replay_preview(parts: &BlockParts) -> Result<Vec<PreviewedTransaction>, BlocksError> {
     let found = parts.find().await?;
-    Ok(engine::believed(&found.parts).await?)
+    Ok(engine::replay_preview(&found.parts).await?)
 }

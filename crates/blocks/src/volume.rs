@@ -68,7 +68,7 @@ impl BlockVolume {
     /// The disk beneath failed, now or earlier.
     pub async fn drain(&self) -> Result<(), EngineError> {
         let _alone = self.0.changes.write().await;
-        self.0.engine.rest().await?;
+        self.0.engine.quiesce().await?;
         self.0.engine.begin_writing().await
     }
 

@@ -254,7 +254,7 @@ fn tell_skipped(recovered: &Recovered) -> String {
 
 /// What a mount with `log=scattered` would read of the logs instead of replaying all.
 fn tell_restart(forecast: &RestartForecast) -> String {
-    let RestartForecast { pieces, snapshot_blocks, blocks_told, end, logs, run_headers, .. } =
+    let RestartForecast { pieces, snapshot_blocks, blocks_covered, end, logs, run_headers, .. } =
         forecast;
     if let Some(why) = &forecast.refused {
         return format!(
@@ -267,7 +267,7 @@ fn tell_restart(forecast: &RestartForecast) -> String {
         _ => format!("{count} transactions from {from} on ({blocks} log blocks)"),
     };
     format!(
-        "Snapshot of the mapping table: {pieces} pieces tell of {blocks_told} blocks in transactions before {end}.\n\
+        "Snapshot of the mapping table: {pieces} pieces tell of {blocks_covered} blocks in transactions before {end}.\n\
          A restart with log=scattered would read {snapshot_blocks} log blocks of it, {run_headers} in {logs} logs for later runs, \
          and {runs}.\n"
     )
@@ -388,7 +388,7 @@ mod tests {
         let forecast = RestartForecast {
             pieces: 3,
             snapshot_blocks: 5,
-            blocks_told: 120,
+            blocks_covered: 120,
             end: 189,
             logs: 4,
             run_headers: 70,

@@ -92,7 +92,7 @@ fn main() {
             logs: None,
         }),
         options: EngineOptions { data: mode, ..EngineOptions::default() },
-        pace: Rc::new(engine::NoPace),
+        pacing: Rc::new(engine::NoPacing),
     };
     world.clone().run(async move {
         let at = HOME_BLOCKS * u64::from(BLOCK);

@@ -1,29 +1,30 @@
 //! The engine: its owners, and how it gives up.
 //!
 //! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`],
-//! [`HomeQueue`] with [`HomeClaims`], [`Durability`], [`Checkpoints`], [`Loose`], [`LongWrites`],
-//! [`Sequences`], and [`LogState`] with its tail. The [`Runner`] gives plans to the disks. What
-//! needs several of them is in the files that have an `impl Engine`. They are `admit`, `handle`,
-//! `read` and `sync`, the tasks `commit` and `home` with `move_tail`, `open`, and `rest`.
+//! [`DirtyQueue`] with [`HomeClaims`], [`Durability`], [`Checkpoints`], [`UnorderedData`],
+//! [`DirectWrites`], [`Sequences`], and [`LogState`] with its tail. The [`Runner`] gives plans to
+//! the disks. What needs several of them is in the files that have an `impl Engine`. They are
+//! `admit`, `handle`, `read` and `sync`, the tasks `commit` and `home` with `move_tail`, `open`,
+//! and `rest`.
 
-use crate::busy::BusyTime;
-use crate::cache::Cache;
-use crate::checkpoints::Checkpoints;
-use crate::durability::Durability;
-use crate::error::EngineError;
-use crate::home_claims::HomeClaims;
-use crate::home_queue::HomeQueue;
-use crate::log::LogState;
-use crate::long_writes::LongWrites;
-use crate::loose::Loose;
-use crate::options::EngineOptions;
-use crate::pace::CommitPace;
-use crate::pipeline::Pipeline;
-use crate::promise::Promises;
-use crate::run_plan::Runner;
-use crate::sequences::Sequences;
-use crate::stats::{CacheUse, Counters, LogUse, Statistics};
-use crate::whose::Home;
+use crate::cache::block_cache::Cache;
+use crate::cache::direct_writes::DirectWrites;
+use crate::commit::durability::Durability;
+use crate::commit::executor::Runner;
+use crate::interface::commit_pacing::CommitPacing;
+use crate::interface::error::EngineError;
+use crate::interface::home::Home;
+use crate::interface::options::EngineOptions;
+use crate::interface::stats::{CacheUse, Counters, LogUse, Statistics};
+use crate::log::log_state::LogState;
+use crate::transaction::pipeline::Pipeline;
+use crate::transaction::range_check::RangeChecks;
+use crate::writeback::checkpoints::Checkpoints;
+use crate::writeback::claims::HomeClaims;
+use crate::writeback::dirty_queue::DirtyQueue;
+use crate::writeback::sequences::Sequences;
+use crate::writeback::unordered_data::UnorderedData;
+use crate::writeback::utilization::Utilization;
 use device::World;
 use journal::Policy;
 use std::cell::{Cell, RefCell};
@@ -38,20 +39,20 @@ pub struct Engine {
     pub(crate) options: EngineOptions,
     pub(crate) policy: Box<dyn Policy>,
     /// Of home, for a policy that learns.
-    pub(crate) busy: Option<Rc<BusyTime>>,
-    pub(crate) pace: Rc<dyn CommitPace>,
+    pub(crate) utilization: Option<Rc<Utilization>>,
+    pub(crate) pacing: Rc<dyn CommitPacing>,
     pub(crate) counters: Rc<RefCell<Counters>>,
 
     pub(crate) pipeline: Pipeline,
     pub(crate) cache: RefCell<Cache>,
-    pub(crate) queue: HomeQueue,
+    pub(crate) queue: DirtyQueue,
     pub(crate) claims: HomeClaims,
     pub(crate) durability: Rc<Durability>,
     pub(crate) checkpoints: Checkpoints,
-    pub(crate) loose: Loose,
-    pub(crate) long_writes: LongWrites,
+    pub(crate) unordered: UnorderedData,
+    pub(crate) direct_writes: DirectWrites,
     pub(crate) sequences: Sequences,
-    pub(crate) promises: Promises,
+    pub(crate) range_checks: RangeChecks,
     pub(crate) log: Option<RefCell<LogState>>,
     pub(crate) runner: Runner,
 

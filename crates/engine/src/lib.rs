@@ -5,95 +5,35 @@
 //! it is opened: [`EngineParts`], [`recover`].
 #![forbid(unsafe_code)]
 
-mod admit;
-mod believed;
-mod block;
-mod bring_home;
-mod busy;
 mod cache;
-mod checkpoint;
-mod checkpoints;
-mod clocks;
 mod commit;
-mod completion;
-mod differing;
-mod durability;
-mod ending;
 mod engine;
-mod error;
-mod file_data;
-mod gate;
-mod handle;
-mod home;
-mod home_claims;
-mod home_queue;
-mod home_runs;
-mod image;
-mod images;
-mod in_memory;
-mod in_place;
-mod kept;
-mod limits;
-mod live_records;
+mod interface;
 mod log;
-mod log_format;
-mod log_reader;
-mod log_superblock;
-mod long_writes;
-mod loose;
-mod mapped;
-mod mapping;
-mod move_tail;
 mod open;
-mod options;
-mod overlap;
-mod overwrite;
-mod pace;
-mod past_cache;
-mod pipeline;
-mod promise;
-mod read;
 mod recovery;
-mod recovery_report;
-mod rest;
-mod restart;
-mod revokes;
-mod run_plan;
-mod running;
-mod sequence_relief;
-mod sequences;
-mod snapshot;
-mod state;
-mod stats;
-mod swap;
-mod sync;
-mod tail;
-mod tell;
-mod update;
-mod went_home;
-mod whose;
-mod write_back;
-mod writers;
+mod transaction;
+mod writeback;
 
-pub use believed::{BelievedBlock, BelievedTransaction, believed};
-pub use block::Block;
-pub use checkpoints::{CheckpointProgress, CheckpointReport, CheckpointTimes, OffHours};
+pub use cache::block::Block;
 pub use engine::Engine;
-pub use error::EngineError;
-pub use handle::Handle;
-pub use journal::records::RecordFormat;
-pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
-pub use kept::KeptLog;
-pub use options::{
+pub use interface::commit_pacing::{CommitPacing, NoPacing};
+pub use interface::error::EngineError;
+pub use interface::home::{Completed, DiskHome, Home};
+pub use interface::options::{
     BarrierKind, DurableMemory, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace,
 };
-pub use pace::{CommitPace, NoPace};
-pub use promise::Declared;
-pub use recovery::recover;
-pub use recovery_report::{PassReport, RecoveryReport, RestartForecast};
-pub use restart::{foretell_restart, restart};
-pub use stats::{
+pub use interface::stats::{
     CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, WrittenCount,
 };
-pub use update::{Base, Contents, Credits, FileRun, FileUpdate};
-pub use whose::{Completed, DiskHome, Home};
+pub use interface::update::{Base, Contents, Credits, FileRun, FileUpdate};
+pub use journal::records::RecordFormat;
+pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
+pub use recovery::passes::recover;
+pub use recovery::replay_preview::{PreviewedBlock, PreviewedTransaction, replay_preview};
+pub use recovery::report::{PassReport, RecoveryReport, RestartForecast};
+pub use recovery::restart::{forecast_restart, restart};
+pub use recovery::retained_log::RetainedLog;
+pub use transaction::handle::Handle;
+pub use transaction::range_check::Declared;
+pub use writeback::checkpoints::{CheckpointProgress, CheckpointReport, CheckpointTimes, OffHours};

@@ -1,27 +1,27 @@
 //! How an engine is put together, opened and closed.
 
-use crate::busy::{BusyHome, BusyTime};
-use crate::cache::{Cache, Temperature};
-use crate::checkpoints::Checkpoints;
-use crate::durability::Durability;
+use crate::cache::block_cache::{Cache, Temperature};
+use crate::cache::direct_writes::DirectWrites;
+use crate::commit::durability::Durability;
+use crate::commit::executor::Runner;
 use crate::engine::Engine;
-use crate::error::EngineError;
-use crate::home_claims::HomeClaims;
-use crate::home_queue::HomeQueue;
-use crate::kept::KeptLog;
-use crate::log::LogState;
-use crate::log_superblock::read_superblock;
-use crate::long_writes::LongWrites;
-use crate::loose::Loose;
-use crate::options::{EngineOptions, EngineParts};
-use crate::pace::NoPace;
-use crate::pipeline::Pipeline;
-use crate::promise::Promises;
-use crate::run_plan::Runner;
-use crate::sequence_relief;
-use crate::sequences::Sequences;
-use crate::stats::Counters;
-use crate::whose::DiskHome;
+use crate::interface::commit_pacing::NoPacing;
+use crate::interface::error::EngineError;
+use crate::interface::home::DiskHome;
+use crate::interface::options::{EngineOptions, EngineParts};
+use crate::interface::stats::Counters;
+use crate::log::log_state::LogState;
+use crate::log::superblock::read_superblock;
+use crate::recovery::retained_log::RetainedLog;
+use crate::transaction::pipeline::Pipeline;
+use crate::transaction::range_check::RangeChecks;
+use crate::writeback::checkpoints::Checkpoints;
+use crate::writeback::claims::HomeClaims;
+use crate::writeback::dirty_queue::DirtyQueue;
+use crate::writeback::sequence_sweep;
+use crate::writeback::sequences::Sequences;
+use crate::writeback::unordered_data::UnorderedData;
+use crate::writeback::utilization::{MeasuredHome, Utilization};
 use device::{Disk, World};
 use journal::{ReplayImage, plan_empty_log};
 use std::cell::{Cell, RefCell};
@@ -36,8 +36,8 @@ impl Engine {
         block_size: BlockSize,
     ) -> Rc<Engine> {
         let home = Rc::new(DiskHome::whole(home, block_size));
-        let (options, pace) = (EngineOptions::default(), Rc::new(NoPace));
-        let parts = EngineParts { world, home, block_size, log: None, options, pace };
+        let (options, pacing) = (EngineOptions::default(), Rc::new(NoPacing));
+        let parts = EngineParts { world, home, block_size, log: None, options, pacing };
         Engine::assemble(parts, None, TransactionId(1))
     }
 
@@ -47,10 +47,10 @@ impl Engine {
         Engine::open_with(parts, None).await
     }
 
-    /// The same, or with the log that [`crate::restart`] has `kept`.
+    /// The same, or with the log that [`crate::recovery::restart`] has `kept`.
     pub async fn open_with(
         parts: EngineParts,
-        kept: Option<KeptLog>,
+        kept: Option<RetainedLog>,
     ) -> Result<Rc<Engine>, EngineError> {
         let Some(area) = parts.log.clone() else {
             return Ok(Engine::assemble(parts, None, TransactionId(1)));
@@ -83,7 +83,7 @@ impl Engine {
         let now = self.world.now();
         for (by, image) in blocks {
             let block = self.cache.borrow_mut().get_or_insert(image.home, Temperature::Warm);
-            self.queue.soil(&block, || now, &self.cache);
+            self.queue.mark_dirty(&block, || now, &self.cache);
             block.restore(by, image, self.block_size);
         }
     }
@@ -110,36 +110,36 @@ impl Engine {
 
     fn assemble(mut parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {
         let policy = parts.options.policy(log.as_ref().is_some_and(LogState::is_started));
-        let busy = policy.learns().map(|_| Rc::new(BusyTime::new(parts.world.clone())));
-        if let Some(busy) = busy.clone() {
-            parts.home = Rc::new(BusyHome { home: parts.home, busy });
+        let utilization = policy.learns().map(|_| Rc::new(Utilization::new(parts.world.clone())));
+        if let Some(utilization) = utilization.clone() {
+            parts.home = Rc::new(MeasuredHome { home: parts.home, utilization });
         }
         let counters: Rc<RefCell<Counters>> = Rc::default();
         let (claims, durability) = (HomeClaims::default(), Rc::new(Durability::of(&parts)));
         let runner = Runner::new(&parts, claims.clone(), durability.clone(), counters.clone());
         let mut cache = Cache::new(parts.options.cache_bytes, parts.block_size);
         log.iter().for_each(|log| cache.count_table(log.mapping().memory()));
-        let sequences = Sequences::new(sequence_relief::table_max(&cache));
+        let sequences = Sequences::new(sequence_sweep::table_max(&cache));
         cache.count_table(sequences.memory_in_use());
-        let EngineParts { world, home, block_size, options, pace, .. } = parts;
+        let EngineParts { world, home, block_size, options, pacing, .. } = parts;
         log.iter().for_each(|log| runner.count_log_in(log.records().block_bytes()));
         let engine = Rc::new(Engine {
             policy,
-            busy,
+            utilization,
             pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
             cache: RefCell::new(cache),
-            queue: HomeQueue::default(),
+            queue: DirtyQueue::default(),
             claims,
             durability,
             checkpoints: Checkpoints::default(),
-            loose: Loose::default(),
-            long_writes: LongWrites::default(),
-            promises: Promises::default(),
+            unordered: UnorderedData::default(),
+            direct_writes: DirectWrites::default(),
+            range_checks: RangeChecks::default(),
             sequences,
             log: log.map(RefCell::new),
             runner,
             counters,
-            pace,
+            pacing,
             begun: Cell::default(),
             commit_age: Cell::new(options.commit),
             world,
@@ -147,7 +147,7 @@ impl Engine {
             block_size,
             options,
         });
-        if !engine.pipeline.is_resting() {
+        if !engine.pipeline.is_quiesced() {
             engine.spawn_tasks();
         }
         engine
@@ -167,13 +167,13 @@ impl Engine {
         if self.pipeline.is_closed() {
             return Ok(());
         }
-        let rests = self.pipeline.is_resting();
-        if !rests {
+        let is_stable = self.pipeline.is_quiesced();
+        if !is_stable {
             self.sync().await?;
         }
         self.pipeline.close();
         self.wake_all();
-        if rests {
+        if is_stable {
             return Ok(());
         }
         let result = self.empty_log().await;
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     pub(crate) async fn empty_log(&self) -> Result<(), EngineError> {
-        let _turn = self.queue.turn().await;
+        let _lock = self.queue.lock().await;
         self.pipeline.check()?;
         self.write_everything_home().await?;
         let checksums = self.options.journal_checksum;

@@ -35,8 +35,8 @@ pub use orphan::OrphanReport;
 pub use tree_check::{TreeFindings, TreeReport};
 pub use volume::{
     Access, BlockOwner, FLUSH_ZONE_NAME, FoundFlushZone, LOGS_NAME, LiveOptions, OnError,
-    OpenParts, OpenReport, Statfs, Volume, VolumeOptions, believed, check_unused, find_flush_zones,
-    make_journal_flush_zone, read_superblock, recover, was_closed,
+    OpenParts, OpenReport, Statfs, Volume, VolumeOptions, check_unused, find_flush_zones,
+    make_journal_flush_zone, read_superblock, recover, replay_preview, was_closed,
 };
 pub use xattr::{Existence, SetXattr};
 

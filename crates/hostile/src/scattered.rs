@@ -9,7 +9,7 @@ use format::scattered::{ActiveLogs, LOGS_SUPERBLOCK_SIZE, LogsSuperblock, RunHea
 use format::snapshot::{ITEM_BYTES, SnapshotItem};
 use journal::{
     Address, FindRuns, FoundRuns, HomeBounds, LogPlaces, Logs, ReadSnapshot, ReadTable,
-    SnapshotRing, Step, ToldLog, plan_piece,
+    SnapshotContents, SnapshotRing, Step, plan_piece,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -268,7 +268,7 @@ fn item_of(word: &[u8], next: &mut TransactionId, choice: u8) -> SnapshotItem {
     }
 }
 
-fn read_snapshot(superblock: &JournalSuperblock, blocks: &[Vec<u8>]) -> Option<ToldLog> {
+fn read_snapshot(superblock: &JournalSuperblock, blocks: &[Vec<u8>]) -> Option<SnapshotContents> {
     let mut pieces = ReadSnapshot::new(superblock, logs(), TOLD_MAX).ok()?;
     let mut turns = 0;
     while let Some(at) = pieces.wants() {
@@ -291,7 +291,7 @@ fn read_snapshot(superblock: &JournalSuperblock, blocks: &[Vec<u8>]) -> Option<T
     Some(told)
 }
 
-fn search_behind(superblock: &JournalSuperblock, told: &ToldLog, bytes: &[u8]) {
+fn search_behind(superblock: &JournalSuperblock, told: &SnapshotContents, bytes: &[u8]) {
     let seed = superblock.scattered_seed();
     let mut blocks = vec![vec![0; BLOCK]; (FIRST + ALL) as usize];
     for word in bytes.chunks_exact(10) {

@@ -100,7 +100,7 @@ impl CommitPlan {
         if let Some((at, header)) = log.header(self.transaction, self.durable) {
             self.plan.write_before_log(at, (BlockKind::RunHeader, header));
         }
-        self.plan.tell_table(log.table_pages(self.transaction));
+        self.plan.write_table(log.table_pages(self.transaction));
         runs
     }
 }

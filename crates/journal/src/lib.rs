@@ -5,6 +5,7 @@ pub mod checkpoint;
 pub mod commit;
 mod home_data;
 pub mod log_space;
+mod pass_outcome;
 mod plan;
 pub mod policy;
 mod ranges;
@@ -14,7 +15,6 @@ pub mod revoke;
 mod snapshot;
 mod swap;
 mod tail;
-mod told;
 pub mod transaction;
 mod writers;
 
@@ -24,26 +24,28 @@ pub use log_space::{
     CircularLog, Gaps, LogFull, LogGap, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot,
     LogSpace, LogSwap, LogWalk, Logs, ScatteredLog, SwappedRun, TablePage, TimedCommit,
 };
+pub use pass_outcome::{PassCounts, RecoverError};
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
-    AutoThreshold, CommitCost, DataMode, Decision, LOGGED_WRITE_SIZE, Policy, Took, UnknownMode,
-    Update, UpdateSequence, Variations, WriteThreshold, varied,
+    AutoThreshold, CommitCost, DataMode, Decision, LOGGED_WRITE_SIZE, Policy, TimedWrites,
+    UnknownMode, Update, UpdateSequence, Variations, WriteThreshold, varied,
 };
 pub use ranges::RangeSet;
 pub use records::{CommitMoment, Records, WholePlace};
 pub use recover::{
     Bounds, FindCopies, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass,
     ReadSnapshot, ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord,
-    RevokePass, ScanPass, Scanned, SnapshotRefused, TableRefused, ToldBlock, ToldLog, look_ahead,
+    RevokePass, ScanPass, Scanned, SnapshotBlock, SnapshotContents, SnapshotRefused, TableRefused,
+    look_ahead,
 };
 pub use revoke::RevokeTable;
-pub use snapshot::{NewPiece, SnapshotRing, ToldPiece, plan_naming, plan_piece};
+pub use snapshot::{NewPiece, SnapshotPiece, SnapshotRing, plan_naming, plan_piece};
 pub use swap::{plan_copies, plan_run_headers, plan_table_forgotten};
 pub use tail::{
     SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_found_log,
     plan_home_durable, plan_kept_log, plan_tail_update, take_tail_along,
 };
-pub use told::{PassCounts, RecoverError};
+
 pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, Holdings, LockedTransaction, Record,
     RunningTransaction,

@@ -130,7 +130,7 @@ impl Plan {
         }
     }
     /// Puts in front of everything what the table of runs must tell before.
-    pub fn tell_table(&mut self, pages: Vec<TablePage>) {
+    pub fn write_table(&mut self, pages: Vec<TablePage>) {
         if pages.is_empty() {
             return;
         }

@@ -65,7 +65,7 @@ impl SnapshotPlaces {
 
 /// A piece that the superblock names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ToldPiece {
+pub struct SnapshotPiece {
     pub(crate) number: u32,
     pub(crate) at: LogBlock,
     pub(crate) blocks: u32,
@@ -76,14 +76,14 @@ pub struct ToldPiece {
 #[derive(Clone, Debug)]
 pub struct SnapshotRing {
     places: SnapshotPlaces,
-    pieces: VecDeque<ToldPiece>,
+    pieces: VecDeque<SnapshotPiece>,
     next: u32,
 }
 
 /// A piece that is to count.
 #[derive(Clone, Debug)]
 pub struct NewPiece {
-    told: ToldPiece,
+    told: SnapshotPiece,
     /// In log blocks.
     at: LogBlock,
     bytes: Rc<Buffer>,
@@ -97,7 +97,7 @@ impl SnapshotRing {
     }
     /// It goes on behind those that recovery has read.
     #[must_use]
-    pub fn behind(mut self, pieces: Vec<ToldPiece>) -> SnapshotRing {
+    pub fn behind(mut self, pieces: Vec<SnapshotPiece>) -> SnapshotRing {
         self.pieces = pieces.into();
         self
     }
@@ -121,7 +121,7 @@ impl SnapshotRing {
     }
 
     /// The pieces that still tell of something from `tail` on.
-    fn live(&self, tail: TransactionId) -> impl Iterator<Item = &ToldPiece> {
+    fn live(&self, tail: TransactionId) -> impl Iterator<Item = &SnapshotPiece> {
         self.pieces.iter().skip_while(move |piece| !piece.end.is_after(tail))
     }
     /// Whether the superblock names pieces that tell of nothing behind `tail`.
@@ -144,7 +144,7 @@ impl SnapshotRing {
         let at =
             self.pieces.back().map_or(start, |last| self.places.behind(last.at.plus(last.blocks)));
         let is_taken =
-            |piece: &ToldPiece| at < piece.at.plus(piece.blocks) && piece.at < at.plus(blocks);
+            |piece: &SnapshotPiece| at < piece.at.plus(piece.blocks) && piece.at < at.plus(blocks);
         if self.pieces.iter().any(is_taken) || !self.places.holds(at, blocks) {
             return None;
         }
@@ -154,7 +154,7 @@ impl SnapshotRing {
         let mut bytes = Buffer::zeroed(blocks as usize * self.places.block_bytes);
         let piece = header.serialize(items, self.places.seed);
         bytes[..piece.len()].copy_from_slice(&piece);
-        let told = ToldPiece { number, at, blocks, end };
+        let told = SnapshotPiece { number, at, blocks, end };
         let at = LogBlock(at.get() * self.places.each);
         Some(NewPiece { told, at, bytes: Rc::new(bytes) })
     }

@@ -13,7 +13,7 @@ use units::LogBlock;
 /// Runs are about to move. Until all of them are told again, recovery finds them by their headers.
 pub fn plan_table_forgotten(pages: Vec<TablePage>) -> Plan {
     let mut plan = Plan::default();
-    plan.tell_table(pages);
+    plan.write_table(pages);
     plan
 }
 

@@ -13,7 +13,7 @@ use crate::memory_disks::MemoryDisks;
 use crate::setup::Disks;
 use device::Operation;
 use disks::{Image, MemoryDisk};
-use engine::BelievedTransaction;
+use engine::PreviewedTransaction;
 use format::jbd2::Seed;
 use runtime::{SplitMix, VirtualWorld};
 use std::collections::{BTreeMap, VecDeque};
@@ -131,7 +131,7 @@ impl<'a> WrittenLog<'a> {
 /// What recovery would replay. It follows from the bytes that it read.
 #[derive(Default)]
 struct Believed {
-    transactions: Vec<BelievedTransaction>,
+    transactions: Vec<PreviewedTransaction>,
     sums: Vec<(TransactionId, u64)>,
     /// Each of the disks, and what was read of it.
     read: Vec<(Image, Vec<Range<u64>>)>,
@@ -145,7 +145,7 @@ impl Believed {
         let parts = memory.parts(&world, case);
         // What is wrong with it the judge will say.
         let transactions =
-            world.run(async move { ext4::believed(&parts).await }).unwrap_or_default();
+            world.run(async move { ext4::replay_preview(&parts).await }).unwrap_or_default();
         world.end();
         let read = images(disks).cloned().zip(memory.all().map(ranges_read)).collect();
         let sums = transactions.iter().map(|found| (found.id, sum_of(found))).collect();
@@ -183,7 +183,7 @@ fn ranges_read(disk: &MemoryDisk) -> Vec<Range<u64>> {
 
 /// A block that the log holds whole, and of which an older version is at home.
 struct OverwrittenBlock<'a> {
-    found: &'a BelievedTransaction,
+    found: &'a PreviewedTransaction,
     home: HomeBlock,
     bytes: &'a [u8],
     older: Vec<u8>,
@@ -193,7 +193,7 @@ struct OverwrittenBlock<'a> {
 
 /// Those of a transaction, if a cut may lose any of it. Most cuts come when the log is as it was.
 fn overwritten_blocks<'a>(
-    found: &'a BelievedTransaction,
+    found: &'a PreviewedTransaction,
     moment: &Moment,
 ) -> Vec<OverwrittenBlock<'a>> {
     if !found.blocks.iter().any(|block| is_volatile(moment, block.at, block.bytes.len())) {
@@ -250,7 +250,7 @@ fn log_disk_mut(disks: &mut Disks) -> &mut Image {
     disks.journal.as_mut().unwrap_or(&mut disks.home)
 }
 
-fn sum_of(found: &BelievedTransaction) -> u64 {
+fn sum_of(found: &PreviewedTransaction) -> u64 {
     let mut hasher = DefaultHasher::new();
     found.blocks.iter().for_each(|block| block.bytes.hash(&mut hasher));
     hasher.finish()

@@ -87,7 +87,7 @@ pub struct StageOptions {
     /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux
     /// 2.6.18 did (`ticks`). Zero: no ticks, and a commit begins as soon as the one before is done.
     pub tick: Duration,
-    /// [`engine::CommitPace::separates_barriers`].
+    /// [`engine::CommitPacing::separates_barriers`].
     pub separate_barriers: bool,
     /// A writer whose file is in a transaction that is being committed waits until that is durable.
     /// So did, in ext3, whoever wrote to a block under commit. (All of the commit is waited for,

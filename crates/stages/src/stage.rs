@@ -92,9 +92,9 @@ impl Stage {
             parts.home = Rc::new(coerced.clone());
             self.coerced = Some(coerced);
         }
-        let mut pace = Ticks::new(self.options.tick, parts.options.engine.commit);
-        pace.separates_barriers = self.options.separate_barriers;
-        let volume = self.world.run(Volume::open_at_pace(parts, Rc::new(pace)))?;
+        let mut pacing = Ticks::new(self.options.tick, parts.options.engine.commit);
+        pacing.separates_barriers = self.options.separate_barriers;
+        let volume = self.world.run(Volume::open_with_pacing(parts, Rc::new(pacing)))?;
         self.volume = Some(volume.clone());
         if self.options.directory {
             let find = async move {

@@ -5,7 +5,7 @@
 //!
 //! Processes are not known here: the owner of what is synced, a file, stands for them.
 
-use engine::CommitPace;
+use engine::CommitPacing;
 use std::cell::Cell;
 use std::time::Duration;
 use units::{Instant, Owner};
@@ -36,7 +36,7 @@ impl Ticks {
     }
 }
 
-impl CommitPace for Ticks {
+impl CommitPacing for Ticks {
     fn synced(&self, owner: Owner, now: Instant) {
         // A sync joins with a handle of its own.
         self.joined.set(now);

@@ -268,7 +268,7 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     }
     // The file's six mebibytes, and what came after them.
     assert!(
-        number(restart, "blocks_told") >= 6 << 8 && number(restart, "transactions") >= 16,
+        number(restart, "blocks_covered") >= 6 << 8 && number(restart, "transactions") >= 16,
         "{dry}"
     );
     let skipped = number(restart, "read_from") - number(&dry, "first_transaction");

@@ -261,7 +261,7 @@ fn blocks_brought_home_are_there_and_durable() {
             for block in [10, 11, 12, 30] {
                 write(&engine, block, 100, b"update", Base::Home).await;
             }
-            engine.bring_home(&[(HomeBlock(10), 2), (HomeBlock(30), 1)]).await.unwrap();
+            engine.write_back_range(&[(HomeBlock(10), 2), (HomeBlock(30), 1)]).await.unwrap();
         });
         // What the disk may lose it loses now.
         let mut setup = Setup::new(mode, Layout::Separate, 4096);
@@ -300,7 +300,7 @@ fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
                 write(&engine, block, 100, b"update", Base::Home).await;
             }
             engine.sync().await.unwrap();
-            engine.bring_home(&[(HomeBlock(10), 2)]).await.unwrap();
+            engine.write_back_range(&[(HomeBlock(10), 2)]).await.unwrap();
             let foreign = Buffer::copy_of(&vec![FOREIGN; 2 * size]);
             disk.write(10 * size as u64, vec![Rc::new(foreign)], Durability::Durable)
                 .await

@@ -87,7 +87,7 @@ fn what_follows_an_interrupted_swap_is_found_with_a_snapshot_of_each_commit() {
 const LOGS: u64 = 80;
 const LOG_BLOCKS: u64 = 64;
 const BLOCKS: u64 = 4096;
-/// Where the arm rests between swaps.
+/// Where the arm is_stable between swaps.
 const LAST: u64 = LOGS - 1;
 
 fn log_home(log: u64) -> HomeBlock {

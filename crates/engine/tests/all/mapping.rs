@@ -287,7 +287,7 @@ fn what_the_log_alone_holds_is_brought_home_for_others() {
     rig.run(async move {
         let engine = Rig::open(parts).await;
         log_all(&engine, 0..LOGGED, 1).await;
-        engine.bring_home(&[(HomeBlock(0), 2), (HomeBlock(10), 1)]).await.unwrap();
+        engine.write_back_range(&[(HomeBlock(0), 2), (HomeBlock(10), 1)]).await.unwrap();
         let (image, mut home) = (disk.image(), Buffer::zeroed(4096));
         for block in [0, 1, 10] {
             image.read(block * 4096, &mut home);

@@ -145,7 +145,7 @@ fn blocks_brought_home_have_arrived_and_are_durable() {
         rig.play(async |engine| {
             write_run(&engine, 7, true).await;
             engine
-                .bring_home(&[(HomeBlock(FIRST), 1), (HomeBlock(FIRST + 4), BLOCKS - 4)])
+                .write_back_range(&[(HomeBlock(FIRST), 1), (HomeBlock(FIRST + 4), BLOCKS - 4)])
                 .await
                 .unwrap();
         });

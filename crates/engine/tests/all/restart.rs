@@ -3,8 +3,8 @@
 use crate::common::{Layout, Rig, STALE, Setup};
 use disks::{CrashPolicy, Image};
 use engine::{
-    Base, CheckpointTimes, Contents, Credits, DurableMemory, Engine, FileUpdate, KeptLog, LogKind,
-    RecoveryReport,
+    Base, CheckpointTimes, Contents, Credits, DurableMemory, Engine, FileUpdate, LogKind,
+    RecoveryReport, RetainedLog,
 };
 use format::run_table::TABLE_BYTES;
 use journal::DataMode;
@@ -98,7 +98,7 @@ pub async fn read(engine: &Engine, block: u64) -> Vec<u8> {
 }
 
 pub async fn restart(parts: engine::EngineParts) -> (RecoveryReport, Rc<Engine>) {
-    let (report, kept): (_, Option<KeptLog>) = engine::restart(&parts, &[]).await.unwrap();
+    let (report, kept): (_, Option<RetainedLog>) = engine::restart(&parts, &[]).await.unwrap();
     (report, Engine::open_with(parts, kept).await.unwrap())
 }
 

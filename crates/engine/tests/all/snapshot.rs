@@ -199,7 +199,7 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let mut plain = setup(DataMode::Wasteless, records);
         plain.options.durable_only = true;
-        let (told, untold) = (often(plain.clone()), never(plain));
+        let (told, uncovered) = (often(plain.clone()), never(plain));
         let images = live(&told, told.images(), async |_, engine| {
             // One transaction, which is needed for the second block as long as that stays in the
             // log.
@@ -210,7 +210,7 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
             engine.commit(handle.stop()).await.unwrap();
             rest(&engine).await;
         });
-        let images = live(&untold, images, async |report, engine| {
+        let images = live(&uncovered, images, async |report, engine| {
             is_told(&report);
             overwrite(&engine, 0, BlockRange::new(100, 104), b"part", 4).await;
             put(&engine, 9, 1).await;

@@ -4,8 +4,8 @@ use crate::common;
 
 use crate::common::{Layout, Rig, Script, Setup, run_on, run_until, verify, write_byte};
 use engine::{
-    Base, CommitPace, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate,
-    NoPace, RecordFormat, Statistics,
+    Base, CommitPacing, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate,
+    NoPacing, RecordFormat, Statistics,
 };
 use journal::DataMode;
 use runtime::{Either, race};
@@ -158,12 +158,12 @@ fn four_bytes(home: HomeBlock, bytes: &[u8; 4]) -> FileUpdate<'_> {
 
 /// 2000 small commits, over a log that is written several times over. The disks have no cheaper way
 /// to make a commit durable than a flush, which makes all durable.
-fn full_log(mode: DataMode, pace: Rc<dyn CommitPace>) -> Statistics {
+fn full_log(mode: DataMode, pacing: Rc<dyn CommitPacing>) -> Statistics {
     let mut setup = Setup::new(mode, Layout::Internal, 4096);
     setup.forced_unit_access = false;
     setup.options.expire = Duration::from_secs(3600);
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = EngineParts { pace, ..rig.parts.clone() };
+    let parts = EngineParts { pacing, ..rig.parts.clone() };
     let statistics = rig
         .run(async move {
             let engine = Rig::open(parts).await;
@@ -184,7 +184,7 @@ fn full_log(mode: DataMode, pace: Rc<dyn CommitPace>) -> Statistics {
 #[test]
 fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
     for (mode, barriers) in [(DataMode::Wasteless, 1), (DataMode::Journal, 2)] {
-        let statistics = full_log(mode, Rc::new(NoPace));
+        let statistics = full_log(mode, Rc::new(NoPacing));
         // The first commit writes the journal superblock before anything else.
         assert_eq!(statistics.flushes, 1 + barriers * statistics.commits, "{mode}");
     }
@@ -193,7 +193,7 @@ fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
 #[test]
 fn a_host_that_separates_barriers_flushes_what_a_full_log_sends_home() {
     struct Separate;
-    impl CommitPace for Separate {
+    impl CommitPacing for Separate {
         fn separates_barriers(&self) -> bool {
             true
         }

@@ -277,9 +277,12 @@ fn copies_of_a_swap_count_as_memory_and_take_little_of_it() {
                 engine.statistics().swaps >= 3
             })
             .await;
-            let rests = engine.statistics().cache;
-            let copies = most - rests.bytes;
-            assert!(copies > 0 && copies <= rests.limit_bytes / 16, "{copies} bytes: {rests:?}");
+            let is_stable = engine.statistics().cache;
+            let copies = most - is_stable.bytes;
+            assert!(
+                copies > 0 && copies <= is_stable.limit_bytes / 16,
+                "{copies} bytes: {is_stable:?}"
+            );
             engine.shutdown().await.unwrap();
         });
     }

@@ -57,7 +57,7 @@ impl Volume {
             }
             if runs.len() == RUNS_MAX || at >= end {
                 runs.sort_unstable();
-                self.engine().bring_home(&runs).await?;
+                self.engine().write_back_range(&runs).await?;
                 runs.clear();
             }
         }

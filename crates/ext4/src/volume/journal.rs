@@ -7,8 +7,8 @@ use super::{Access, OpenParts, Volume, journal_copy, logs, superblock};
 use crate::{Error, Inode, Result};
 use device::Disk;
 use engine::{
-    BelievedTransaction, Engine, EngineError, EngineOptions, EngineParts, KeptLog, LogArea,
-    LogExtent, LogKind, LogPlace, NoPace, RecoveryReport,
+    Engine, EngineError, EngineOptions, EngineParts, LogArea, LogExtent, LogKind, LogPlace,
+    NoPacing, PreviewedTransaction, RecoveryReport, RetainedLog,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
@@ -28,7 +28,7 @@ pub(super) struct FoundJournal {
 }
 
 impl FoundJournal {
-    pub async fn open(self, kept: Option<KeptLog>) -> Result<Rc<Engine>> {
+    pub async fn open(self, kept: Option<RetainedLog>) -> Result<Rc<Engine>> {
         Engine::open_with(self.parts, kept).await.map_err(|error| match error {
             EngineError::NeedsRecovery => needs_recovery(),
             error => error.into(),
@@ -71,7 +71,7 @@ async fn recover_protected(
     let failed = |error| refused(parts, error);
     let mut report = engine::recover(&found.parts, dry_run).await.map_err(failed)?;
     if dry_run {
-        report.restart = engine::foretell_restart(&found.parts).await.map_err(failed)?;
+        report.restart = engine::forecast_restart(&found.parts).await.map_err(failed)?;
     }
     let mut fresh = superblock::read(&*parts.home).await?;
     let lacks_some = report.gave_up || !report.skipped_blocks.is_empty();
@@ -88,11 +88,11 @@ async fn recover_protected(
 }
 
 /// The transactions that recovery would replay, as they stand in the log. Nothing is written.
-pub async fn believed(parts: &OpenParts) -> Result<Vec<BelievedTransaction>> {
+pub async fn replay_preview(parts: &OpenParts) -> Result<Vec<PreviewedTransaction>> {
     let first = superblock::read(&*parts.home).await?;
     let found = find(parts, &first).await?;
     match has_records(parts, &first) {
-        true => Ok(engine::believed(&found.parts).await?),
+        true => Ok(engine::replay_preview(&found.parts).await?),
         false => Ok(Vec::new()),
     }
 }
@@ -107,7 +107,7 @@ pub(super) async fn restart(
     parts: &OpenParts,
     first: &VolumeSuperblock,
     found: &FoundJournal,
-) -> Result<(RecoveryReport, Option<KeptLog>)> {
+) -> Result<(RecoveryReport, Option<RetainedLog>)> {
     if !has_records(parts, first) {
         return Ok((RecoveryReport { clean: true, ..RecoveryReport::default() }, None));
     }
@@ -133,7 +133,7 @@ pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Re
         block_size: superblock.block_size,
         log: None,
         options: EngineOptions { read_only, ..parts.options.engine.clone() },
-        pace: Rc::new(NoPace),
+        pacing: Rc::new(NoPacing),
     };
     let mut runs = Vec::new();
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);

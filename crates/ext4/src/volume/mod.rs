@@ -18,7 +18,7 @@ mod superblock;
 mod whole;
 
 pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_journal_flush_zone};
-pub use journal::{believed, recover};
+pub use journal::{recover, replay_preview};
 pub use logs::LOGS_NAME;
 pub use mmp::check_unused;
 pub use options::{Access, OnError, OpenParts, VolumeOptions};

@@ -9,7 +9,7 @@ use crate::groups::{Groups, SystemZone, Trust};
 use crate::inode_table::{InodeCache, ROOT};
 use crate::{Error, Result};
 use device::Disk;
-use engine::{CommitPace, Credits, Engine, NoPace};
+use engine::{CommitPacing, Credits, Engine, NoPacing};
 use format::ext4::superblock::state;
 use format::ext4::{InodeLayout, VolumeSuperblock, feature};
 use std::cell::{Cell, RefCell};
@@ -21,13 +21,13 @@ impl Volume {
     /// the volume as in use, and cleans up orphans. Read-only: nothing is written but what the
     /// journal's replay writes.
     pub async fn open(parts: OpenParts) -> Result<Rc<Volume>> {
-        Volume::open_at_pace(parts, Rc::new(NoPace)).await
+        Volume::open_with_pacing(parts, Rc::new(NoPacing)).await
     }
 
-    /// [`Volume::open`] where commits wait as `pace` says: for experiments.
-    pub async fn open_at_pace(
+    /// [`Volume::open`] where commits wait as `pacing` says: for experiments.
+    pub async fn open_with_pacing(
         mut parts: OpenParts,
-        pace: Rc<dyn CommitPace>,
+        pacing: Rc<dyn CommitPacing>,
     ) -> Result<Rc<Volume>> {
         let first = superblock::read(&*parts.home).await?;
         check_features(&first, parts.options.access)?;
@@ -42,7 +42,7 @@ impl Volume {
             false => None,
         };
         let protected = ProtectedDisk::put_under(&mut parts, &first, protection.as_ref());
-        let opened = Volume::open_protected(&parts, pace, first, protection.as_deref()).await;
+        let opened = Volume::open_protected(&parts, pacing, first, protection.as_deref()).await;
         if let Ok(volume) = &opened {
             *volume.protected.borrow_mut() = protected;
         }
@@ -60,12 +60,12 @@ impl Volume {
 
     async fn open_protected(
         parts: &OpenParts,
-        pace: Rc<dyn CommitPace>,
+        pacing: Rc<dyn CommitPacing>,
         first: VolumeSuperblock,
         protection: Option<&Protection>,
     ) -> Result<Rc<Volume>> {
         let mut found = journal::find(parts, &first).await?;
-        found.parts.pace = pace;
+        found.parts.pacing = pacing;
         let (recovery, kept) = journal::restart(parts, &first, &found).await?;
         // The journal may have held a newer one.
         let mut fresh = superblock::read(&*parts.home).await?;

@@ -4,7 +4,7 @@
 use super::{OpenParts, Volume};
 use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
-use engine::{DiskHome, Engine, EngineOptions, EngineParts, Home, NoPace};
+use engine::{DiskHome, Engine, EngineOptions, EngineParts, Home, NoPacing};
 use format::ext4::VolumeSuperblock;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock};
@@ -35,7 +35,7 @@ pub(super) async fn without_log(
         block_size: superblock.block_size,
         log: None,
         options: EngineOptions { read_only: true, ..EngineOptions::default() },
-        pace: Rc::new(NoPace),
+        pacing: Rc::new(NoPacing),
     };
     Ok(Engine::open(engine_parts).await?)
 }

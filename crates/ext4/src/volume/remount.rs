@@ -74,7 +74,7 @@ impl Volume {
         let begun = self.begin_changes(report).await;
         if begun.is_err() {
             // What is done is replayed by the next opening.
-            let _ = self.engine.rest().await;
+            let _ = self.engine.quiesce().await;
         }
         begun
     }
@@ -99,7 +99,7 @@ impl Volume {
     }
 
     async fn rest_clean(&self) -> Result<()> {
-        self.engine.rest().await?;
+        self.engine.quiesce().await?;
         self.mark_clean().await
     }
 

@@ -20,7 +20,7 @@ mod writeback;
 pub use sequence::UpdateSequence;
 pub use threshold::AutoThreshold;
 pub use varied::Variations;
-pub use write_costs::{CommitCost, Took};
+pub use write_costs::{CommitCost, TimedWrites};
 
 use std::fmt;
 use std::str::FromStr;

@@ -25,7 +25,7 @@
 //! 9. It knows the time only from what it is told, and nothing is left to chance: the same
 //!    observations give the same thresholds.
 
-use super::write_costs::{CommitCost, Took, WriteCosts};
+use super::write_costs::{CommitCost, TimedWrites, WriteCosts};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use units::Instant;
@@ -193,8 +193,8 @@ impl AutoThreshold {
     }
 
     /// Data went home that no commit waited for. `waited`: a sync did.
-    pub fn went_home(&self, took: &Took, waited: bool) {
-        self.learnt.borrow_mut().costs.went_home(took, waited);
+    pub fn note_home_writes(&self, took: &TimedWrites, waited: bool) {
+        self.learnt.borrow_mut().costs.note_home_writes(took, waited);
     }
 
     /// A sync came at `asked` for data that was overwritten in place: at home it takes no commit.
@@ -353,7 +353,7 @@ mod tests {
             let mut cost = CommitCost { waited, durable, ..CommitCost::default() };
             let usual = request < self.auto.present();
             let mut is_trial = false;
-            let mut later = Took::default();
+            let mut later = TimedWrites::default();
             for number in 0..count {
                 let is_small = self.auto.is_small(request, false);
                 is_trial |= (SMALL..LARGE).contains(&request) && is_small != usual;
@@ -376,7 +376,7 @@ mod tests {
             let took = cost.home.nanoseconds + cost.log.nanoseconds + later.nanoseconds;
             self.now = self.now.plus(Duration::from_nanos(took + self.spare));
             if later.writes > 0 {
-                self.auto.went_home(&later, false);
+                self.auto.note_home_writes(&later, false);
             }
             self.busy += Duration::from_nanos(took);
             self.auto.committed(self.now, self.busy, &cost);
@@ -493,7 +493,7 @@ mod tests {
     /// time.
     fn overwrite_and_sync(disk: &mut World, request: u64, writers: u64) {
         let usual = request < disk.auto.present();
-        let mut logged = Took::default();
+        let mut logged = TimedWrites::default();
         let began = disk.now;
         for _ in 0..writers {
             let is_small = disk.auto.is_small(request, false);
@@ -505,7 +505,10 @@ mod tests {
                 logged.writes += 1;
             } else {
                 let took = disk.log + request * disk.byte;
-                disk.auto.went_home(&Took { writes: 1, bytes: request, nanoseconds: took }, true);
+                disk.auto.note_home_writes(
+                    &TimedWrites { writes: 1, bytes: request, nanoseconds: took },
+                    true,
+                );
                 disk.works(took);
                 disk.auto.needed_no_commit(began, disk.now);
             }
@@ -513,11 +516,14 @@ mod tests {
         if logged.bytes > 0 {
             let took = disk.log + logged.bytes * disk.byte;
             disk.works(took);
-            let log = Took { writes: 1, bytes: logged.bytes, nanoseconds: took };
+            let log = TimedWrites { writes: 1, bytes: logged.bytes, nanoseconds: took };
             let cost = CommitCost { log, waited: true, durable: true, ..CommitCost::default() };
             disk.auto.committed(disk.now, disk.busy, &cost);
             let took = disk.later + logged.bytes * disk.byte;
-            disk.auto.went_home(&Took { writes: 1, bytes: logged.bytes, nanoseconds: took }, false);
+            disk.auto.note_home_writes(
+                &TimedWrites { writes: 1, bytes: logged.bytes, nanoseconds: took },
+                false,
+            );
             disk.works(took);
         }
     }
@@ -548,11 +554,11 @@ mod tests {
     #[test]
     fn a_cache_that_takes_a_few_home_writes_at_once_fools_nobody_twice() {
         let mut disk = World { cached: Some(10), ..World::new(DISK, 10) };
-        let went_home = (0..2000).filter(|_| {
+        let at_home = (0..2000).filter(|_| {
             disk.commit(16 << 10, 60, 0);
             disk.auto.present() <= 16 << 10
         });
-        assert!(went_home.count() <= 1, "{:?}", disk.auto);
+        assert!(at_home.count() <= 1, "{:?}", disk.auto);
     }
 
     #[test]
@@ -586,9 +592,9 @@ mod tests {
             let any = || {
                 1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)))
             };
-            let took = || Took { writes: any(), bytes: any(), nanoseconds: any() };
+            let took = || TimedWrites { writes: any(), bytes: any(), nanoseconds: any() };
             auto.updated(any(), any(), dice.below(2) == 0);
-            auto.went_home(&took(), dice.below(2) == 0);
+            auto.note_home_writes(&took(), dice.below(2) == 0);
             auto.committed(
                 Instant(any()),
                 Duration::from_nanos(any()),

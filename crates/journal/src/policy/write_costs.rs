@@ -31,7 +31,7 @@ const BUSY_REMEMBERED: f64 = 4e9;
 /// Writes of one kind, and the time from the first one's start to the last one's end, with the
 /// barrier behind them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Took {
+pub struct TimedWrites {
     /// Each of neighbouring blocks.
     pub writes: u64,
     pub bytes: u64,
@@ -42,8 +42,8 @@ pub struct Took {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CommitCost {
     /// Data that bypassed the log, before the commit.
-    pub home: Took,
-    pub log: Took,
+    pub home: TimedWrites,
+    pub log: TimedWrites,
     /// Whether anyone waited for it.
     pub waited: bool,
     /// Whether barriers were kept.
@@ -59,7 +59,7 @@ struct Beside {
 }
 
 impl Beside {
-    fn add(&mut self, took: &Took, byte: f64) {
+    fn add(&mut self, took: &TimedWrites, byte: f64) {
         let beside = (took.nanoseconds as f64 - took.bytes as f64 * byte).max(0.0);
         self.writes = self.writes * KEPT + took.writes as f64;
         self.bytes = self.bytes * KEPT + took.bytes as f64;
@@ -161,7 +161,7 @@ impl WriteCosts {
     }
 
     /// Data went home that no commit waited for. `waited`: a sync did.
-    pub fn went_home(&mut self, took: &Took, waited: bool) {
+    pub fn note_home_writes(&mut self, took: &TimedWrites, waited: bool) {
         self.streamed(took);
         self.add(took, waited);
     }
@@ -179,7 +179,7 @@ impl WriteCosts {
         self.written = self.written * WAITED_KEPT + bytes;
         self.waited = self.waited * WAITED_KEPT + if cost.waited { bytes } else { 0.0 };
     }
-    fn add(&mut self, took: &Took, waited: bool) {
+    fn add(&mut self, took: &TimedWrites, waited: bool) {
         if took.writes > 0 {
             let byte = self.byte();
             let sum = if waited { &mut self.home } else { &mut self.later };
@@ -188,7 +188,7 @@ impl WriteCosts {
     }
     /// A long write takes what its bytes take, and something beside: the shortest time is the best
     /// guess.
-    fn streamed(&mut self, took: &Took) {
+    fn streamed(&mut self, took: &TimedWrites) {
         if took.bytes >= STREAM {
             let each = took.nanoseconds as f64 / took.bytes as f64;
             self.byte_max =

@@ -28,9 +28,9 @@ pub mod packed;
 
 pub use choose::{RecordFormat, RecordsWanted, begin, clear, is_written_so, of};
 
+use crate::pass_outcome::{PassCounts, RecoverError};
 use crate::plan::{BlockKind, blocks_in};
 use crate::ranges::RangeSet;
-use crate::told::{PassCounts, RecoverError};
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use device::Buffer;
 use std::fmt;

@@ -10,7 +10,7 @@
 //! 4. A run behind a gap shows by its durable floor whether what is missing was committed once:
 //!    then the log is damaged.
 
-use super::{RecoverError, ToldLog};
+use super::{RecoverError, SnapshotContents};
 use crate::log_space::{LogRun, LogWalk, Logs};
 use device::Buffer;
 use format::jbd2::{JournalSuperblock, Seed};
@@ -105,7 +105,7 @@ impl FoundRuns {
     }
     /// The header of the last transaction before `end`, if a table alone tells of it: a log block,
     /// and where it belongs.
-    pub fn told_header(
+    pub fn missing_header(
         &self,
         superblock: &JournalSuperblock,
         end: TransactionId,
@@ -176,7 +176,11 @@ impl FindRuns {
     }
 
     /// Behind what a snapshot tells of: in the logs alone that may have got runs since.
-    pub fn behind(superblock: &JournalSuperblock, logs: Rc<Logs>, told: &ToldLog) -> FindRuns {
+    pub fn behind(
+        superblock: &JournalSuperblock,
+        logs: Rc<Logs>,
+        told: &SnapshotContents,
+    ) -> FindRuns {
         let mut find = FindRuns::new(superblock, logs);
         let longest = superblock.named_snapshot().map_or(0, |named| named.longest);
         find.look_ahead = look_ahead_of(superblock, longest);

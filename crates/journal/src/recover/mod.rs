@@ -30,13 +30,13 @@ mod scan;
 pub use find_copies::FindCopies;
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};
 pub use images::{ReplayImage, ReplayImages};
-pub use read_snapshot::{ReadSnapshot, SnapshotRefused, ToldBlock, ToldLog};
+pub use read_snapshot::{ReadSnapshot, SnapshotBlock, SnapshotContents, SnapshotRefused};
 pub use read_table::{ReadTable, TableRefused};
 pub use replay::{ReplayAction, ReplayPass, ReplayedRecord};
 pub use revoke_pass::RevokePass;
 pub use scan::{IN_FLIGHT_MAX, LogStart, ScanPass, Scanned};
 
-use crate::told::{PassCounts, RecoverError};
+use crate::pass_outcome::{PassCounts, RecoverError};
 use std::ops::Range;
 use units::{HomeBlock, LogBlock};
 

@@ -10,7 +10,7 @@
 
 use super::Bounds;
 use crate::log_space::{LogRun, Logs};
-use crate::snapshot::{SnapshotPlaces, ToldPiece};
+use crate::snapshot::{SnapshotPiece, SnapshotPlaces};
 use format::jbd2::JournalSuperblock;
 use format::scattered::{ActiveLogs, NamedSnapshot};
 use format::snapshot::{PieceHeader, SnapshotItem};
@@ -37,7 +37,7 @@ pub enum SnapshotRefused {
 
 /// A run that was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ToldRun {
+pub(super) struct SnapshotRun {
     pub transaction: TransactionId,
     pub run: LogRun,
     /// Up to which transaction was committed when the snapshot recorded this place. A copy with a
@@ -47,15 +47,15 @@ pub(super) struct ToldRun {
 
 /// The newest record of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ToldBlock {
+pub struct SnapshotBlock {
     pub by: TransactionId,
     /// Where its run holds the block whole; `None`: home has it.
-    pub whole: Option<ToldWhole>,
+    pub whole: Option<SnapshotWhole>,
 }
 
 /// A block that lies whole in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ToldWhole {
+pub struct SnapshotWhole {
     /// Bytes from the run's start.
     pub offset: u32,
     pub sum: u32,
@@ -64,19 +64,19 @@ pub struct ToldWhole {
 
 /// What a snapshot tells of the log from the tail on.
 #[derive(Clone, Debug)]
-pub struct ToldLog {
+pub struct SnapshotContents {
     tail: TransactionId,
     /// From the tail on, without a gap.
-    runs: Vec<ToldRun>,
-    blocks: BTreeMap<HomeBlock, ToldBlock>,
-    pieces: Vec<ToldPiece>,
+    runs: Vec<SnapshotRun>,
+    blocks: BTreeMap<HomeBlock, SnapshotBlock>,
+    pieces: Vec<SnapshotPiece>,
     /// The first transaction that it does not tell of, and the first that is read from the log.
     end: TransactionId,
     read_from: TransactionId,
 }
 
-impl ToldLog {
-    pub(super) fn runs_from(&self, first: TransactionId) -> impl Iterator<Item = &ToldRun> {
+impl SnapshotContents {
+    pub(super) fn runs_from(&self, first: TransactionId) -> impl Iterator<Item = &SnapshotRun> {
         self.runs.iter().filter(move |run| run.transaction.is_at_or_after(first))
     }
     /// Checks that all runs that were told, from the tail on, were found where they were told.
@@ -94,11 +94,11 @@ impl ToldLog {
             None => Ok(()),
         }
     }
-    /// What earlier transactions than [`ToldLog::read_from`] hold and home may lack.
-    pub fn blocks(&self) -> &BTreeMap<HomeBlock, ToldBlock> {
+    /// What earlier transactions than [`SnapshotContents::read_from`] hold and home may lack.
+    pub fn blocks(&self) -> &BTreeMap<HomeBlock, SnapshotBlock> {
         &self.blocks
     }
-    pub fn pieces(&self) -> &[ToldPiece] {
+    pub fn pieces(&self) -> &[SnapshotPiece] {
         &self.pieces
     }
     pub fn end(&self) -> TransactionId {
@@ -127,7 +127,7 @@ pub struct ReadSnapshot {
     is_over: bool,
     /// The transaction that the next piece, or the next run of this one, must be of.
     next: Option<TransactionId>,
-    told: ToldLog,
+    told: SnapshotContents,
 }
 
 impl ReadSnapshot {
@@ -161,7 +161,7 @@ impl ReadSnapshot {
             blocks: None,
             is_over: false,
             next: None,
-            told: ToldLog {
+            told: SnapshotContents {
                 tail,
                 runs: Vec::new(),
                 blocks: BTreeMap::new(),
@@ -209,7 +209,7 @@ impl ReadSnapshot {
         let items = header.items(&self.bytes, self.places.seed).ok_or(refused)?;
         self.take(&header, items)?;
         let (at, end) = (self.begin, header.end);
-        self.told.pieces.push(ToldPiece { number, at, blocks, end });
+        self.told.pieces.push(SnapshotPiece { number, at, blocks, end });
         self.is_over = number == self.named.last;
         (self.begin, self.blocks) = (self.places.behind(at.plus(blocks)), None);
         self.number = number.wrapping_add(1);
@@ -258,7 +258,7 @@ impl ReadSnapshot {
                         return Err(SnapshotRefused::Missing(tail));
                     }
                     let run = LogRun { start, count: blocks };
-                    self.told.runs.push(ToldRun { transaction, run, durable });
+                    self.told.runs.push(SnapshotRun { transaction, run, durable });
                 }
             }
             SnapshotItem::Moved { transaction, start } => {
@@ -270,7 +270,7 @@ impl ReadSnapshot {
                 }
             }
             SnapshotItem::Whole { home, stays, offset, sum } => {
-                self.tell(home, Some(ToldWhole { offset, sum, stays }))?;
+                self.tell(home, Some(SnapshotWhole { offset, sum, stays }))?;
             }
             SnapshotItem::Other { home } => self.tell(home, None)?,
             SnapshotItem::Revoke { home } => {
@@ -281,17 +281,21 @@ impl ReadSnapshot {
     }
 
     /// A record of the transaction whose run was told last.
-    fn tell(&mut self, home: HomeBlock, whole: Option<ToldWhole>) -> Result<(), SnapshotRefused> {
+    fn tell(
+        &mut self,
+        home: HomeBlock,
+        whole: Option<SnapshotWhole>,
+    ) -> Result<(), SnapshotRefused> {
         let by = self.next.expect("a piece was begun").previous();
         let is_read = by.is_at_or_after(self.told.read_from);
         if !by.is_at_or_after(self.told.tail) || is_read {
             return Ok(());
         }
-        self.told.blocks.insert(home, ToldBlock { by, whole });
+        self.told.blocks.insert(home, SnapshotBlock { by, whole });
         if self.told.blocks.len() > self.most { Err(SnapshotRefused::TooMany) } else { Ok(()) }
     }
 
-    pub fn finish(self, bounds: &dyn Bounds) -> Result<ToldLog, SnapshotRefused> {
+    pub fn finish(self, bounds: &dyn Bounds) -> Result<SnapshotContents, SnapshotRefused> {
         if !self.is_over {
             return Err(SnapshotRefused::Piece(self.number));
         }
@@ -308,7 +312,7 @@ impl ReadSnapshot {
         Ok(self.told)
     }
 
-    fn lies_in_run(&self, told: &ToldBlock) -> bool {
+    fn lies_in_run(&self, told: &SnapshotBlock) -> bool {
         let Some(whole) = told.whole else { return true };
         let index = told.by.0.wrapping_sub(self.told.tail.0) as usize;
         let unit = (self.places.block_bytes / self.places.each as usize) as u64;
@@ -320,7 +324,7 @@ impl ReadSnapshot {
     fn check_places(&self) -> Result<(), SnapshotRefused> {
         let active: Vec<u32> = self.logs.active(&self.active).collect();
         let mut ends: BTreeMap<u32, LogBlock> = BTreeMap::new();
-        for ToldRun { transaction, run, .. } in &self.told.runs {
+        for SnapshotRun { transaction, run, .. } in &self.told.runs {
             let refused = SnapshotRefused::Impossible(*transaction);
             let log = self.logs.holding(run.start).filter(|log| active.binary_search(log).is_ok());
             let log = log.ok_or(refused)?;
@@ -405,7 +409,7 @@ mod tests {
                 .tell(2, &[run(0, 65), whole(7, 1), whole(8, 2), run(1, 97), whole(7, 3)])
                 .tell(3, &[run(2, 70), SnapshotItem::Revoke { home: HomeBlock(8) }, whole(9, 4)])
         }
-        fn read(&self, most: usize) -> Result<ToldLog, SnapshotRefused> {
+        fn read(&self, most: usize) -> Result<SnapshotContents, SnapshotRefused> {
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
             let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
             let logs = Rc::new(places.in_units(1).unwrap());
@@ -427,8 +431,8 @@ mod tests {
     fn the_newest_record_of_each_block_that_no_revoke_hides_is_told() {
         let told = Told::of_two().read(10).unwrap();
         let known = |by, sum| {
-            let whole = ToldWhole { offset: 1024, sum, stays: false };
-            ToldBlock { by: id(by), whole: Some(whole) }
+            let whole = SnapshotWhole { offset: 1024, sum, stays: false };
+            SnapshotBlock { by: id(by), whole: Some(whole) }
         };
         let expected = [(HomeBlock(7), known(1, 3)), (HomeBlock(9), known(2, 4))];
         assert_eq!(

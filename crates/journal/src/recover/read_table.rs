@@ -87,7 +87,7 @@ impl ReadTable {
         }
         self.latest.extend(latest.map(|latest| latest.transaction));
         if self.wanted.is_empty() {
-            let count = self.latest_told().map(|latest| self.distance(latest.next()));
+            let count = self.latest_covered().map(|latest| self.distance(latest.next()));
             let count =
                 count.filter(|count| *count < self.logs.blocks()).ok_or(TableRefused::OfAnother)?;
             if count >= run_table::slots() {
@@ -99,7 +99,7 @@ impl ReadTable {
     }
 
     /// The later of the two, if they fit.
-    fn latest_told(&self) -> Option<TransactionId> {
+    fn latest_covered(&self) -> Option<TransactionId> {
         let [one, other] = self.latest[..] else {
             return self.latest.first().copied().filter(|_| units::fault!("run-table-one-page"));
         };

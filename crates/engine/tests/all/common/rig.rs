@@ -197,7 +197,7 @@ impl Rig {
             block_size: setup.block_size,
             log: Some(LogArea { place, extents, superblock: LogBlock(0), logs: None }),
             options: setup.options.clone(),
-            pace: Rc::new(engine::NoPace),
+            pacing: Rc::new(engine::NoPacing),
         };
         Rig { world, disks, parts, layout: setup.layout }
     }

@@ -12,8 +12,8 @@ mod scan;
 mod write;
 
 use super::{CommitMoment, Decoder, Images, LogContent, Records, Scanner, Wholes};
+use crate::pass_outcome::RecoverError;
 use crate::ranges::RangeSet;
-use crate::told::RecoverError;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use format::jbd2::{JournalSuperblock, LogLayout, RevokeBlock, live_fast_commit};
 use units::{LogBlock, TransactionId};

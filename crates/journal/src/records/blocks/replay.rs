@@ -1,5 +1,5 @@
+use crate::pass_outcome::{PassCounts, RecoverError};
 use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
-use crate::told::{PassCounts, RecoverError};
 use format::jbd2::{
     BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, RevokeBlock, TagBytes,
     unescape,

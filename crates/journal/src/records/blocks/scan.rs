@@ -1,9 +1,9 @@
 use super::BlockRecords;
 use super::decide::{Facts, ScanDecision, decide};
+use crate::pass_outcome::RecoverError;
 use crate::records::{
     Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
 };
-use crate::told::RecoverError;
 use format::WholeTransaction;
 use format::jbd2::{
     BlockHeader, BlockTag, BlockType, CommitBlock, DescriptorBlock, Packing, ancient_checksum,

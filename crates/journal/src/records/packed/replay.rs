@@ -1,6 +1,6 @@
 use super::PackedRecords;
+use crate::pass_outcome::{PassCounts, RecoverError};
 use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
-use crate::told::{PassCounts, RecoverError};
 use format::WholeTransaction;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};

@@ -1,8 +1,8 @@
 use super::PackedRecords;
+use crate::pass_outcome::{PassCounts, RecoverError};
 use crate::records::{
     Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
 };
-use crate::told::{PassCounts, RecoverError};
 use format::WholeTransaction;
 use format::jbd2::JournalFormatError;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};

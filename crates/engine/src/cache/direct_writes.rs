@@ -1,0 +1,158 @@
+//! Long writes of file data, on their way home past the cache.
+//!
+//! Invariants
+//! 1. When one sets out, the cache has none of its blocks, and the log has no record of them that
+//!    replay would need.
+//! 2. A block that comes into the cache meanwhile is read only when they have arrived. Its own way
+//!    home is behind theirs (see `writeback::claims`).
+//! 3. A commit waits for those of new blocks that set out with its transaction or an earlier one. A
+//!    sync waits for its owner's.
+
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use units::{HomeBlock, Owner, TransactionId};
+
+/// Most requests under way at once: a disk is kept busy, and a commit waits for no more than
+/// these.
+const UNDER_WAY_MAX: usize = 8;
+/// Bytes of an owner that the cache takes when the disk is behind.
+const CACHED_WHEN_AHEAD: u64 = 32 << 20;
+/// Most owners for whom that is kept.
+const AHEAD_OWNERS_MAX: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct DirectWrites {
+    under_way: RefCell<Vec<LongWrite>>,
+    /// Owners that wrote while so many were under way, and how many bytes of theirs the cache is to
+    /// take yet.
+    ahead: RefCell<BTreeMap<Owner, u64>>,
+    begun: Cell<u64>,
+    arrived: Event,
+}
+
+#[derive(Clone)]
+pub(crate) struct LongWrite {
+    pub owner: Owner,
+    pub blocks: Range<HomeBlock>,
+    /// The transaction that makes new blocks reachable; `None`: an overwrite that no commit waits
+    /// for.
+    pub before: Option<TransactionId>,
+    number: u64,
+}
+
+impl DirectWrites {
+    /// Whether one more of `owner`, of `bytes`, may set out. If too many are under way, the cache
+    /// takes it and what follows. A few long pieces cost a disk's arm less than many short ones in
+    /// turns.
+    pub fn may_set_out(&self, owner: Owner, bytes: u64) -> bool {
+        let mut ahead = self.ahead.borrow_mut();
+        if self.under_way.borrow().len() >= UNDER_WAY_MAX {
+            if ahead.len() >= AHEAD_OWNERS_MAX {
+                ahead.clear();
+            }
+            ahead.insert(owner, CACHED_WHEN_AHEAD);
+        }
+        let Some(left) = ahead.get_mut(&owner) else { return true };
+        *left = left.saturating_sub(bytes);
+        if *left == 0 {
+            ahead.remove(&owner);
+        }
+        false
+    }
+
+    pub fn set_out(
+        &self,
+        owner: Owner,
+        blocks: Range<HomeBlock>,
+        before: Option<TransactionId>,
+    ) -> LongWrite {
+        let number = self.begun.replace(self.begun.get() + 1);
+        let write = LongWrite { owner, blocks, before, number };
+        self.under_way.borrow_mut().push(write.clone());
+        write
+    }
+
+    pub fn arrive(&self, write: &LongWrite) {
+        self.under_way.borrow_mut().retain(|other| other.number != write.number);
+        self.arrived.notify();
+    }
+
+    /// Whether a later one of this block is under way.
+    pub fn is_followed(&self, write: &LongWrite, at: HomeBlock) -> bool {
+        self.under_way
+            .borrow()
+            .iter()
+            .any(|other| other.number > write.number && other.blocks.contains(&at))
+    }
+
+    /// Waits for those under way of which `concerns` is true; not for those that set out later.
+    pub async fn until_arrived(&self, concerns: impl Fn(&LongWrite) -> bool) {
+        let begun = self.begun.get();
+        let is_one = |write: &LongWrite| write.number < begun && concerns(write);
+        self.arrived.until(|| (!self.under_way.borrow().iter().any(is_one)).then_some(())).await;
+    }
+
+    pub async fn until_home_holds(&self, blocks: &Range<HomeBlock>) {
+        let on = !units::fault!("long-write-not-read");
+        self.until_arrived(|write| {
+            on && write.blocks.start < blocks.end && blocks.start < write.blocks.end
+        })
+        .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::World;
+    use runtime::{Either, VirtualWorld};
+    use std::pin::Pin;
+    use std::time::Duration;
+
+    const MIB: u64 = 1 << 20;
+
+    fn blocks(from: u64) -> Range<HomeBlock> {
+        HomeBlock(from)..HomeBlock(from + 16)
+    }
+
+    #[test]
+    fn whoever_is_ahead_of_the_disk_is_cached_for_a_while() {
+        let (writes, fast, other) = (DirectWrites::default(), Owner(1), Owner(2));
+        let under_way: Vec<_> = (0..UNDER_WAY_MAX as u64)
+            .map(|at| {
+                assert!(writes.may_set_out(fast, MIB));
+                writes.set_out(fast, blocks(at * 16), None)
+            })
+            .collect();
+        assert!(!writes.may_set_out(fast, MIB));
+        under_way.iter().for_each(|write| writes.arrive(write));
+        assert!(writes.may_set_out(other, MIB));
+        let cached = (0..).take_while(|_| !writes.may_set_out(fast, MIB)).count() as u64;
+        assert_eq!(cached, CACHED_WHEN_AHEAD / MIB - 1);
+    }
+
+    #[test]
+    fn waiting_ends_although_later_writes_have_set_out() {
+        let world = VirtualWorld::new(1);
+        let clock = world.clone();
+        world.run(async move {
+            let writes = DirectWrites::default();
+            let first = writes.set_out(Owner(1), blocks(0), Some(TransactionId(7)));
+            let with_its_commit =
+                writes.until_arrived(|write| write.before == Some(TransactionId(7)));
+            let for_its_end = writes.until_home_holds(&(HomeBlock(15)..HomeBlock(17)));
+            let beside = writes.until_home_holds(&(HomeBlock(16)..HomeBlock(17)));
+            beside.await;
+            let both: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> =
+                vec![Box::pin(with_its_commit), Box::pin(for_its_end)];
+            let mut waiting = Box::pin(runtime::join_all(both));
+            let a_while = clock.sleep_until(clock.now().plus(Duration::from_secs(1)));
+            assert!(matches!(runtime::race(waiting.as_mut(), a_while).await, Either::Right(())));
+            let _later = writes.set_out(Owner(1), blocks(0), Some(TransactionId(7)));
+            writes.arrive(&first);
+            waiting.await;
+        });
+    }
+}

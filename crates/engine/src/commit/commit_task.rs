@@ -1,0 +1,356 @@
+//! Group commit: one transaction runs, one commits, or two ([`crate::transaction::overlap`]). All
+//! who ask while a commit is under way share the next.
+//!
+//! The order: wait until open handles have stopped, take the images, plan, carry out. Then, and
+//! only then, the transaction counts as committed and its waiters are woken, in the order they
+//! came.
+
+use crate::cache::block::CachedBlock;
+use crate::commit::clocks::{CommitClock, CommitTook};
+use crate::engine::Engine;
+use crate::interface::error::EngineError;
+use crate::transaction::running::{Freed, Taken};
+use journal::{
+    CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, Plan,
+    TimedCommit, TimedWrites, WholePlace, plan_commit_home,
+};
+use runtime::race;
+use std::rc::Rc;
+use std::time::Duration;
+use units::HomeBlock;
+
+/// Blocks that are logged, and blocks that go home in the commit.
+type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
+
+/// Blocks, and runs of them, that leave the cache before others have their turn.
+const FREED_LOOKS: usize = 1024;
+
+/// A transaction on its way to the disk, and the blocks that wait for the outcome.
+pub(crate) struct Commit {
+    transaction: CommittingTransaction,
+    freed: Vec<Freed>,
+    /// Blocks whose image is in the log: from then on it may go home.
+    logged: Vec<Rc<CachedBlock>>,
+    /// Blocks that go home in the commit itself.
+    home: Vec<Rc<CachedBlock>>,
+    plan: CommitPlan,
+    /// Blocks made for the log.
+    made: usize,
+    /// Where the log will hold blocks whole, sorted.
+    places: Vec<(HomeBlock, WholePlace)>,
+    handles: u64,
+    /// Few enough wait for it to make staying awake for the disk worth while.
+    few_wait: bool,
+    /// How many had asked for it when it was locked.
+    waiters: usize,
+}
+
+impl Engine {
+    /// Commits whenever someone has asked for it.
+    pub(crate) async fn commit_task(self: Rc<Self>) {
+        self.world.name_task("commit");
+        loop {
+            self.pipeline.until_wanted().await;
+            if self.pipeline.is_over() {
+                return;
+            }
+            self.hold().await;
+            self.until_it_may_begin().await;
+            self.pipeline.stop_handles().await;
+            self.until_it_may_be_locked().await;
+            if self.pipeline.is_over() {
+                return;
+            }
+            // Before anyone learns that they may be used again, and while nobody can join.
+            let freed = self.pipeline.freed_without_log();
+            self.drop_freed(&freed).await;
+            if self.pipeline.skip_empty() {
+                continue;
+            }
+            if let Err(error) = self.commit_running().await {
+                self.abort(&error);
+                return;
+            }
+        }
+    }
+
+    /// Waits as long as whoever sets the pacing says, and for the writers answered by the last
+    /// commit.
+    async fn hold(&self) {
+        let next = || self.pacing.wait_until(self.world.now()).filter(|_| !self.pipeline.is_over());
+        while let Some(at) = next() {
+            self.world.sleep_until(at).await;
+        }
+        let Some(hold) = self.pipeline.hold() else { return };
+        if self.world.now() < hold.until {
+            self.expect_soon(hold.few_writers, true);
+            race(self.pipeline.until_back(), self.world.sleep_until(hold.until)).await;
+            self.expect_soon(hold.few_writers, false);
+        }
+        self.pipeline.end_hold();
+    }
+
+    pub(crate) fn expect_soon(&self, few: bool, soon: bool) {
+        if few {
+            self.world.expect_soon(soon);
+        }
+    }
+
+    /// From lock to answer, or to the moment from which the next may overlap. No handle is open.
+    async fn commit_running(self: &Rc<Self>) -> Result<(), EngineError> {
+        let commit = self.lock()?;
+        let few = commit.few_wait;
+        self.expect_soon(few, true);
+        let result = self.set_out(commit).await;
+        if self.pipeline.in_flight() == 0 {
+            self.expect_soon(few, false);
+        }
+        result
+    }
+
+    async fn set_out(self: &Rc<Self>, mut commit: Commit) -> Result<(), EngineError> {
+        self.choose_place(&commit.plan).await?;
+        self.issue(&mut commit);
+        if self.may_be_passed(&commit.plan.plan) {
+            self.world.spawn(Box::pin(self.clone().carry_out_beside(commit)));
+            return Ok(());
+        }
+        // While its place was announced the tail may have come to go along: then it goes alone.
+        if !units::fault!("overlap-home-passes") {
+            self.pipeline.until_oldest(commit.plan.transaction).await?;
+        }
+        self.carry_out(commit).await
+    }
+
+    /// Carries a commit out while others may set out.
+    async fn carry_out_beside(self: Rc<Self>, commit: Commit) {
+        self.world.name_task("commit");
+        if let Err(error) = self.write_log(commit).await {
+            self.abort(&error);
+        }
+        if self.pipeline.in_flight() == 0 {
+            // It does not matter for which of them few waited.
+            self.expect_soon(true, false);
+        }
+    }
+
+    /// Carries out a plan that writes the log alone.
+    async fn write_log(&self, mut commit: Commit) -> Result<(), EngineError> {
+        self.note_tail();
+        let plan = std::mem::take(&mut commit.plan.plan);
+        let clock = self.begin_clock(&plan);
+        self.runner.run(plan).await?;
+        self.pipeline.until_oldest(commit.plan.transaction).await?;
+        self.log_is_written(&commit, clock);
+        self.finish(commit).await
+    }
+
+    /// Takes the running transaction. One stretch without waiting, so that the images are those of
+    /// this moment.
+    fn lock(&self) -> Result<Commit, EngineError> {
+        let Taken { transaction, freed, completion } = self.pipeline.lock(self.world.now());
+        let made = self.made_for_log(&transaction.holdings());
+        self.pacing.locked();
+        let locked = transaction.lock();
+        let (logged, home) = self.take_images(&locked)?;
+        self.cache.borrow_mut().note_made(made);
+        let handles = locked.handles();
+        let (plan, transaction) = self.plan(locked)?;
+        self.pipeline.end_lock();
+        let (few_wait, waiters) = (self.pipeline.few_wait_for(&completion), completion.waiters());
+        Ok(Commit {
+            transaction,
+            freed,
+            logged,
+            home,
+            plan,
+            made,
+            places: Vec::new(),
+            handles,
+            few_wait,
+            waiters,
+        })
+    }
+
+    /// On a volume whose structures share a block, freeing one takes it from the other's
+    /// transaction.
+    fn take_images(&self, locked: &LockedTransaction) -> Result<Images, EngineError> {
+        let cache = self.cache.borrow();
+        let take = |at: HomeBlock| {
+            let Some(block) = cache.peek(at) else { return Err(EngineError::Shared { at }) };
+            block.freeze(locked.id());
+            Ok(block.clone())
+        };
+        let logged = locked.metadata().chain(locked.data().map(|(at, _)| at)).map(take);
+        let logged = logged.collect::<Result<Vec<_>, _>>()?;
+        let home = locked.home_data().map(take).collect::<Result<Vec<_>, _>>()?;
+        Ok(match self.log {
+            Some(_) => (logged, home),
+            None => (Vec::new(), logged.into_iter().chain(home).collect()),
+        })
+    }
+
+    fn plan(
+        &self,
+        mut locked: LockedTransaction,
+    ) -> Result<(CommitPlan, CommittingTransaction), EngineError> {
+        let (cache, id) = (self.cache.borrow(), locked.id());
+        let image = |at: HomeBlock| {
+            let frozen = cache.peek(at).and_then(|block| block.frozen(id));
+            frozen.expect("a block in a transaction stays in the cache, and its image was taken")
+        };
+        let Some(log) = &self.log else {
+            return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
+        };
+        let mut moment =
+            CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
+        if units::fault!("overlap-floor-too-high") {
+            moment.durable = id.previous();
+        }
+        let idle = self.world.now().since(self.pipeline.committed_at());
+        let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment, idle)?;
+        if self.pacing.separates_barriers() {
+            planned.separate_barriers();
+        }
+        Ok((planned, locked.start_commit()))
+    }
+
+    /// The last moment before the plan is carried out: its log blocks get their addresses.
+    fn issue(&self, commit: &mut Commit) {
+        if let Some(log) = &self.log {
+            commit.places = log.borrow_mut().issue(&mut commit.plan, self.block_size.bytes());
+        }
+    }
+
+    async fn carry_out(&self, mut commit: Commit) -> Result<(), EngineError> {
+        let mut last = commit.plan.plan.split_off_last_phase();
+        let id = commit.plan.transaction;
+        let on = !units::fault!("long-write-not-awaited");
+        self.direct_writes
+            .until_arrived(|write| on && write.before.is_some_and(|with| !with.is_after(id)))
+            .await;
+        self.note_tail();
+        let first = std::mem::take(&mut commit.plan.plan);
+        let mut clock = self.begin_clock(&first);
+        self.runner.run(first).await?;
+        clock.home_is_done(self.world.now());
+        let moved = self.take_tail_along(&mut last);
+        self.runner.run(last).await?;
+        self.log_is_written(&commit, clock);
+        self.pipeline.check()?;
+        if let Some(moved) = moved {
+            self.tail_moved(moved);
+        }
+        self.finish(commit).await
+    }
+
+    /// Who learns nothing counts no writes of `first`, the plan up to its last barrier but one.
+    fn begin_clock(&self, first: &Plan) -> CommitClock {
+        let home = self.policy.learns().map(|_| first.home_writes());
+        CommitClock::begin(self.world.now(), home.unwrap_or_default())
+    }
+
+    /// It is about to count as committed.
+    fn log_is_written(&self, commit: &Commit, clock: CommitClock) {
+        let Some(log) = &self.log else { return };
+        let (now, written) = (self.world.now(), commit.plan.log_bytes());
+        let CommitTook { home, idle, log: took } =
+            clock.log_is_done(now, self.pipeline.committed_at());
+        let (gap, writes) = (commit.plan.gap_bytes(), self.runner.sent());
+        log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
+        if let Some(auto) = self.policy.learns() {
+            let log =
+                TimedWrites { writes: 1, bytes: written, nanoseconds: took.as_nanos() as u64 };
+            let utilization =
+                self.utilization.as_ref().map_or(Duration::ZERO, |utilization| utilization.total());
+            let (waited, durable) = (commit.waiters > 0, self.durability.keeps_barriers());
+            auto.committed(now, utilization, &CommitCost { home, log, waited, durable });
+        }
+    }
+
+    /// The commit block is durable: what was logged may go home, what was freed may be used again.
+    /// Waits only where it freed much.
+    async fn finish(&self, mut commit: Commit) -> Result<(), EngineError> {
+        let committed = commit.plan.carried_out(commit.transaction);
+        let place = |at: HomeBlock| {
+            let found = commit.places.binary_search_by_key(&at, |(home, _)| *home).ok()?;
+            Some(commit.places[found].1)
+        };
+        for block in &commit.logged {
+            block.commit(committed.id, place(block.number()));
+        }
+        for block in &commit.home {
+            // One that was changed meanwhile is home when the newer image is.
+            if block.commit_home(committed.id) {
+                self.queue.mark_clean(block);
+            }
+        }
+        if let Some(log) = &self.log {
+            log.borrow_mut().committed(&committed);
+            let goes_home = commit.logged.iter().filter(|block| !block.stays());
+            self.checkpoints.logged(goes_home.map(|block| block.number()));
+        }
+        // Before anyone learns that they may be used again.
+        if !commit.freed.is_empty() {
+            self.drop_freed(&commit.freed).await;
+            self.pipeline.check()?;
+        }
+        self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
+        self.unordered.committed(committed.id);
+        self.pipeline.finish(committed.id, self.world.now());
+        drop((commit.logged, commit.home, commit.plan));
+        self.cache.borrow_mut().drop_made(commit.made);
+        let is_much = self.pinned_images() > self.cache.borrow().limit() / 2;
+        let is_much = is_much || self.sequences.are_too_many();
+        if self.log_is_short() || is_much || self.snapshot_is_due() {
+            self.queue.request();
+        }
+        Ok(())
+    }
+
+    /// The transaction that freed these blocks is committed: nothing of them goes home any more.
+    /// Lets others run now and then.
+    async fn drop_freed(&self, freed: &[Freed]) {
+        let mut looks = 0;
+        for (at, count) in freed {
+            let numbers: Vec<_> = {
+                let cache = self.cache.borrow();
+                // On a damaged volume another owner of the block may use it again before this
+                // commit, or in the next that is under way.
+                let unused = cache
+                    .within(*at, *count)
+                    .filter(|block| !block.is_running() && !block.is_in_flight());
+                unused.map(|block| block.number()).collect()
+            };
+            {
+                let mut cache = self.cache.borrow_mut();
+                for number in &numbers {
+                    let Some(block) = cache.remove(*number) else { continue };
+                    block.drop_committed();
+                    self.queue.drop_block(&block);
+                }
+            }
+            looks += 1 + numbers.len();
+            if looks >= FREED_LOOKS {
+                looks = 0;
+                runtime::yield_now().await;
+            }
+        }
+    }
+
+    /// Asks for the commit of transactions that have become old.
+    pub(crate) async fn commit_timer_task(self: Rc<Self>) {
+        while let Some(begun) = self.pipeline.until_begun().await {
+            let (id, since) = begun;
+            let due = since.plus(self.commit_age.get());
+            let _ = race(self.pipeline.until_replaced(begun), self.world.sleep_until(due)).await;
+            if self.pipeline.is_over() {
+                return;
+            }
+            if !self.pipeline.is_replaced(begun) {
+                self.pipeline.request(id);
+                self.pipeline.until_replaced(begun).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Carries plans out: addresses become places on disks, barriers become what the barrier kind makes
+//! of them.
+//!
+//! Writes between two barriers go out together. At a barrier each disk that was written since the
+//! last one is flushed. A single write is made durable by itself if that saves the flush.
+
+use crate::commit::durability::{Durability, HomeWrites, Place};
+use crate::interface::error::EngineError;
+use crate::interface::home::Home;
+use crate::interface::options::{EngineParts, LogArea, LogPlace};
+use crate::interface::stats::Counters;
+use crate::writeback::claims::HomeClaims;
+use device::{Buffer, DeviceError, Disk, LocalFuture, World};
+use format::run_table::TABLE_PAGE;
+use journal::{Address, Barrier, BlockKind, Plan, Step, SuperblockImage, Write};
+use runtime::{join_all, join_window};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+use units::{BlockSize, HomeBlock, LogBlock};
+
+/// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
+const BLOCKS_PER_WRITE_MAX: usize = 1024;
+/// Most writes under way at once.
+const WRITES_IN_FLIGHT_MAX: usize = 32;
+
+/// One write to one disk.
+struct DiskWrite {
+    place: Place,
+    /// Bytes `at..end` of the disk.
+    at: u64,
+    end: u64,
+    /// For home writes: the home block at `at`.
+    home: Option<HomeBlock>,
+    parts: Vec<Rc<Buffer>>,
+}
+
+impl DiskWrite {
+    fn at_home(&self, block_size: BlockSize) -> Option<Range<HomeBlock>> {
+        self.home.map(|at| at..at.plus((self.end - self.at) >> block_size.shift()))
+    }
+}
+
+pub(crate) struct Runner {
+    world: Rc<dyn World>,
+    home: Rc<dyn Home>,
+    log: Option<LogArea>,
+    /// Memory that has the table of runs.
+    table: Option<Rc<dyn Disk>>,
+    block_size: BlockSize,
+    /// Bytes of a log block.
+    log_unit: Cell<usize>,
+    claims: HomeClaims,
+    durability: Rc<Durability>,
+    counters: Rc<RefCell<Counters>>,
+    /// Writes that were given to the disks.
+    sent: Cell<u64>,
+}
+
+impl Runner {
+    /// It shares with its owner who writes where, what is durable, and what is counted.
+    pub fn new(
+        parts: &EngineParts,
+        claims: HomeClaims,
+        durability: Rc<Durability>,
+        counters: Rc<RefCell<Counters>>,
+    ) -> Runner {
+        Runner {
+            world: parts.world.clone(),
+            home: parts.home.clone(),
+            log: parts.log.clone(),
+            table: parts.options.run_table.as_ref().map(|memory| memory.0.clone()),
+            block_size: parts.block_size,
+            log_unit: Cell::new(parts.block_size.bytes()),
+            claims,
+            durability,
+            counters,
+            sent: Cell::default(),
+        }
+    }
+
+    /// How many writes the disks were given.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// An error if a write has failed.
+    pub fn check(&self) -> Result<(), EngineError> {
+        self.durability.check()
+    }
+    /// Plans count the log in blocks of so many bytes, which need not be those of home.
+    pub fn count_log_in(&self, bytes: usize) {
+        self.log_unit.set(bytes);
+    }
+
+    /// When it returns, every step is done, and every barrier kept.
+    pub async fn run(&self, plan: Plan) -> Result<(), EngineError> {
+        let mut phase = Vec::new();
+        for step in plan.steps {
+            match step {
+                Step::Write(Write { at: Address::Table(page), blocks }) => {
+                    self.write_table(page, blocks.into_iter().map(|(_, bytes)| bytes).collect())
+                        .await?;
+                }
+                Step::Barrier(Barrier::TableBeforeRun) => self.flush_table().await?,
+                Step::Write(write) => self.translate(write, &mut phase)?,
+                Step::Barrier(reason) => {
+                    self.end_phase(std::mem::take(&mut phase), Some(reason)).await?
+                }
+            }
+        }
+        self.end_phase(phase, None).await
+    }
+
+    /// Writes of write-back and checkpoint: ordered by the next [`Barrier::HomeBeforeLogTail`]
+    /// alone. `kinds`: of each block; `parts`: their bytes, cut anyhow.
+    pub async fn write_home(
+        &self,
+        at: HomeBlock,
+        kinds: &[BlockKind],
+        parts: Vec<Rc<Buffer>>,
+    ) -> Result<HomeWrites, EngineError> {
+        self.send_home(at, kinds, parts, device::Durability::Cached).await?;
+        Ok(self.durability.home_write_completed(at..at.plus(kinds.len() as u64)))
+    }
+
+    /// The same for a write that a sync waits for. `None` if it is durable by itself.
+    pub async fn sync_home(
+        &self,
+        at: HomeBlock,
+        kinds: &[BlockKind],
+        parts: Vec<Rc<Buffer>>,
+    ) -> Result<Option<HomeWrites>, EngineError> {
+        if !self.durability.is_home_write_durable() {
+            return self.write_home(at, kinds, parts).await.map(Some);
+        }
+        self.counters.borrow_mut().wrote_durably();
+        let durability = match units::fault!("synced-home-cached") {
+            true => device::Durability::Cached,
+            false => device::Durability::Durable,
+        };
+        self.send_home(at, kinds, parts, durability).await?;
+        Ok(None)
+    }
+
+    async fn send_home(
+        &self,
+        at: HomeBlock,
+        kinds: &[BlockKind],
+        parts: Vec<Rc<Buffer>>,
+        durability: device::Durability,
+    ) -> Result<(), EngineError> {
+        let count = kinds.len() as u64;
+        self.check_home(at, count)?;
+        let bytes = self.block_size.bytes() as u64;
+        kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, 1, bytes));
+        self.durability.check()?;
+        self.sent.set(self.sent.get() + 1);
+        let written = self.home.write(at, parts, durability).await;
+        self.durability.note(written.map_err(EngineError::from))
+    }
+
+    /// Memory is not ordered with the disks: what is written there is durable before anything else
+    /// is asked for.
+    async fn write_table(&self, page: u64, parts: Vec<Rc<Buffer>>) -> Result<(), EngineError> {
+        let Some(table) = &self.table else { return Ok(()) };
+        self.durability.check()?;
+        let written =
+            table.write(page * TABLE_PAGE as u64, parts, device::Durability::Cached).await;
+        self.durability.note(written.map_err(EngineError::from))
+    }
+    async fn flush_table(&self) -> Result<(), EngineError> {
+        let Some(table) = &self.table else { return Ok(()) };
+        self.durability.check()?;
+        self.durability.note(table.flush().await.map_err(EngineError::from))
+    }
+
+    /// `blocks`: of home, which a plan wrote.
+    async fn flush(&self, place: Place, blocks: Vec<Range<HomeBlock>>) -> Result<(), EngineError> {
+        self.durability.check()?;
+        let begun = self.durability.flush_begins(place).at(self.world.now());
+        self.counters.borrow_mut().flushed();
+        let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
+            (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),
+            _ => self.home.make_durable(self.durability.volatile_home(blocks)),
+        };
+        let flushed = flush.await.map_err(EngineError::from);
+        if !units::fault!("flush-failure-ignored") {
+            self.durability.note(flushed)?;
+        }
+        // Another one may have failed meanwhile, and lost what this one did not find any more.
+        self.durability.check()?;
+        self.durability.flush_completed(begun);
+        Ok(())
+    }
+
+    /// A last superblock, durably, though nothing else is written any more.
+    pub fn write_after_failure(
+        &self,
+        last: SuperblockImage,
+    ) -> Result<LocalFuture<Result<(), DeviceError>>, EngineError> {
+        let (at, _) = self.locate(self.byte_of(last.at))?;
+        Ok(self.log()?.write(&*self.home, at, vec![last.image], device::Durability::Durable))
+    }
+
+    fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
+        if self.home.contains(at, count) {
+            return Ok(());
+        }
+        Err(EngineError::OutOfRange { at, blocks: self.home.end() })
+    }
+
+    /// Appends the disk writes of `write`; those that continue the one before join it.
+    fn translate(&self, write: Write, phase: &mut Vec<DiskWrite>) -> Result<(), EngineError> {
+        {
+            let mut counters = self.counters.borrow_mut();
+            for (kind, buffer) in &write.blocks {
+                counters.wrote(
+                    *kind,
+                    kind.blocks_in(buffer, self.log_unit.get()),
+                    buffer.len() as u64,
+                );
+            }
+        }
+        if let Address::Home(at) = write.at {
+            self.check_home(at, write.blocks.len() as u64)?;
+        }
+        let mut parts: VecDeque<_> = write.blocks.into_iter().map(|(_, buffer)| buffer).collect();
+        let mut done = 0;
+        while !parts.is_empty() {
+            let (place, at, home, room) = match write.at {
+                Address::Home(at) => {
+                    let at = at.plus(done >> self.block_size.shift());
+                    (Place::Home, at.get() << self.block_size.shift(), Some(at), u64::MAX - done)
+                }
+                Address::Log(at) => {
+                    let (at, room) = self.locate(self.byte_of(at) + done)?;
+                    (Place::Log, at, None, room)
+                }
+                Address::Slot(slot) => {
+                    unreachable!("{slot:?} was not bound before its plan was issued")
+                }
+                Address::Table(page) => unreachable!("page {page} of the table lies on no disk"),
+            };
+            let (mut taken, mut length) = (Vec::new(), 0);
+            while taken.len() < BLOCKS_PER_WRITE_MAX
+                && length < room
+                && let Some(mut part) = parts.pop_front()
+            {
+                if part.len() as u64 > room - length {
+                    let [before, behind] = part.cut((room - length) as usize).map(Rc::new);
+                    parts.push_front(behind);
+                    part = before;
+                }
+                length += part.len() as u64;
+                taken.push(part);
+            }
+            assert!(length > 0, "an extent of the log holds a block or more");
+            let end = at + length;
+            done += length;
+            match phase.last_mut() {
+                Some(last)
+                    if last.place == place
+                        && last.end == at
+                        && last.parts.len() + taken.len() <= BLOCKS_PER_WRITE_MAX =>
+                {
+                    last.parts.extend(taken);
+                    last.end = end;
+                }
+                _ => phase.push(DiskWrite { place, at, end, home, parts: taken }),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn log_unit(&self) -> usize {
+        self.log_unit.get()
+    }
+    /// Whether the log blocks `at..end` lie one behind the other on their disk.
+    pub fn lie_together(&self, at: LogBlock, end: LogBlock) -> bool {
+        let bytes = self.byte_of(end) - self.byte_of(at);
+        self.locate(self.byte_of(at)).is_ok_and(|(_, together)| bytes <= together)
+    }
+    /// `count` log blocks, which lie together.
+    pub async fn read_log(&self, at: LogBlock, count: u32) -> Result<Buffer, EngineError> {
+        let (length, shift) = (count as usize * self.log_unit.get(), self.block_size.shift());
+        let (begin, together) = self.locate(self.byte_of(at))?;
+        if length as u64 > together {
+            return Err(EngineError::BadJournal {
+                why: format!("{at} and {count} more do not lie together"),
+            });
+        }
+        let first = begin >> shift;
+        let blocks = ((begin + length as u64).div_ceil(1 << shift) - first) as usize;
+        let bytes = match &self.log()?.place {
+            LogPlace::Inside => self.home.read(HomeBlock(first), blocks).await?,
+            LogPlace::Own(disk) => disk.read(first << shift, blocks << shift).await?,
+        };
+        let skip = (begin - (first << shift)) as usize;
+        if (skip, length) == (0, bytes.len()) {
+            return Ok(bytes);
+        }
+        Ok(Buffer::copy_of(&bytes[skip..skip + length]))
+    }
+
+    fn byte_of(&self, at: LogBlock) -> u64 {
+        u64::from(at.get()) * self.log_unit.get() as u64
+    }
+    fn locate(&self, byte: u64) -> Result<(u64, u64), EngineError> {
+        self.log()?.locate_byte(byte, self.block_size)
+    }
+
+    fn log(&self) -> Result<&LogArea, EngineError> {
+        self.log.as_ref().ok_or(EngineError::BadJournal { why: "there is none".into() })
+    }
+
+    async fn end_phase(
+        &self,
+        phase: Vec<DiskWrite>,
+        barrier: Option<Barrier>,
+    ) -> Result<(), EngineError> {
+        self.durability.check()?;
+        let mut writes = [0; 2];
+        phase.iter().for_each(|write| writes[write.place as usize] += 1);
+        let end = self.durability.end_phase(writes, barrier);
+        let at_home: Vec<_> = match end.flush[Place::Home as usize] {
+            true => phase.iter().filter_map(|write| write.at_home(self.block_size)).collect(),
+            false => Vec::new(),
+        };
+        let mut pending = Vec::with_capacity(phase.len());
+        for write in phase {
+            let durability = match end.durable[write.place as usize] {
+                true => device::Durability::Durable,
+                false => device::Durability::Cached,
+            };
+            pending.push(self.write(write, durability));
+        }
+        self.durability.note(join_window(pending, WRITES_IN_FLIGHT_MAX).await)?;
+        match end.flush {
+            [false, false] => Ok(()),
+            [true, false] => self.flush(Place::Home, at_home).await,
+            [false, true] => self.flush(Place::Log, vec![]).await,
+            [true, true] => {
+                let both: Vec<Pin<Box<dyn Future<Output = _> + '_>>> = vec![
+                    Box::pin(self.flush(Place::Home, at_home)),
+                    Box::pin(self.flush(Place::Log, vec![])),
+                ];
+                join_all(both).await.into_iter().collect()
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        write: DiskWrite,
+        durability: device::Durability,
+    ) -> LocalFuture<Result<(), EngineError>> {
+        if durability == device::Durability::Durable {
+            self.counters.borrow_mut().wrote_durably();
+        }
+        self.sent.set(self.sent.get() + 1);
+        let DiskWrite { at, home: claimed, parts, .. } = write;
+        let Some(claimed) = claimed else {
+            let log = self.log.as_ref().expect("only a log has log blocks");
+            let write = log.write(&*self.home, at, parts, durability);
+            return Box::pin(async move {
+                let written = write.await;
+                if !units::fault!("write-failure-ignored") {
+                    written?;
+                }
+                Ok(())
+            });
+        };
+        // The same block may be on its way home for write-back: the two writes must not pass each
+        // other.
+        let (home, claims) = (self.home.clone(), self.claims.clone());
+        Box::pin(async move {
+            let _claim = claims.claim(claimed, parts.len() as u64).await;
+            Ok(home.write(claimed, parts, durability).await?)
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! An update of one block of file data: what the policy decides of it, and what that does to the
+//! block.
+
+use crate::cache::block::CachedBlock;
+use crate::cache::block_cache::Temperature;
+use crate::engine::Engine;
+use crate::interface::error::EngineError;
+use crate::interface::update::{Base, Contents, FileUpdate};
+use device::Buffer;
+use journal::{Decision, Update, UpdateSequence};
+use std::rc::Rc;
+use units::{BlockRange, HomeBlock};
+
+impl Engine {
+    /// Reads what a coming update of part of a block will need of its home, so that no handle is
+    /// held open for it. A commit waits for open handles, and everyone else for the commit. The
+    /// update is right without it, too.
+    pub async fn prepare_data(
+        &self,
+        home: HomeBlock,
+        range: BlockRange,
+        request: u64,
+    ) -> Result<(), EngineError> {
+        if range == self.block_size.whole() || !self.policy.needs_base() {
+            return Ok(());
+        }
+        self.check_range(home, 1)?;
+        let block = self.look_up(home, Temperature::Warm);
+        let sequence = self.sequence(home, !block.is_dirty());
+        let update = Update {
+            range,
+            block_size: self.block_size,
+            request,
+            sequential: false,
+            sequence,
+            in_place: false,
+            must_log: self.is_in_log(home),
+        };
+        if self.policy.decide(&update) != Decision::LogBytes {
+            self.load(&block, CachedBlock::is_whole).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sequence(&self, at: HomeBlock, is_clean: bool) -> UpdateSequence {
+        let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
+            return UpdateSequence::None;
+        };
+        self.sequences.of(at, is_clean, log.borrow().tail_on_disk())
+    }
+
+    /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants
+    /// to know.
+    pub(crate) fn is_in_log(&self, block: HomeBlock) -> bool {
+        let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
+        log.is_some_and(|log| {
+            log.borrow().live().contains(block) || self.pipeline.transaction().logs(block)
+        })
+    }
+
+    pub(crate) fn decide(
+        &self,
+        block: &CachedBlock,
+        update: &FileUpdate<'_>,
+    ) -> (Decision, UpdateSequence) {
+        if self.log.is_none() {
+            return (Decision::HomeBeforeCommit, UpdateSequence::None);
+        }
+        let sequence = self.sequence(block.number(), !block.is_dirty());
+        let decision = self.policy.decide(&Update {
+            range: update.range,
+            block_size: self.block_size,
+            request: update.request,
+            sequential: update.sequential,
+            sequence,
+            in_place: update.in_place && !block.is_ordered(),
+            must_log: update.durable_only || self.is_in_log(update.home),
+        });
+        (decision, sequence)
+    }
+
+    /// What becomes of the block with an update.
+    pub(crate) fn note_data(
+        &self,
+        block: &Rc<CachedBlock>,
+        update: &FileUpdate<'_>,
+        decision: Decision,
+    ) {
+        let (at, bytes) = (update.home, update.range.len() as u64);
+        self.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
+        self.queue.mark_dirty(block, || self.world.now(), &self.cache);
+        let mut transaction = self.pipeline.transaction();
+        let stays = update.durable_only && decision.is_logged();
+        block.set_stays(stays);
+        // A restart asks for it, and that keeps scattered logs alone.
+        transaction
+            .set_stays(at, stays && self.log.as_ref().is_some_and(|log| log.borrow().redirects()));
+        // From now on the commit makes the block durable as a whole, in the log or at home.
+        let takes_along = matches!(decision, Decision::LogBlock | Decision::HomeBeforeCommit);
+        if takes_along && self.unordered.remove(update.owner, at) {
+            block.clear_unordered();
+        }
+        match decision {
+            Decision::LogBytes => {
+                transaction.add_data_bytes(at, update.range, update.base == Base::Zero);
+                block.join(Contents::Data);
+            }
+            Decision::LogBlock => {
+                transaction.add_data_block(at, bytes);
+                block.join(Contents::Data);
+            }
+            Decision::HomeBeforeCommit => {
+                transaction.add_home_data(update.owner, at, bytes);
+                block.order(update.owner);
+            }
+            Decision::HomeWhenever => {
+                block.mark_unordered(update.owner);
+                self.unordered.insert(update.owner, at);
+            }
+        }
+    }
+
+    pub(crate) fn write_data(
+        &self,
+        block: &CachedBlock,
+        update: &FileUpdate<'_>,
+        overwrites: bool,
+    ) {
+        let size = self.block_size;
+        if overwrites {
+            let buffer = if update.range == size.whole() {
+                Buffer::copy_of(update.bytes)
+            } else {
+                let mut buffer = Buffer::zeroed(size.bytes());
+                buffer[update.range.as_usize()].copy_from_slice(update.bytes);
+                buffer
+            };
+            block.replace(buffer);
+        } else {
+            block.write(update.range, update.bytes, size);
+        }
+    }
+}

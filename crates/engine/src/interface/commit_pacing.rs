@@ -1,0 +1,33 @@
+//! The pacing of commits, for whoever wants another one: an experiment with a host of other times.
+
+use units::{Instant, Owner};
+
+/// Told what goes on, and asked how long a commit that someone wants is to wait. Whoever implements
+/// nothing has the pacing of a mount.
+pub trait CommitPacing {
+    /// A sync of this owner's data has been asked for.
+    fn synced(&self, _owner: Owner, _now: Instant) {}
+    /// A handle has joined the running transaction.
+    fn joined(&self, _now: Instant) {}
+    /// The running transaction has been locked: another one runs.
+    fn locked(&self) {}
+    /// When to ask again; `None`: the transaction may be committed.
+    fn wait_until(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
+    /// Whether a sync of data that lies in place is a commit, too.
+    fn commits_every_sync(&self) -> bool {
+        false
+    }
+    /// Whether each point of a commit behind which something must be durable has a barrier of its
+    /// own. They are data, log, commit block, and what a checkpoint sends home. Slower, and no
+    /// safer.
+    fn separates_barriers(&self) -> bool {
+        false
+    }
+}
+
+/// A commit begins as soon as the one before is done.
+pub struct NoPacing;
+
+impl CommitPacing for NoPacing {}

@@ -1,0 +1,122 @@
+//! The journal superblock: what the disk has of it, and what is on its way there.
+//!
+//! Invariants
+//! 1. What is held is what the disk has. A change is put here when it has been written, because an
+//!    abort writes this once more. The first that says where the log begins is the exception: the
+//!    plan that it goes with fails with it.
+//! 2. Before the log has begun the superblock on disk says that it is empty.
+
+use crate::interface::error::EngineError;
+use crate::interface::options::{EngineParts, LogArea};
+use device::Buffer;
+use format::jbd2::JournalSuperblock;
+use journal::{SuperblockImage, records};
+use runtime::sync::Event;
+use std::rc::Rc;
+use units::{LogBlock, TransactionId};
+
+/// `EIO`, as the journal superblock records it after an abort.
+const ERRNO_IO: i32 = -5;
+
+pub(crate) struct LogSuperblock {
+    on_disk: JournalSuperblock,
+    /// In log blocks.
+    at: LogBlock,
+    has_begun: bool,
+    /// One that was on its way has arrived.
+    arrival: Rc<Event>,
+}
+
+/// Another superblock on its way to the disk.
+pub(crate) struct SuperblockChange {
+    at: LogBlock,
+    superblock: Box<JournalSuperblock>,
+}
+
+impl SuperblockChange {
+    pub fn image(&self) -> SuperblockImage {
+        SuperblockImage { at: self.at, image: image_of(&self.superblock) }
+    }
+}
+
+impl LogSuperblock {
+    pub fn new(on_disk: JournalSuperblock, area: &LogArea, has_begun: bool) -> LogSuperblock {
+        let at = LogBlock(area.superblock.get() * on_disk.log_blocks_per_block());
+        LogSuperblock { on_disk, at, has_begun, arrival: Rc::default() }
+    }
+    pub fn on_disk(&self) -> &JournalSuperblock {
+        &self.on_disk
+    }
+    /// It says where the log begins.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// It says so from now on, as `change` has it.
+    pub fn begin(&mut self, change: impl FnOnce(&mut JournalSuperblock)) -> SuperblockImage {
+        self.has_begun = true;
+        change(&mut self.on_disk);
+        self.image(&self.on_disk)
+    }
+    /// It says that the log is empty, and that all up to `last` is home.
+    pub fn end(&mut self, last: TransactionId) {
+        self.has_begun = false;
+        self.on_disk.set_tail(last, LogBlock(0));
+        self.on_disk.name_snapshot(None);
+    }
+    pub fn change(&self, superblock: JournalSuperblock) -> SuperblockChange {
+        SuperblockChange { at: self.at, superblock: Box::new(superblock) }
+    }
+    /// It is on disk.
+    pub fn arrived(&mut self, change: SuperblockChange) {
+        self.on_disk = *change.superblock;
+        self.arrival.notify();
+    }
+    /// Rings when one has arrived.
+    pub fn arrival(&self) -> Rc<Event> {
+        self.arrival.clone()
+    }
+    /// None arrives any more: whoever waits looks again.
+    pub fn wake(&self) {
+        self.arrival.notify();
+    }
+
+    /// That of an empty log, with or without `checksums`, where it does not say so already. All up
+    /// to `last` is home.
+    pub fn emptied(&self, last: TransactionId, checksums: bool) -> Option<SuperblockImage> {
+        let mut superblock = self.on_disk.clone();
+        superblock.set_clean(last);
+        records::clear(&mut superblock, checksums);
+        self.has_begun.then(|| self.image(&superblock))
+    }
+    /// With a note that the journal has failed, so that e2fsck looks closely.
+    pub fn with_failure(&self, checksums: bool) -> SuperblockImage {
+        let mut superblock = self.on_disk.clone();
+        superblock.errno = ERRNO_IO;
+        if !self.has_begun {
+            // The log is empty, and not yet of any format.
+            records::clear(&mut superblock, checksums);
+        }
+        self.image(&superblock)
+    }
+    fn image(&self, superblock: &JournalSuperblock) -> SuperblockImage {
+        SuperblockImage { at: self.at, image: image_of(superblock) }
+    }
+}
+
+/// The block that holds `superblock`.
+pub(crate) fn image_of(superblock: &JournalSuperblock) -> Rc<Buffer> {
+    Rc::new(Buffer::copy_of(&superblock.serialize()))
+}
+
+/// Reads and checks the journal superblock.
+pub(crate) async fn read_superblock(
+    parts: &EngineParts,
+    area: &LogArea,
+) -> Result<JournalSuperblock, EngineError> {
+    let (at, _) = area.locate(area.superblock)?;
+    let bytes = parts.read_log(area, at, 1).await?;
+    let blocks = area.journal_blocks();
+    JournalSuperblock::parse(&bytes, parts.block_size, blocks)
+        .map_err(|error| EngineError::BadJournal { why: error.to_string() })
+}

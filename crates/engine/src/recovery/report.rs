@@ -1,0 +1,83 @@
+//! What recovery tells of itself.
+
+use journal::PassCounts;
+use serde::Serialize;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PassReport {
+    pub nanoseconds: u64,
+    #[serde(flatten)]
+    pub counts: PassCounts,
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecoveryReport {
+    /// The log was empty: nothing was read but its superblock.
+    pub clean: bool,
+    /// A negative errno if the journal was aborted when it was last used: run e2fsck.
+    pub recorded_error: i32,
+    /// Nothing was written.
+    pub dry_run: bool,
+    pub transactions: u64,
+    pub first_transaction: u32,
+    /// Scattered logs that were looked at, the blocks of them that were, and how long that took,
+    /// before the scan.
+    pub logs_read: u32,
+    pub run_headers_read: u64,
+    pub find_nanoseconds: u64,
+    /// Of the table of runs (`mtl=`): its pages that were read, and how long that took. Why it was
+    /// not believed, and the logs were searched.
+    pub table_pages_read: u64,
+    pub table_nanoseconds: u64,
+    pub table_refused: Option<String>,
+    /// Of the snapshot of the mapping table: log blocks of it that were read, and how long that
+    /// took. The transactions that were not read because it tells of them. Why it was not believed,
+    /// and all of the log was read.
+    pub snapshot_blocks_read: u64,
+    pub snapshot_nanoseconds: u64,
+    pub snapshot_transactions: u64,
+    pub snapshot_refused: Option<String>,
+    pub scan: PassReport,
+    /// The last part of the scan: where the log seemed to end it looked ahead for what would prove
+    /// damage.
+    pub look_ahead_nanoseconds: u64,
+    pub revoke: PassReport,
+    pub replay: PassReport,
+    /// Blocks that stay in scattered logs, which the mount goes on with: nobody waits for them to
+    /// go home.
+    pub blocks_kept: u64,
+    /// Of these, blocks of which the logs hold parts: memory holds them until they are home.
+    pub blocks_in_part: u64,
+    /// Blocks written home, and those of them that first had to be read.
+    pub home_blocks_written: u64,
+    pub home_blocks_read: u64,
+    pub nanoseconds: u64,
+    /// The log was damaged, and what had been committed behind the damage was given up: run e2fsck.
+    pub gave_up: bool,
+    /// Home blocks that were left as they are, because what the log holds of them is a part, and
+    /// the rest cannot be read at home (`skip_unreadable`). Sorted.
+    pub skipped_blocks: Vec<u64>,
+    /// In a dry run, of scattered logs: what a restart would read, which goes on with them.
+    pub restart: Option<RestartForecast>,
+}
+
+/// What a restart would read of scattered logs by the snapshot of the mapping table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RestartForecast {
+    /// Why no snapshot is believed: then a restart would read all of the log.
+    pub refused: Option<String>,
+    /// Pieces of the snapshot, and log blocks of them.
+    pub pieces: u64,
+    pub snapshot_blocks: u64,
+    /// Home blocks that it tells of, and the first transaction that it does not tell of.
+    pub blocks_covered: u64,
+    pub end: u32,
+    /// Logs that are looked into for later runs, and the log blocks of them that are read.
+    pub logs: u32,
+    pub run_headers: u64,
+    /// From which transaction on runs are read all the same, how many, and their log blocks.
+    pub read_from: u32,
+    pub transactions: u64,
+    pub run_blocks: u64,
+}

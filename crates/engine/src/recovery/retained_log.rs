@@ -1,0 +1,221 @@
+//! What a restart leaves in the log, and what the engine then knows of it. It is as if memory had
+//! let go of every block that the log holds.
+//!
+//! Invariants
+//! 1. Of each block that any record is replayed of, one of three holds. A copy names its newest
+//!    record, which is whole. Or memory holds what the records give of it. Or it is home.
+//! 2. Records that a revoke hides are left out: no replay carries them out, and their revoke leaves
+//!    the log no sooner.
+//! 3. No more is known than memory has room for: whatever the log holds, gathering stops there.
+//! 4. Where a snapshot tells of the oldest transactions, only the newest record of a block is known
+//!    of them. Parts are put over what it tells to be whole.
+
+use crate::cache::mapping::{LogCopy, sum};
+use crate::interface::update::Contents;
+use format::jbd2::JournalSuperblock;
+use journal::{
+    CommittedTransaction, Coverage, LogRun, ReplayAction, ReplayImage, ReplayedRecord, RevokeTable,
+    SnapshotBlock, SnapshotPiece, WholePlace,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use units::{HomeBlock, TransactionId};
+
+/// A log that is not empty, for an engine to begin with.
+pub struct RetainedLog {
+    /// As on disk.
+    pub(crate) superblock: JournalSuperblock,
+    /// Of the transactions, in order.
+    pub(crate) runs: Vec<LogRun>,
+    pub(crate) transactions: Vec<CommittedTransaction>,
+    pub(crate) copies: Vec<(HomeBlock, LogCopy)>,
+    /// What the log does not hold whole: home has it, or memory is to hold it, as of the
+    /// transaction of its newest record.
+    pub(crate) at_home: Vec<HomeBlock>,
+    pub(crate) parts: Vec<(TransactionId, ReplayImage)>,
+    /// The pieces of the snapshot that tells of the first of them.
+    pub(crate) told: Vec<SnapshotPiece>,
+}
+
+impl RetainedLog {
+    /// The transaction that comes next.
+    pub(crate) fn next(&self) -> TransactionId {
+        self.transactions.last().map_or(self.superblock.sequence, |last| last.id.next())
+    }
+}
+
+/// Records as they are replayed.
+pub(crate) struct Gathered {
+    first: TransactionId,
+    records: Vec<BTreeMap<HomeBlock, Coverage>>,
+    newest: BTreeMap<HomeBlock, Newest>,
+    /// Blocks of which a snapshot tells that home has them.
+    at_home: BTreeSet<HomeBlock>,
+    /// Where the log holds whole what later parts of a block are put over.
+    bases: BTreeMap<HomeBlock, LogCopy>,
+    /// How much is known already, and the most that may be.
+    copies: usize,
+    recorded: usize,
+    most: usize,
+}
+
+/// Records that are known for each copy that the mapping table has room for. With that many, and 32
+/// bytes each, all records take a quarter of the cache.
+const RECORDS_A_COPY: usize = 2;
+
+/// The newest record of a block, and where the log holds it, if that is whole.
+struct Newest {
+    by: TransactionId,
+    copy: Option<LogCopy>,
+}
+
+impl Gathered {
+    /// Of `count` transactions from `first` on. `most`: copies that the mapping table has room for.
+    /// `None`: there are more transactions than records would be known.
+    pub fn new(first: TransactionId, count: usize, most: usize) -> Option<Gathered> {
+        (count <= most.saturating_mul(RECORDS_A_COPY)).then(|| Gathered {
+            first,
+            records: vec![BTreeMap::new(); count],
+            newest: BTreeMap::new(),
+            at_home: BTreeSet::new(),
+            bases: BTreeMap::new(),
+            copies: 0,
+            recorded: 0,
+            most,
+        })
+    }
+
+    /// Whether there is more than memory has room for: nothing is kept then, and no more is to be
+    /// added.
+    pub fn is_too_much(&self) -> bool {
+        let is_over =
+            self.copies > self.most || self.recorded > self.most.saturating_mul(RECORDS_A_COPY);
+        is_over && !units::fault!("restart-gathers-all")
+    }
+
+    fn set_newest(&mut self, home: HomeBlock, newest: Newest) -> Option<Newest> {
+        self.copies += usize::from(newest.copy.is_some());
+        let before = self.newest.insert(home, newest);
+        self.copies -= usize::from(before.as_ref().is_some_and(|before| before.copy.is_some()));
+        before
+    }
+    fn record(&mut self, home: HomeBlock, by: TransactionId, coverage: Coverage) {
+        let of_transaction = &mut self.records[by.0.wrapping_sub(self.first.0) as usize];
+        let before = of_transaction.len();
+        let known = of_transaction.entry(home).or_insert(coverage);
+        if coverage == Coverage::Whole {
+            *known = coverage;
+        }
+        self.recorded += of_transaction.len() - before;
+    }
+
+    /// What a snapshot tells of a block, of which `run` holds the newest record. Log blocks have
+    /// `unit` bytes.
+    pub fn tell(
+        &mut self,
+        home: HomeBlock,
+        told: &SnapshotBlock,
+        run: LogRun,
+        unit: u32,
+        stays: bool,
+        is_early: bool,
+    ) {
+        self.record(home, told.by, Coverage::Whole);
+        let Some(whole) = told.whole else {
+            self.at_home.insert(home);
+            return;
+        };
+        let place = WholePlace {
+            at: run.start.plus(whole.offset / unit),
+            offset: (whole.offset % unit) as u16,
+        };
+        let copy = LogCopy::new(told.by, place, whole.sum, Contents::Data, whole.stays && stays);
+        if is_early {
+            self.bases.insert(home, copy);
+        }
+        self.set_newest(home, Newest { by: told.by, copy: (!is_early).then_some(copy) });
+    }
+
+    /// Records come in log order. `read_early`: blocks that are read at home before there is an
+    /// engine. Whether a copy stays in the log.
+    pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) -> bool {
+        let ReplayedRecord { by, place, stays, action } = record;
+        let home = action.home();
+        let (coverage, copy) = match action {
+            ReplayAction::WriteWhole { bytes, .. } => {
+                // Whose it is no record says.
+                let copy =
+                    place.map(|place| LogCopy::new(*by, place, sum(bytes), Contents::Data, *stays));
+                (Coverage::Whole, copy)
+            }
+            ReplayAction::Merge { base_zero: true, .. } => (Coverage::Whole, None),
+            ReplayAction::Merge { .. } => (Coverage::Fragment, None),
+        };
+        let copy = copy.filter(|_| !read_early.contains(&home));
+        let was_whole = self.newest.get(&home).is_some_and(|newest| newest.copy.is_some());
+        if units::fault!("kept-part-as-whole") && copy.is_none() && was_whole {
+            return true;
+        }
+        let before = self.set_newest(home, Newest { by: *by, copy });
+        self.at_home.remove(&home);
+        match (coverage, before.and_then(|before| before.copy)) {
+            (Coverage::Whole, _) => drop(self.bases.remove(&home)),
+            (Coverage::Fragment, Some(_)) if units::fault!("snapshot-base-left-out") => {}
+            (Coverage::Fragment, Some(base)) => drop(self.bases.insert(home, base)),
+            (Coverage::Fragment, None) => {}
+        }
+        self.record(home, *by, coverage);
+        copy.is_some()
+    }
+
+    pub fn copies(&self) -> usize {
+        self.copies
+    }
+    /// Whether the log holds the block in part.
+    pub fn is_in_part(&self, action: &ReplayAction) -> bool {
+        self.newest.get(&action.home()).is_some_and(|newest| newest.copy.is_none())
+    }
+    pub fn has_parts(&self) -> bool {
+        self.newest.values().any(|newest| newest.copy.is_none())
+    }
+
+    /// What parts of blocks are put over.
+    pub fn bases(&self) -> impl Iterator<Item = (HomeBlock, LogCopy)> {
+        self.bases.iter().map(|(home, copy)| (*home, *copy))
+    }
+
+    /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`:
+    /// of what was read from the log. `told`: the pieces of the snapshot.
+    pub fn keep(
+        self,
+        superblock: JournalSuperblock,
+        runs: Vec<LogRun>,
+        parts: Vec<ReplayImage>,
+        revokes: &RevokeTable,
+        told: Vec<SnapshotPiece>,
+    ) -> RetainedLog {
+        let mut revoked = vec![Vec::new(); self.records.len()];
+        for (home, by) in revokes.iter() {
+            if let Some(revoked) = revoked.get_mut(by.0.wrapping_sub(self.first.0) as usize) {
+                revoked.push(home);
+            }
+        }
+        let mut id = self.first;
+        let transactions =
+            runs.iter().zip(self.records).zip(revoked).map(|((run, records), revoked)| {
+                let records = records.into_iter().collect();
+                let this = CommittedTransaction { id, log_blocks: run.count, records, revoked };
+                id = id.next();
+                this
+            });
+        let transactions = transactions.collect();
+        let stays = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
+        let stays = |home: HomeBlock| stays(home) && !units::fault!("kept-part-at-home");
+        let gone =
+            self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !stays(**home));
+        let at_home = self.at_home.iter().copied().chain(gone.map(|(home, _)| *home)).collect();
+        let copies =
+            self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();
+        let parts = parts.into_iter().map(|part| (self.newest[&part.home].by, part)).collect();
+        RetainedLog { superblock, runs, transactions, copies, at_home, parts, told }
+    }
+}

@@ -1,0 +1,129 @@
+//! Who may join the running transaction: there must be room in the log and in memory, or it is
+//! made.
+//!
+//! A handle reserves log space before it starts and never waits for any while open, so a full log
+//! cannot deadlock. The transaction it is in can always commit, and a committed one can always be
+//! checkpointed.
+
+use crate::engine::Engine;
+use crate::interface::error::EngineError;
+use crate::interface::update::Credits;
+use crate::log::log_state::LogState;
+use journal::Holdings;
+use std::cell::RefCell;
+
+impl Engine {
+    /// Whether one handle may reserve so much.
+    pub fn fits_handle(&self, credits: Credits, blocks: u32) -> bool {
+        let data_credits = if self.logs_data() { blocks } else { 0 };
+        self.handle_limit().is_none_or(|limit| credits.0.saturating_add(data_credits) <= limit)
+    }
+
+    /// Whether updates of file data may take log blocks.
+    pub(crate) fn logs_data(&self) -> bool {
+        self.log.is_some() && self.policy.logs_data()
+    }
+
+    /// Three quarters of a transaction: the rest is for descriptors, revokes and the commit block.
+    pub(crate) fn handle_limit(&self) -> Option<u32> {
+        let log = self.log.as_ref()?.borrow();
+        Some(log.home_blocks(log.transaction_limit()) / 4 * 3)
+    }
+
+    /// Joins the running transaction if that may be done now; otherwise starts what must happen
+    /// first. `home` is what it needs of memory alone.
+    pub(crate) fn admit(&self, needed: u32, home: u32) -> Result<Option<()>, EngineError> {
+        self.pipeline.check()?;
+        if self.pipeline.is_closed() || self.pipeline.is_quiesced() {
+            return Err(EngineError::ReadOnly);
+        }
+        if self.pipeline.is_locking() {
+            return Ok(None);
+        }
+        let mut made_at_most = 0;
+        if let Some(log) = &self.log {
+            let coming = self.pipeline.holdings().and_blocks(needed);
+            let bound = log.borrow().bound(&coming);
+            made_at_most = log.borrow().made_of(bound, &coming);
+            if !self.has_log_space(log, bound) {
+                return Ok(None);
+            }
+        }
+        if !self.has_memory(needed + home, made_at_most) {
+            return Ok(None);
+        }
+        let now = self.world.now();
+        self.pacing.joined(now);
+        self.pipeline.join(needed, home, now);
+        Ok(Some(()))
+    }
+
+    /// `bound`: most log blocks of the running transaction, with the handle that is to join.
+    fn has_log_space(&self, log: &RefCell<LogState>, bound: u32) -> bool {
+        let mut log = log.borrow_mut();
+        let used = !self.pipeline.is_unused();
+        if bound > log.transaction_limit() && used {
+            // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
+            if self.pipeline.transaction().credits() <= log.home_blocks(bound) / 2 {
+                self.pipeline.request(self.running());
+            }
+            return false;
+        }
+        // Credits, descriptors and commit block (`bound`) + what this handle and the open ones may
+        // revoke without credits.
+        let handles = u64::from(self.pipeline.transaction().open_handles()) + 1;
+        if log.has_free(bound, handles) {
+            return true;
+        }
+        // The oldest transactions must go home; if there are none, this one has to become one.
+        if log.is_all_home() && used {
+            self.pipeline.request(self.running());
+        }
+        log.is_waited_for();
+        self.queue.request();
+        false
+    }
+
+    /// Images that cannot be evicted: those of dirty blocks, and what commits make of them.
+    pub(crate) fn pinned_images(&self) -> usize {
+        self.images_until_home() + self.made_for_log(&self.pipeline.holdings())
+    }
+
+    fn images_until_home(&self) -> usize {
+        self.queue.dirty() + self.cache.borrow().held()
+    }
+
+    /// At most so many blocks are made for the log when a transaction commits that holds so much.
+    pub(crate) fn made_for_log(&self, holdings: &Holdings) -> usize {
+        let Some(log) = &self.log else { return 0 };
+        let log = log.borrow();
+        log.made_of(log.bound(holdings), holdings)
+    }
+
+    /// Whether an open handle may make images for so many more credits.
+    pub(crate) fn has_memory_for(&self, credits: Credits) -> bool {
+        let made = self.made_for_log(&self.pipeline.holdings().and_blocks(credits.0));
+        self.has_memory(credits.0, made)
+    }
+
+    /// Beyond half of the cache pinned images go home early. Beyond three quarters nobody may make
+    /// more of them, where `needed` credits and those of the open handles count as one image each.
+    /// A handle that is alone may, whatever it needs. `made_at_most`: blocks made for the log, with
+    /// what the handle will add.
+    fn has_memory(&self, needed: u32, made_at_most: usize) -> bool {
+        let limit = self.cache.borrow().limit();
+        let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);
+        let fits = |pinned: usize| pinned + coming <= limit / 4 * 3;
+        // `made_at_most` includes what is still to come, so this is no less than what is pinned
+        // now.
+        let at_most = self.images_until_home() + made_at_most;
+        if at_most <= limit / 2 && fits(at_most) {
+            return true;
+        }
+        let pinned = self.pinned_images();
+        if pinned > limit / 2 {
+            self.queue.request();
+        }
+        fits(pinned)
+    }
+}

@@ -1,0 +1,177 @@
+//! Blocks go home only as of the latest committed transaction, and always whole. Data that the
+//! running transaction sends home in any case goes before it commits.
+
+use crate::cache::block::{AsOf, CachedBlock};
+use crate::commit::clocks::HomeClock;
+use crate::commit::durability::HomeWrites;
+use crate::engine::Engine;
+use crate::interface::error::EngineError;
+use crate::interface::limits::HOME_REQUESTS_MAX;
+use crate::writeback::coalescing::{Neighbours, Run, runs_of};
+use crate::writeback::writeback_outcome::{WritebackOutcome, read_those_that_can};
+use device::Buffer;
+use runtime::join_window;
+use std::pin::Pin;
+use std::rc::Rc;
+use units::{HomeBlock, Owner};
+
+type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<WritebackOutcome, EngineError>> + 'a>>;
+
+/// Who has blocks written home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    ByWriteBack,
+    /// It waits until they are durable.
+    BySync,
+}
+
+/// What was written of a block.
+struct Sent {
+    block: Rc<CachedBlock>,
+    bytes: Rc<Buffer>,
+    as_of: AsOf,
+}
+
+impl Engine {
+    /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be
+    /// read, and what may go along. No barrier yet.
+    pub(crate) async fn write_home(
+        &self,
+        numbers: Vec<HomeBlock>,
+        neighbours: Neighbours,
+    ) -> Result<WritebackOutcome, EngineError> {
+        self.write_runs(numbers, neighbours, Asked::ByWriteBack).await
+    }
+
+    /// The same, where a sync waits for all of them: if that is one request it is durable by
+    /// itself, if that saves a flush.
+    pub(crate) async fn sync_home(
+        &self,
+        numbers: Vec<HomeBlock>,
+    ) -> Result<WritebackOutcome, EngineError> {
+        self.write_runs(numbers, Neighbours::Stay, Asked::BySync).await
+    }
+
+    async fn write_runs(
+        &self,
+        numbers: Vec<HomeBlock>,
+        neighbours: Neighbours,
+        asked: Asked,
+    ) -> Result<WritebackOutcome, EngineError> {
+        let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
+        let asked = if runs.len() == 1 { asked } else { Asked::ByWriteBack };
+        let clock = self
+            .policy
+            .learns()
+            .map(|auto| HomeClock::begin(auto, &*self.world, asked == Asked::BySync));
+        let clock_of_runs = clock.as_ref();
+        let writes = runs
+            .into_iter()
+            .map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, asked, clock_of_runs)) });
+        let outcomes = join_window(writes, HOME_REQUESTS_MAX).await?;
+        self.cache.borrow_mut().shrink();
+        self.pipeline.wake_joiners();
+        let all = outcomes.into_iter().fold(WritebackOutcome::default(), WritebackOutcome::and);
+        clock.into_iter().for_each(HomeClock::end);
+        Ok(all.and(self.copies_home(&numbers).await?))
+    }
+
+    /// Writes neighbours home with one request, or several if some need no writing any more.
+    async fn write_run(
+        &self,
+        run: Run,
+        asked: Asked,
+        clock: Option<&HomeClock<'_>>,
+    ) -> Result<WritebackOutcome, EngineError> {
+        let load = async |blocks: &[Rc<CachedBlock>]| {
+            self.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
+            Ok(vec![(); blocks.len()])
+        };
+        let (run, unreadable) = read_those_that_can(run, load).await;
+        let run: Vec<_> = run.into_iter().map(|(block, ())| block).collect();
+        let Some(first) = run.first() else {
+            return Ok(WritebackOutcome { written: 0, unreadable });
+        };
+        let count = run[run.len() - 1].number().get() + 1 - first.number().get();
+        let _claim = self.claims.claim(first.number(), count).await;
+        // Only now: while waiting for the claim, another write may have brought a newer image home.
+        let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
+        let mut written = 0;
+        let neighbours =
+            |left: &Sent, right: &Sent| left.block.number().plus(1) == right.block.number();
+        let is_one = sent.chunk_by(neighbours).count() == 1;
+        for sent in sent.chunk_by(neighbours) {
+            let kinds: Vec<_> = sent.iter().map(|sent| sent.block.contents().at_home()).collect();
+            let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
+            let at = sent[0].block.number();
+            let volatile = match asked {
+                Asked::BySync if is_one => self.runner.sync_home(at, &kinds, parts).await?,
+                _ => Some(self.runner.write_home(at, &kinds, parts).await?),
+            };
+            sent.iter().for_each(|sent| self.arrived(sent, volatile));
+            let is_logged =
+                |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
+            self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
+            written += sent.len();
+            if let Some(clock) = clock {
+                let bytes = sent.len() * self.block_size.bytes();
+                clock.wrote(sent[0].block.contents(), bytes as u64);
+            }
+        }
+        self.counters.borrow_mut().requested_home_write();
+        Ok(WritebackOutcome { written, unreadable })
+    }
+
+    /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
+    /// Whether it is the first there that is to be flushed.
+    pub(crate) fn note_unordered_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
+        self.durability.note_unordered(owner, writes, self.world.now())
+    }
+
+    /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache
+    /// only.
+    fn arrived(&self, sent: &Sent, volatile: Option<HomeWrites>) {
+        let Sent { block, bytes, as_of } = sent;
+        match as_of {
+            AsOf::Committed(as_of) => {
+                if let Some(log) = &self.log {
+                    let all = units::fault!("newer-image-dropped");
+                    let as_of = if all { self.pipeline.committed() } else { *as_of };
+                    log.borrow_mut().home_written(block.number(), as_of);
+                }
+                block.committed_arrived(bytes);
+            }
+            AsOf::Running => {
+                if let Some(owner) = block.ordered_arrived(bytes) {
+                    if let Some(writes) = volatile {
+                        self.durability.note_early(writes);
+                    }
+                    let mut transaction = self.pipeline.transaction();
+                    transaction.home_data_written(owner, block.number());
+                    block.leave_order(transaction.logs(block.number()));
+                }
+            }
+            // Also for one that was changed meanwhile and is still unordered: what was sent is in a
+            // disk's cache.
+            AsOf::UnorderedData => {
+                if let Some(owner) = block.unordered_owner() {
+                    if let Some(writes) = volatile {
+                        self.note_unordered_at_home(owner, writes);
+                    }
+                    if block.unordered_arrived(bytes) {
+                        self.unordered.remove(owner, block.number());
+                    }
+                }
+            }
+        }
+        self.queue.mark_clean(block);
+    }
+}
+
+impl Sent {
+    /// The image that may go home; `None` if home has it already.
+    fn of(block: Rc<CachedBlock>) -> Option<Sent> {
+        let (bytes, as_of) = block.to_send()?;
+        Some(Sent { block, bytes, as_of })
+    }
+}

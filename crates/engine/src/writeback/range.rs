@@ -1,0 +1,77 @@
+//! Blocks brought home for whoever reads or writes them past the journal.
+
+use crate::engine::Engine;
+use crate::interface::error::EngineError;
+use crate::interface::limits::HOME_BATCH_MAX;
+use crate::writeback::coalescing::Neighbours;
+use journal::plan_home_durable;
+use std::collections::BTreeSet;
+use units::{HomeBlock, TransactionId};
+
+impl Engine {
+    /// When it returns, home durably holds what these blocks held at the call, or newer. No replay
+    /// writes to them what the log holds of them. `runs`: first block and count, in order and
+    /// apart; nobody changes them meanwhile.
+    pub async fn write_back_range(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
+        self.make_home_durable(runs).await?;
+        match self.revoke_records(runs).await? {
+            Some(transaction) => self.commit(transaction).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn make_home_durable(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
+        for (at, count) in runs {
+            self.direct_writes.until_home_holds(&(*at..at.plus(*count))).await;
+        }
+        let mut waiting = self.queue.dirty_within(&self.cache.borrow(), runs);
+        waiting.extend(self.log.iter().flat_map(|log| log.borrow().mapping().within(runs)));
+        waiting.sort_unstable();
+        waiting.dedup();
+        if !waiting.is_empty() {
+            self.sync().await?;
+        }
+        let _lock = self.queue.lock().await;
+        self.pipeline.check()?;
+        for batch in waiting.chunks(HOME_BATCH_MAX) {
+            self.write_home(batch.to_vec(), Neighbours::Stay).await?.whole()?;
+        }
+        let durability = &self.durability;
+        if durability.is_durable(durability.home_written()) {
+            return Ok(());
+        }
+        self.runner.run(plan_home_durable()).await
+    }
+
+    /// Others may write to these blocks from now on, and a replay would put older bytes over
+    /// theirs. So what the log holds of them is revoked. Returns the last transaction that revokes
+    /// something, if there was anything.
+    async fn revoke_records(
+        &self,
+        runs: &[(HomeBlock, u64)],
+    ) -> Result<Option<TransactionId>, EngineError> {
+        let Some(log) = &self.log else { return Ok(None) };
+        let (credits, most) = (self.credits_revokes().0, self.revokes_of_handle() as usize);
+        let (mut revoked, mut last) = (BTreeSet::new(), None);
+        loop {
+            // There may be more of them by now: what was running when this began had its commit
+            // since.
+            let mut left = log.borrow().live().within(runs);
+            left.retain(|block| !revoked.contains(block));
+            if left.is_empty() {
+                return Ok(last);
+            }
+            for some in left.chunks(most) {
+                self.pipeline.pass(|| self.admit(credits, 0).transpose()).await?;
+                let mut transaction = self.pipeline.transaction();
+                some.iter()
+                    .filter(|block| log.borrow().live().contains(**block))
+                    .for_each(|block| transaction.revoke(*block));
+                last = Some(transaction.id());
+                drop(transaction);
+                self.pipeline.leave(credits, 0);
+            }
+            revoked.extend(left);
+        }
+    }
+}

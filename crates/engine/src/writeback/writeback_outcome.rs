@@ -1,0 +1,52 @@
+//! What became of blocks that were to go home; and of reads, one of which may fail.
+
+use crate::interface::error::EngineError;
+
+/// What became of blocks that were to go home.
+#[derive(Default)]
+pub(crate) struct WritebackOutcome {
+    pub written: usize,
+    /// Why a block could not go home whose base, or whose copy in the log, cannot be read.
+    pub unreadable: Option<EngineError>,
+}
+
+impl WritebackOutcome {
+    /// Of both.
+    pub fn and(self, other: WritebackOutcome) -> WritebackOutcome {
+        WritebackOutcome {
+            written: self.written + other.written,
+            unreadable: self.unreadable.or(other.unreadable),
+        }
+    }
+    /// Whether any block went home. That none could for want of its base is an error: the log, or
+    /// memory, can then never be freed.
+    pub fn progress(self) -> Result<bool, EngineError> {
+        match self.unreadable {
+            Some(error) if self.written == 0 => Err(error),
+            _ => Ok(self.written > 0),
+        }
+    }
+    /// An error if any block could not go home.
+    pub fn whole(self) -> Result<(), EngineError> {
+        self.unreadable.map_or(Ok(()), Err)
+    }
+}
+
+/// Reads `items` together; or, where that fails, one by one, so that one that cannot be read holds
+/// up no other. Those that could be read, with what was read, and the error of one that could not.
+pub(crate) async fn read_those_that_can<T: Clone, R>(
+    items: Vec<T>,
+    read: impl AsyncFn(&[T]) -> Result<Vec<R>, EngineError>,
+) -> (Vec<(T, R)>, Option<EngineError>) {
+    if let Ok(all) = read(&items).await {
+        return (items.into_iter().zip(all).collect(), None);
+    }
+    let (mut found, mut unreadable) = (Vec::with_capacity(items.len()), None);
+    for item in items {
+        match read(std::slice::from_ref(&item)).await {
+            Ok(one) => found.extend(one.into_iter().map(|one| (item.clone(), one))),
+            Err(error) => unreadable = Some(error),
+        }
+    }
+    (found, unreadable)
+}
