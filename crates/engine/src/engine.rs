@@ -19,6 +19,7 @@ use crate::interface::stats::{CacheUse, Counters, LogUse, Statistics};
 use crate::log::log_state::LogState;
 use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
+use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
 use crate::writeback::claims::HomeClaims;
 use crate::writeback::dirty_queue::DirtyQueue;
@@ -47,6 +48,7 @@ pub struct Engine {
     pub(crate) cache: RefCell<Cache>,
     pub(crate) queue: DirtyQueue,
     pub(crate) claims: HomeClaims,
+    pub(crate) home_bytes: BytesInFlight,
     pub(crate) durability: Rc<Durability>,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) unordered: UnorderedData,

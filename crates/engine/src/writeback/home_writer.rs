@@ -93,6 +93,13 @@ impl Engine {
             return Ok(WritebackOutcome { written: 0, unreadable });
         };
         let count = run[run.len() - 1].number().get() + 1 - first.number().get();
+        // No claim is held meanwhile: a sync may want to write one of these blocks.
+        let _in_flight = match asked {
+            Asked::ByWriteBack => {
+                Some(self.home_bytes.admit(count << self.block_size.shift()).await)
+            }
+            Asked::BySync => None,
+        };
         let _claim = self.claims.claim(first.number(), count).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
