@@ -13,13 +13,18 @@ use units::HomeBlock;
 const STEP_BLOCKS: u64 = 8192;
 
 impl Shared {
-    /// Waits until no uncommitted transaction has freed any of `blocks`.
+    /// Waits until no uncommitted transaction has freed any of `blocks`, and until what home holds
+    /// of them is durable.
     pub async fn until_reusable(&self, blocks: &Range<u64>) -> Result<(), EngineError> {
         if units::fault!("blocks-freed-reused") {
             return Ok(());
         }
         while let Some(unsettled) = self.freed.latest(blocks) {
             self.engine.commit(unsettled.by).await?;
+            let blocks = self.freed.settled_by(unsettled).into_iter();
+            let runs = blocks.flat_map(|blocks| self.layout.runs(blocks));
+            let runs: Vec<_> = runs.map(|run| (run.home, run.count)).collect();
+            self.engine.settle_freed(&runs).await?;
             self.freed.settle(unsettled);
         }
         Ok(())

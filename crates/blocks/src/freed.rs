@@ -45,9 +45,21 @@ impl FreedRuns {
         let by = runs.iter().filter(overlaps).map(|run| run.by).next_back()?;
         Some(Unsettled { by, before: self.count.get() })
     }
+    /// The runs of blocks that [`FreedRuns::settle`] takes away.
+    pub fn settled_by(&self, done: Unsettled) -> Vec<Range<u64>> {
+        let runs = self.runs.borrow();
+        let settled = runs.iter().filter(|run| done.settles(run));
+        settled.map(|run| run.blocks.clone()).collect()
+    }
     /// They are committed. A transaction that had nothing to log was none, and its number is that
     /// of the next: so the numbers of transactions alone would not tell.
     pub fn settle(&self, done: Unsettled) {
-        self.runs.borrow_mut().retain(|run| run.number >= done.before || run.by.is_after(done.by));
+        self.runs.borrow_mut().retain(|run| !done.settles(run));
+    }
+}
+
+impl Unsettled {
+    fn settles(self, run: &FreedRun) -> bool {
+        run.number < self.before && !run.by.is_after(self.by)
     }
 }

@@ -3,4 +3,5 @@ mod common;
 mod explorer;
 mod golden;
 mod hostile;
+mod reuse;
 mod sizes;

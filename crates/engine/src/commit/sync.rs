@@ -1,9 +1,11 @@
 //! Who wants something durable: waits for a commit, and takes data along that no commit waits for.
 
+use crate::cache::block::CachedBlock;
 use crate::cache::direct_writes::LongWrite;
 use crate::engine::Engine;
 use crate::interface::error::EngineError;
 use journal::plan_home_durable;
+use std::rc::Rc;
 use units::{HomeBlock, Owner, TransactionId};
 
 impl Engine {
@@ -82,6 +84,32 @@ impl Engine {
             true => self.runner.run(plan_home_durable()).await,
             false => Ok(()),
         }
+    }
+
+    /// Before blocks are written again that a committed transaction freed, by a caller for whom
+    /// home holds their old content. The log may hold nothing of them any more. So what is on its
+    /// way home arrives first, what was read meanwhile is forgotten, and what home holds is made
+    /// durable: whoever logs a part of a block relies on the rest. Nobody writes them meanwhile.
+    pub async fn settle_freed(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
+        for (at, count) in runs {
+            self.claims.until_unclaimed(*at, *count).await;
+            self.forget_clean(*at, *count);
+            runtime::yield_now().await;
+        }
+        if !self.durability.is_durable(self.durability.home_written()) {
+            let durable = self.runner.run(plan_home_durable()).await;
+            durable.inspect_err(|error| self.abort(error))?;
+        }
+        self.pipeline.check()
+    }
+
+    /// What is clean of these blocks is read at home again.
+    fn forget_clean(&self, at: HomeBlock, count: u64) {
+        let mut cache = self.cache.borrow_mut();
+        let is_clean = |block: &&Rc<CachedBlock>| !block.is_dirty() && block.is_home();
+        let clean: Vec<_> =
+            cache.within(at, count).filter(is_clean).map(|block| block.number()).collect();
+        clean.into_iter().for_each(|number| drop(cache.remove(number)));
     }
 
     /// Has data go home with the running transaction, to share its barrier. It joins as a handle

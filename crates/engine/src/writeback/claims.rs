@@ -41,6 +41,15 @@ impl HomeClaims {
         claim
     }
 
+    /// Waits until nobody writes any of the blocks, or waits to.
+    pub async fn until_unclaimed(&self, start: HomeBlock, count: u64) {
+        let is_claimed = || {
+            let claimed = self.0.claimed.borrow();
+            claimed.keys().any(|at| *at >= start && at.get() - start.get() < count)
+        };
+        self.0.released.until(|| (!is_claimed()).then_some(())).await;
+    }
+
     /// Takes the next place in the queues of the blocks. They may be written when it is
     /// [`Claim::turn`].
     pub fn enqueue(&self, start: HomeBlock, count: u64) -> Claim {

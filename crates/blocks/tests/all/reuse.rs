@@ -1,0 +1,129 @@
+//! Blocks that are written again after a discard, as far as a crash shows.
+
+use crate::common::{Life, Making, make, open, options, write};
+use blocks::{BlockVolume, Persistence};
+use device::{Buffer, Disk, Durability};
+use disks::{CrashPolicy, Latency};
+use engine::{DataMode, EngineOptions, RecordFormat};
+use std::rc::Rc;
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+const NEVER: Duration = Duration::from_secs(100_000);
+
+/// Nothing is committed or written home unless it is asked for.
+fn quiet() -> EngineOptions {
+    EngineOptions {
+        data: DataMode::Wasteless,
+        records: Some(RecordFormat::Packed),
+        commit: NEVER,
+        expire: NEVER,
+        writeback: NEVER,
+        ..options()
+    }
+}
+
+/// A block of `byte` that differs in these places.
+fn block(byte: u8, places: &[usize]) -> Buffer {
+    let mut content = Buffer::zeroed(BLOCK);
+    content.fill(byte);
+    places.iter().for_each(|at| content[*at] = 99);
+    content
+}
+
+async fn overwrite(volume: &BlockVolume, number: usize, content: Buffer) {
+    let at = (number * BLOCK) as u64;
+    volume.write(at, vec![Rc::new(content)], Durability::Cached).await.expect("a write");
+}
+
+async fn pause(volume: &BlockVolume, milliseconds: u64) {
+    let world = volume.engine().world();
+    world.sleep_until(world.now().plus(Duration::from_millis(milliseconds))).await;
+}
+
+/// What block `number` holds in the next life.
+fn found(images: &[disks::Image], number: usize) -> Vec<u8> {
+    let life = Life::new(1, images);
+    let parts = life.parts(&quiet(), Persistence::WriteBack);
+    let at = (number * BLOCK) as u64;
+    life.play(async move { open(parts).await.read(at, BLOCK).await.unwrap().to_vec() }).0
+}
+
+/// A discard takes the log's records of a block away. What home has of it may then be in the disk's
+/// cache alone.
+#[test]
+fn no_difference_is_logged_over_what_a_discard_has_left_in_a_disks_cache() {
+    let life = Life::new(1, &make(&Making::default()).expect("a volume"));
+    let options = EngineOptions {
+        expire: Duration::from_millis(100),
+        writeback: Duration::from_millis(10),
+        ..quiet()
+    };
+    let parts = life.parts(&options, Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    let (written, images) = life.run(CrashPolicy::LoseAll, async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 7, BLOCK).await;
+        pause(&volume, 50).await;
+        // It holds the tail, and no flush goes with that, when the block before goes home.
+        write(&volume, 8 * BLOCK as u64, 7, BLOCK).await;
+        volume.flush().await.unwrap();
+        write(&volume, 0, 1, BLOCK).await;
+        volume.flush().await.unwrap();
+        let home = volume.layout().data_offset();
+        while disk.image().copy(home, 512)[0] != 1 {
+            pause(&volume, 1).await;
+        }
+        pause(&volume, 1).await;
+        volume.discard(0, BLOCK as u64).await.unwrap();
+        volume.flush().await.unwrap();
+        let there = volume.read(0, BLOCK).await.unwrap();
+        overwrite(&volume, 0, block(1, &[9])).await;
+        volume.flush().await.unwrap();
+        there[0]
+    });
+    assert_eq!(written, Some(1));
+    assert!(found(&images, 0) == block(1, &[9])[..], "the block is mixed");
+}
+
+/// What write-back was writing home when the block was discarded.
+#[test]
+fn no_difference_is_logged_over_what_is_on_its_way_home() {
+    let making = Making { journal_disk: Some(6 << 20), ..Making::default() };
+    let life = Life::new(1, &make(&making).expect("a volume"));
+    let options = EngineOptions {
+        expire: Duration::from_millis(100),
+        writeback: Duration::from_millis(10),
+        ..quiet()
+    };
+    let parts = life.parts(&options, Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    let (_, images) = life.run(CrashPolicy::KeepAll, async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 1, BLOCK).await;
+        volume.drain().await.unwrap();
+        write(&volume, 0, 7, BLOCK).await;
+        volume.flush().await.unwrap();
+        // Write-back begins, and the disk takes its time.
+        let slow = Latency { least: Duration::from_millis(300), spread: Duration::ZERO };
+        let fast = Latency { least: Duration::from_micros(20), spread: Duration::ZERO };
+        disk.set_latency(slow);
+        pause(&volume, 200).await;
+        disk.set_latency(fast);
+        volume.discard(0, BLOCK as u64).await.unwrap();
+        volume.flush().await.unwrap();
+        volume.read(0, BLOCK).await.unwrap();
+        overwrite(&volume, 0, block(1, &[9])).await;
+        volume.flush().await.unwrap();
+        // The old content arrives, and the new one takes its time.
+        disk.set_latency(slow);
+        let home = volume.layout().data_offset();
+        for _ in 0..300 {
+            if disk.image().copy(home, 512)[0] == 7 {
+                break;
+            }
+            pause(&volume, 1).await;
+        }
+    });
+    assert!(found(&images, 0) == block(1, &[9])[..], "the block is mixed");
+}
