@@ -55,6 +55,12 @@ impl Shared {
         let mut at = run.home;
         while at < end {
             let mut handle = engine.start(engine.credits_revokes()).await?;
+            let left = run.block + (at.get() - run.home.get())..run.block + run.count;
+            if self.writing.overlap(&left) {
+                handle.stop();
+                self.writing.until_over(&left).await;
+                continue;
+            }
             loop {
                 let count = engine.freed_at_once(at, end.get() - at.get());
                 handle.forget(at, count, Contents::Data);

@@ -45,6 +45,10 @@ impl FreedRuns {
         let by = runs.iter().filter(overlaps).map(|run| run.by).next_back()?;
         Some(Unsettled { by, before: self.count.get() })
     }
+    /// Whether one of `blocks` may not be written yet.
+    pub fn holds(&self, blocks: &Range<u64>) -> bool {
+        self.latest(blocks).is_some() && !units::fault!("blocks-freed-reused")
+    }
     /// The runs of blocks that [`FreedRuns::settle`] takes away.
     pub fn settled_by(&self, done: Unsettled) -> Vec<Range<u64>> {
         let runs = self.runs.borrow();

@@ -21,6 +21,7 @@ mod requests;
 mod shared;
 mod volume;
 mod write;
+mod writing;
 
 pub use error::BlocksError;
 pub use find::{BlocksDisk, FoundSuperblock, find_superblock};

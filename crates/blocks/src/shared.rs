@@ -4,6 +4,7 @@ use crate::freed::FreedRuns;
 use crate::layout::BlocksLayout;
 use crate::report::BlocksReport;
 use crate::requests::BlockRequests;
+use crate::writing::BlocksWritten;
 use device::{DeviceError, Operation};
 use engine::{Credits, Engine, EngineError};
 use runtime::sync::{Event, RwLock};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub layout: BlocksLayout,
     pub persistence: Persistence,
     pub freed: FreedRuns,
+    pub writing: BlocksWritten,
     /// Blocks that one handle may write.
     pub handle_blocks: u64,
     /// Changes go on, or the log is being emptied.
@@ -66,6 +68,7 @@ impl Shared {
             layout,
             persistence,
             freed: FreedRuns::default(),
+            writing: BlocksWritten::default(),
             handle_blocks: handle_blocks.into(),
             changes: Rc::default(),
             name,

@@ -4,7 +4,8 @@
 //! 1. What a handle needs to read is in memory before it starts, but for what was evicted since.
 //! 2. The changes of one block are one step: other requests see it before or after.
 //! 3. No block is written while a transaction that freed it is uncommitted: its revoke would hide
-//!    the new content, or an older record come back.
+//!    the new content, or an older record come back. Nor is one freed while an open handle writes
+//!    it: the commit of both would drop from memory what was written.
 
 use crate::layout::BlockRun;
 use crate::shared::{OWNER, Persistence, Shared};
@@ -70,11 +71,18 @@ impl Shared {
         let shift = self.layout.block_size().shift();
         let end = piece.at + piece.bytes.len() as u64;
         let blocks = piece.at >> shift..((end - 1) >> shift) + 1;
-        self.until_reusable(&blocks).await?;
         let runs: Vec<BlockRun> = self.layout.runs(blocks.clone()).collect();
-        self.prepare(piece, &runs).await?;
         let count = (blocks.end - blocks.start) as u32;
-        let mut handle = self.engine.start_writing(Credits(0), count).await?;
+        let mut handle = loop {
+            self.until_reusable(&blocks).await?;
+            self.prepare(piece, &runs).await?;
+            let handle = self.engine.start_writing(Credits(0), count).await?;
+            // While this waited, a discard may have come.
+            if !self.freed.holds(&blocks) {
+                break handle;
+            }
+        };
+        let _writing = self.writing.begin(blocks);
         for run in runs {
             self.write_run(&mut handle, piece, run).await?;
         }

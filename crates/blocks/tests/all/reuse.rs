@@ -2,9 +2,10 @@
 
 use crate::common::{Life, Making, make, open, options, write};
 use blocks::{BlockVolume, Persistence};
-use device::{Buffer, Disk, Durability};
+use device::{Buffer, Disk, Durability, LocalFuture};
 use disks::{CrashPolicy, Latency};
-use engine::{DataMode, EngineOptions, RecordFormat};
+use engine::{Credits, DataMode, EngineOptions, RecordFormat};
+use runtime::{Either, join_all, race};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -84,6 +85,51 @@ fn no_difference_is_logged_over_what_a_discard_has_left_in_a_disks_cache() {
     });
     assert_eq!(written, Some(1));
     assert!(found(&images, 0) == block(1, &[9])[..], "the block is mixed");
+}
+
+/// The discard waits for room in the log, and so does a write that came behind it. Were both in one
+/// transaction, its commit would drop what was written from memory, and leave its record in the log
+/// for ever.
+#[test]
+fn a_write_beside_a_discard_of_its_block_leaves_the_log() {
+    let life = Life::new(1, &make(&Making::default()).expect("a volume"));
+    let soon = options();
+    let options = EngineOptions { writeback: soon.writeback, expire: soon.expire, ..quiet() };
+    let parts = life.parts(&options, Persistence::WriteBack);
+    life.play(async move {
+        let volume = open(parts).await;
+        let settled = async |volume: &BlockVolume| {
+            volume.flush().await.unwrap();
+            pause(volume, 1000).await;
+            volume.statistics().log.free_blocks
+        };
+        write(&volume, 5 * BLOCK as u64, 1, BLOCK).await;
+        let free = settled(&volume).await;
+        write(&volume, 0, 1, BLOCK).await;
+        let (engine, mut handles) = (volume.engine().clone(), Vec::new());
+        for blocks in [16, 1] {
+            loop {
+                let a_while = pause(&volume, 1);
+                match race(Box::pin(engine.start_writing(Credits(0), blocks)), a_while).await {
+                    Either::Left(handle) => handles.push(handle.unwrap()),
+                    Either::Right(()) => break,
+                }
+            }
+        }
+        let (discarding, writing, world) = (volume.clone(), volume.clone(), engine.world().clone());
+        let discard: LocalFuture<()> =
+            Box::pin(async move { discarding.discard(0, BLOCK as u64).await.unwrap() });
+        let rewrite: LocalFuture<()> =
+            Box::pin(async move { overwrite(&writing, 0, block(1, &[9])).await });
+        let room: LocalFuture<()> = Box::pin(async move {
+            world.sleep_until(world.now().plus(Duration::from_millis(5))).await;
+            drop(handles);
+        });
+        join_all(vec![discard, rewrite, room]).await;
+        assert_eq!(settled(&volume).await, free, "a record stays in the log");
+        let found = volume.read(0, BLOCK).await.unwrap();
+        assert!(found[..] == block(1, &[9])[..], "what was written behind the discard is lost");
+    });
 }
 
 /// What write-back was writing home when the block was discarded.
