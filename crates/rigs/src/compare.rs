@@ -77,9 +77,13 @@ pub fn compare(
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
-            let disk = disks.fresh(index, &options.ground.program)?;
-            let volume =
-                Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
+            let disk = disks.fresh(index, &options.ground.programs)?;
+            let volume = Volume::new(
+                contender,
+                &options.ground.programs.okeanos,
+                disk,
+                place.mount_point(),
+            )?;
             let of_turn = run_turn(options, contender, &volume)?;
             volume.take_down()?;
             reports[index].iter_mut().zip(of_turn).for_each(|(all, report)| all.push(report));

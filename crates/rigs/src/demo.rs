@@ -3,6 +3,7 @@
 //! follow, and everything that was acknowledged is read back.
 
 use crate::contender::mode_option;
+use crate::installed::Programs;
 use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -24,8 +25,7 @@ pub struct DemoOptions {
     pub crash_after: Duration,
     /// Where the images are made.
     pub directory: PathBuf,
-    /// The `okeanos` program.
-    pub program: PathBuf,
+    pub programs: Programs,
 }
 
 /// One mode.
@@ -88,7 +88,7 @@ impl<'a> Stage<'a> {
         rig::wipe_image(&place.image("journal"))?;
         let home = LoopDevice::attach(&place.image("home"))?;
         let journal = LoopDevice::attach(&place.image("journal"))?;
-        let mut mkfs = Command::new(&options.program);
+        let mut mkfs = Command::new(&options.programs.okeanos);
         mkfs.env("UNIX_IO_NOZEROOUT", "1").args(["mkfs", "--journal-device"]).arg(&journal.path);
         mkfs.arg(&home.path).args(["--", "-q", "-E", "nodiscard"]);
         rig::run(&mut mkfs)?;
@@ -105,7 +105,7 @@ impl<'a> Stage<'a> {
             return Err(RigError::new(format!("{}: a write failed: {failure}", self.mode)));
         }
         let is_kernel = self.mode == KERNEL;
-        let mut ask = Command::new(&self.options.program);
+        let mut ask = Command::new(&self.options.programs.okeanos);
         let stats = match is_kernel {
             true => Value::Null,
             false => self.json(ask.args(["stats", "--json"]).arg(&self.mount_point))?,
@@ -135,7 +135,7 @@ impl<'a> Stage<'a> {
         progress(&format!("{}: {writers} writers, and a crash", self.mode));
         let second = self.crash()?;
         progress(&format!("{}: recovery and proof", self.mode));
-        let mut recover = Command::new(&self.options.program);
+        let mut recover = Command::new(&self.options.programs.okeanos);
         recover
             .args(["recover", "--json", "--journal-device"])
             .arg(&self.journal.path)
@@ -162,7 +162,12 @@ impl<'a> Stage<'a> {
         }
         let mode = mode_option((self.mode != DEFAULT).then_some(self.mode));
         let options = format!("{mode}journal_dev={}", self.journal.path.display());
-        Mounted::okeanos(&self.options.program, &options, &self.home.path, &self.mount_point)
+        Mounted::okeanos(
+            &self.options.programs.okeanos,
+            &options,
+            &self.home.path,
+            &self.mount_point,
+        )
     }
 
     fn write(&self, prefix: &str, limit: Limit) -> Result<(StreamReport, Acknowledged), RigError> {

@@ -1,6 +1,7 @@
 //! What a volume lies on: a loop device over a file of zeros, or over a disk that is emulated in
 //! real time.
 
+use crate::installed::Programs;
 use crate::rig::{self, LoopDevice, Mounted, RigError, Workspace, daemon};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,8 +13,7 @@ pub struct Ground {
     pub directory: PathBuf,
     /// The model of disk that is emulated instead; its content is in memory.
     pub model: Option<String>,
-    /// The `okeanos` program.
-    pub program: PathBuf,
+    pub programs: Programs,
 }
 
 /// Fields in the order in which they are taken down.
@@ -23,14 +23,14 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// `okeanos disk serve`, fresh, and a loop device on its file.
+    /// `okeanos-lab disk serve`, fresh, and a loop device on its file.
     pub fn emulated(
-        program: &Path,
+        programs: &Programs,
         model: &str,
         size: u64,
         directory: &Path,
     ) -> Result<Disk, RigError> {
-        let mut command = daemon(program);
+        let mut command = daemon(&programs.lab);
         command.args(["disk", "serve", "-f", "--model", model, "--size", &size.to_string()]);
         // At its end it tells what the drive has done; the kernel's own count is what counts here.
         command.stdout(Stdio::null());
@@ -78,11 +78,11 @@ impl Disks {
         Ok(Disks::Images(images))
     }
     /// Nothing of an earlier use is left on it.
-    pub fn fresh(&self, index: usize, program: &Path) -> Result<Disk, RigError> {
+    pub fn fresh(&self, index: usize, programs: &Programs) -> Result<Disk, RigError> {
         match self {
             Disks::Images(images) => Disk::on_image(&images[index]),
             Disks::Emulated { model, size, directory } => {
-                Disk::emulated(program, model, *size, directory)
+                Disk::emulated(programs, model, *size, directory)
             }
         }
     }

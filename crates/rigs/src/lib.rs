@@ -6,6 +6,7 @@ mod contender;
 mod demo;
 mod disk;
 mod growth;
+mod installed;
 mod mixed;
 mod programs;
 mod real_stage;
@@ -19,6 +20,7 @@ pub use disk::Ground;
 pub use growth::{
     GrowthOptions, GrowthQuantity, GrowthRow, GrowthSeries, GrowthUnit, GrowthWork, growth,
 };
+pub use installed::Programs;
 pub use mixed::{MixedCase, MixedMeasure, MixedOptions, MixedRow, mixed};
 pub use programs::{ProgramsOptions, ProgramsRow, WORKS, programs};
 pub use real_stage::{RealStage, RealStageOptions};

@@ -114,9 +114,13 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
             // Who is first changes from turn to turn.
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
-            let disk = disks.fresh(index, &options.ground.program)?;
-            let mut volume =
-                Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
+            let disk = disks.fresh(index, &options.ground.programs)?;
+            let mut volume = Volume::new(
+                contender,
+                &options.ground.programs.okeanos,
+                disk,
+                place.mount_point(),
+            )?;
             for name in [READ, OVERWRITTEN] {
                 fill(&volume.path(name), options.large).map_err(RigError::at(name))?;
             }

@@ -5,6 +5,7 @@
 
 use crate::contender::{Contender, mode_option};
 use crate::disk::Disk;
+use crate::installed::Programs;
 use crate::rig::{self, Mounted, RigError, Workspace, daemon};
 use stages::Traffic;
 use std::cell::Cell;
@@ -22,8 +23,7 @@ pub struct RealStageOptions {
     pub journal_size: u64,
     /// Where directories to mount on are made.
     pub directory: PathBuf,
-    /// The `okeanos` program.
-    pub program: PathBuf,
+    pub programs: Programs,
 }
 
 /// A fresh, mounted file system. Fields in the order in which they are taken down.
@@ -43,7 +43,7 @@ impl RealStage {
         let place = Workspace::new(&options.directory)?;
         let served = |name, size| {
             let disk =
-                Disk::emulated(&options.program, &options.model, size, &place.directory(name)?)?;
+                Disk::emulated(&options.programs, &options.model, size, &place.directory(name)?)?;
             // As the papers: the drive's cache is on, and nobody waits for it to be flushed.
             disk.device.ignore_flushes()?;
             Ok::<_, RigError>(disk)
@@ -134,7 +134,7 @@ fn mount(
                 "{}records=blocks,nobarrier,commit=5,writeback=5,expire=30,journal_dev={journal}",
                 mode_option(data.as_deref())
             );
-            let mut command = daemon(&options.program);
+            let mut command = daemon(&options.programs.okeanos);
             command.args(["mount", "-f", "-o", &settings]).arg(home);
             Mounted::by(command, mount_point)
         }

@@ -12,6 +12,7 @@ mod sparse;
 mod volumes;
 mod writers;
 
+use crate::installed::Programs;
 use crate::rig::{self, RigError, Workspace};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,8 +30,7 @@ pub struct GrowthOptions {
     pub turns: u32,
     /// Where the images are made.
     pub directory: PathBuf,
-    /// The `okeanos` program.
-    pub program: PathBuf,
+    pub programs: Programs,
 }
 
 /// What there is more of from point to point.

@@ -70,7 +70,8 @@ impl<'a> SparseVolume<'a> {
         }
         rig::run(command.arg(path))?;
         let device = LoopDevice::attach(path)?;
-        let (program, mount_point) = (bench.options.program.as_path(), bench.place.mount_point());
+        let (program, mount_point) =
+            (bench.options.programs.okeanos.as_path(), bench.place.mount_point());
         Ok(SparseVolume { mounted: None, device, _image: image, program, mount_point, names: 0 })
     }
     pub fn path(&self, name: &str) -> PathBuf {

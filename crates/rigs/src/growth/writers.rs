@@ -40,9 +40,9 @@ fn play(
     contender: &Contender,
     writers: u64,
 ) -> Result<(f64, Option<f64>), RigError> {
-    let program = &bench.options.program;
-    let disk = disks.fresh(0, program)?;
-    let volume = Volume::new(contender, program, disk, bench.place.mount_point())?;
+    let programs = &bench.options.programs;
+    let disk = disks.fresh(0, programs)?;
+    let volume = Volume::new(contender, &programs.okeanos, disk, bench.place.mount_point())?;
     let streams = StreamOptions {
         writers: writers as u32,
         size: RECORD,

@@ -129,9 +129,13 @@ pub fn programs(
                 // Who is first changes from turn to turn.
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
-                let disk = disks.fresh(0, &options.ground.program)?;
-                let mut volume =
-                    Volume::new(contender, &options.ground.program, disk, place.mount_point())?;
+                let disk = disks.fresh(0, &options.ground.programs)?;
+                let mut volume = Volume::new(
+                    contender,
+                    &options.ground.programs.okeanos,
+                    disk,
+                    place.mount_point(),
+                )?;
                 let measured = run(&mut volume, &kept, Scale(options.scale))
                     .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;
                 volume.take_down()?;
