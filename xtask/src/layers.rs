@@ -28,7 +28,7 @@ const APART: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that talk to the kernel or to a C library, and may be unsafe.
-const UNSAFE: &[&str] = &["ceph", "cli", "disks", "fuse", "lab", "rigs", "runtime", "terminal", "workloads"];
+const UNSAFE: &[&str] = &["ceph", "cli", "disks", "fuse", "lab", "runtime", "terminal", "testbeds", "workloads"];
 
 /// Crates below the front ends whose business is another world than `device::World`.
 const WITHOUT_LINTS: &[&str] = &["ceph", "runtime", "store", "volume_images"];

@@ -49,12 +49,12 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/sim/src/model.rs", "content_matches"),
     ("crates/sim/src/tree.rs", "apply"),
     ("crates/sim/src/writer.rs", "step"),
-    ("crates/stages/src/shared_files.rs", "build"),
+    ("crates/testbeds/src/virtual_time/shared_files.rs", "build"),
     ("crates/workloads/src/filebench/flow.rs", "step"),
 ];
 
 /// Crates at the top, whose types nobody imports.
-const TOP: &[&str] = &["cli", "lab", "reproduce", "rigs"];
+const TOP: &[&str] = &["cli", "lab", "reproduce"];
 
 /// Names that stand several times in one crate, each private to a file or folder.
 const IN_ONE_CRATE: &[(&str, &str)] = &[

@@ -2,8 +2,8 @@ use super::ground::{GroundArguments, Told};
 use crate::error::CliError;
 use crate::text::quantity::{format_duration, parse_duration, parse_size};
 use crate::text::table::Table;
-use rigs::{CompareOptions, Comparison, Contender, compare};
 use std::time::Duration;
+use testbeds::{CompareOptions, Comparison, Contender, compare};
 
 const EXAMPLES: &str = "\
 Examples (as root):

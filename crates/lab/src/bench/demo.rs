@@ -4,9 +4,9 @@ use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::quantity::{format_duration, parse_duration, parse_size};
 use crate::text::table::Table;
-use rigs::{DemoOptions, DemoRow, KERNEL, Programs, demo};
 use std::path::PathBuf;
 use std::time::Duration;
+use testbeds::{DemoOptions, DemoRow, KERNEL, Programs, demo};
 
 const NOTES: &str = "\
 Each mode gets a fresh volume and a journal, on a loop device each, mounted where nobody else sees them. Bytes

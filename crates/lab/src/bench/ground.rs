@@ -3,8 +3,8 @@ use crate::disk;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
-use rigs::{Ground, Programs, RigError};
 use std::path::PathBuf;
+use testbeds::{Ground, Programs, RigError};
 
 /// Where file systems are compared, and how the result is told.
 #[derive(clap::Args)]

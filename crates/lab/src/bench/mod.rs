@@ -67,6 +67,6 @@ pub fn run(arguments: BenchArguments) -> Result<(), CliError> {
     }
 }
 
-fn rig_error(error: rigs::RigError) -> CliError {
+fn rig_error(error: testbeds::RigError) -> CliError {
     CliError::new(error.to_string())
 }

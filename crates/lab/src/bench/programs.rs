@@ -3,7 +3,7 @@ use crate::error::CliError;
 use crate::text::output::print;
 use crate::text::quantity::parse_size;
 use crate::text::table::Table;
-use rigs::{Contender, ProgramsOptions, ProgramsRow, WORKS, programs};
+use testbeds::{Contender, ProgramsOptions, ProgramsRow, WORKS, programs};
 
 const EXAMPLES: &str = "\
 Examples (as root):

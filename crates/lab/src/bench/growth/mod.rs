@@ -7,9 +7,9 @@ use super::rig_error;
 use crate::error::CliError;
 use crate::text::quantity::{format_duration, format_size, parse_duration, parse_size};
 use crate::text::table::Table;
-use rigs::{GrowthOptions, GrowthRow, GrowthSeries, GrowthUnit, GrowthWork, Programs, growth};
 use std::path::PathBuf;
 use std::time::Duration;
+use testbeds::{GrowthOptions, GrowthRow, GrowthSeries, GrowthUnit, GrowthWork, Programs, growth};
 
 const EXAMPLES: &str = "\
 Examples (as root):
@@ -202,7 +202,7 @@ fn table(all: &[GrowthSeries]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rigs::GrowthQuantity;
+    use testbeds::GrowthQuantity;
 
     #[test]
     fn every_point_and_its_growth_stands_in_the_table() {

@@ -3,8 +3,8 @@
 
 use crate::error::CliError;
 use reproduce::{Axis, Form, Picture, Scale, Series, sheet};
-use rigs::{GrowthSeries, GrowthWork};
 use std::path::{Path, PathBuf};
+use testbeds::{GrowthSeries, GrowthWork};
 
 /// As wide as a screen into `path`, and for phones into a file beside it.
 pub fn write(all: &[GrowthSeries], path: &Path) -> Result<(), CliError> {
@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn every_line_begins_at_one() {
-        let row = rigs::GrowthRow {
-            quantity: rigs::GrowthQuantity::Mount,
-            unit: rigs::GrowthUnit::Seconds,
+        let row = testbeds::GrowthRow {
+            quantity: testbeds::GrowthQuantity::Mount,
+            unit: testbeds::GrowthUnit::Seconds,
             values: vec![0.5, 1.0],
             factor: 2.0,
             power: None,

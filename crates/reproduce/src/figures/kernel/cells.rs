@@ -1,10 +1,10 @@
 //! The same cells in real time, on any file system, and in virtual time, for Okeanos.
 
 use crate::{Context, FigureError};
-use rigs::{Programs, RealStage, RealStageOptions, RigError};
-use stages::{Stage, StageOptions, Traffic};
 use std::io;
 use std::time::Duration;
+use testbeds::{Programs, RealStage, RealStageOptions, RigError};
+use testbeds::{Stage, StageOptions, Traffic};
 use workloads::{
     DirectoryFiles, Files, PeriodicOptions, PostmarkOptions, SyncKind, at_once, periodic, postmark,
 };
