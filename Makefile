@@ -5,8 +5,13 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
+LAB := target/release/okeanos-lab
+# The same as they are shipped and measured, in one piece: a synchronous write takes 7 of 100
+# instructions fewer (docs/PERFORMANCE.md).
+SHIPPED := target/dist/okeanos
+SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files uninstall deb tour toolchain clean help
+.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb tour toolchain clean help
 
 all: build
 
@@ -20,8 +25,11 @@ deps-ceph: deps ## the same for a cluster of Ceph on this machine (scripts/ceph-
 deps-bench: deps
 	@scripts/install-packages.sh xfsprogs btrfs-progs
 
-build: toolchain ## the program, optimised: target/release/okeanos
-	$(CARGO) build --release --package cli
+build: toolchain ## both programs, optimised: target/release/okeanos and okeanos-lab
+	$(CARGO) build --release --package cli --package lab
+
+dist: toolchain ## both as they are shipped and measured: target/dist/okeanos and okeanos-lab; takes twice as long
+	$(CARGO) build --profile dist --package cli --package lab
 
 # Says what is missing before cargo says it at length.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -34,7 +42,7 @@ toolchain:
 	fi
 
 demo: deps build ## every mode: 100 writers, a crash, recovery, proof; one table
-	$(OKEANOS) bench demo
+	$(LAB) bench demo
 
 demo-ceph: deps-ceph build ## a shared file system on this machine: its clients, 16 synchronous writers, a crash; one table
 	scripts/compare-shared.sh $(OKEANOS)
@@ -76,10 +84,10 @@ HOURS ?= 1
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
 
 soak: deps build ## the crash explorer for HOURS hours (resumable), then a real crash under load
-	$(OKEANOS) sim --enumerated 3 --state target/soak.enumerated --shrink
-	$(OKEANOS) sim --lying lru --barrier coerce --state target/soak.lying --rounds 50 --shrink
-	$(OKEANOS) sim --hours $(HOURS) --state target/soak.state --shrink
-	$(OKEANOS) bench demo --crash-after 20s --seconds 20s
+	$(LAB) sim --enumerated 3 --state target/soak.enumerated --shrink
+	$(LAB) sim --lying lru --barrier coerce --state target/soak.lying --rounds 50 --shrink
+	$(LAB) sim --hours $(HOURS) --state target/soak.state --shrink
+	$(LAB) bench demo --crash-after 20s --seconds 20s
 
 faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? (docs/FAULTS.md)
 	scripts/hunt-faults.sh
@@ -94,7 +102,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	@scripts/install-packages.sh binutils
 	scripts/test-deb.sh $(OKEANOS)
 	@scripts/install-packages.sh chromium fonts-dejavu-core
-	scripts/figure-screens.sh $(OKEANOS) target/screens
+	scripts/figure-screens.sh $(LAB) target/screens
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::crowded
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
@@ -115,30 +123,30 @@ soak-posix: deps posix-tools build ## the same and our own, with a million opera
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) 1000000
 	SEED=$(SOAK_SEED) OPERATIONS=1000000 PATIENCE=86400 $(CARGO) test --package cli --test all -- exerciser:: stress::
 
-bench: deps build ## Okeanos beside the kernel's ext4 on the same kind of loop device
-	$(OKEANOS) bench compare
+bench: deps dist ## Okeanos beside the kernel's ext4 on the same kind of loop device
+	$(SHIPPED_LAB) bench compare
 
 # Medians of TURNS turns; an hour or so for three. README.md, docs/RECIPES.md and
 # docs/PERFORMANCE.md hold such tables (`make recipes`).
 TURNS ?= 3
-bench-peers: deps-bench build ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
-	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
-	TURNS=$(TURNS) scripts/bench-peers.sh $(OKEANOS) target/bench-peers.md
+bench-peers: deps-bench dist ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
+	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
+	TURNS=$(TURNS) scripts/bench-peers.sh $(SHIPPED_LAB) target/bench-peers.md
 
 flame: ## where the daemon's processor time goes beside 100 synchronous writers, as a flame graph in text
 	@scripts/install-packages.sh linux-perf
-	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile dev-release --target-dir target/flame -p cli
+	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile dev-release --target-dir target/flame -p cli -p lab
 	scripts/flame.sh target/flame/dev-release/okeanos
 
-recipes: deps-bench build ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
-	@scripts/install-packages.sh $$($(OKEANOS) bench programs --packages)
-	scripts/measure.sh $(OKEANOS) docs/RECIPES.md README.md docs/PERFORMANCE.md
+recipes: deps-bench dist ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
+	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
+	scripts/measure.sh $(SHIPPED_LAB) docs/RECIPES.md README.md docs/PERFORMANCE.md
 
-bench-shared: deps-ceph build ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
+bench-shared: deps-ceph dist ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
 	@scripts/install-packages.sh fio
 	mkdir -p target/figures
 	for work in streams varmail createfiles zipf risk; do \
-	    scripts/compare-shared.sh $(OKEANOS) --work $$work --osds 3 --store bluestore --seconds 20 --turns $(TURNS) --no-crash \
+	    scripts/compare-shared.sh $(SHIPPED) --work $$work --osds 3 --store bluestore --seconds 20 --turns $(TURNS) --no-crash \
 	        --json target/figures/shared-$$work.json || exit; \
 	done
 
@@ -150,13 +158,14 @@ record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; ha
 	scripts/record-build.sh target/traces
 
 figures: deps build ## the papers' figures in virtual time, in target/figures; goes on where it was interrupted
-	$(OKEANOS) reproduce all --out target/figures
+	$(LAB) reproduce all --out target/figures
 
-figures-kernel: deps-bench build ## the kernel's file systems beside Okeanos on emulated disks in real time, in target/figures
-	$(OKEANOS) reproduce kernel-7a kernel-8a kernel-10a --out target/figures
+figures-kernel: deps-bench dist ## the kernel's file systems beside Okeanos on emulated disks in real time, in target/figures
+	$(SHIPPED_LAB) reproduce kernel-7a kernel-8a kernel-10a --out target/figures
 
 man: build ## man pages, in target/man
 	$(OKEANOS) man target/man
+	$(LAB) man target/man
 
 # Where the system's own program goes, and where units are looked for.
 UNITS ?= $(PREFIX)/lib/systemd/system
@@ -164,33 +173,49 @@ UNITS ?= $(PREFIX)/lib/systemd/system
 ZSH ?= $(PREFIX)/share/zsh/site-functions
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-install: build install-files ## the program, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
+# What install-files and install-lab-files put there; make install has the shipped ones.
+PROGRAM ?= $(SHIPPED)
+LAB_PROGRAM ?= $(SHIPPED_LAB)
+
+install: dist install-files install-lab-files ## both programs, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
 
 # Of what is built already.
 install-files:
-	rm -rf target/man && $(OKEANOS) man target/man
-	install -D -m 755 --strip $(OKEANOS) $(DESTDIR)$(PREFIX)/bin/okeanos
+	rm -rf target/man && $(PROGRAM) man target/man
 	install -d $(SHARE)/man/man1 $(SHARE)/man/man8 $(DESTDIR)/sbin $(DESTDIR)$(UNITS)
 	install -m 644 target/man/*.1 $(SHARE)/man/man1
 	install -m 644 target/man/*.8 $(SHARE)/man/man8
-	install -d $(SHARE)/bash-completion/completions $(DESTDIR)$(ZSH) $(SHARE)/fish/vendor_completions.d
-	$(OKEANOS) completions bash >$(SHARE)/bash-completion/completions/okeanos
-	$(OKEANOS) completions zsh >$(DESTDIR)$(ZSH)/_okeanos
-	$(OKEANOS) completions fish >$(SHARE)/fish/vendor_completions.d/okeanos.fish
+	$(call install-program,$(PROGRAM),okeanos)
 	for unit in okeanos@ okeanos-host@; do \
 	    sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/$$unit.service >$(DESTDIR)$(UNITS)/$$unit.service; done
 	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
 
-uninstall: ## what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
-	rm -f $(SHARE)/man/man1/okeanos.1 $(SHARE)/man/man[18]/okeanos-* $(SHARE)/man/man8/mount.fuse.okeanos.8
-	rm -f $(SHARE)/bash-completion/completions/okeanos $(DESTDIR)$(ZSH)/_okeanos
-	rm -f $(SHARE)/fish/vendor_completions.d/okeanos.fish $(DESTDIR)$(UNITS)/okeanos@.service \
-	    $(DESTDIR)$(UNITS)/okeanos-host@.service
+install-lab-files:
+	rm -rf target/man-lab && $(LAB_PROGRAM) man target/man-lab
+	install -d $(SHARE)/man/man1
+	install -m 644 target/man-lab/*.1 $(SHARE)/man/man1
+	$(call install-program,$(LAB_PROGRAM),okeanos-lab)
 
-deb: build ## a Debian package, in target/deb
-	scripts/make-deb.sh $(OKEANOS) target/deb
+# A program and its completions.
+define install-program
+	install -D -m 755 --strip $(1) $(DESTDIR)$(PREFIX)/bin/$(2)
+	install -d $(SHARE)/bash-completion/completions $(DESTDIR)$(ZSH) $(SHARE)/fish/vendor_completions.d
+	$(1) completions bash >$(SHARE)/bash-completion/completions/$(2)
+	$(1) completions zsh >$(DESTDIR)$(ZSH)/_$(2)
+	$(1) completions fish >$(SHARE)/fish/vendor_completions.d/$(2).fish
+endef
+
+uninstall: ## what install put there
+	rm -f $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
+	rm -f $(SHARE)/man/man1/okeanos.1 $(SHARE)/man/man[18]/okeanos-* $(SHARE)/man/man8/mount.fuse.okeanos.8
+	for program in okeanos okeanos-lab; do \
+	    rm -f $(DESTDIR)$(PREFIX)/bin/$$program $(SHARE)/bash-completion/completions/$$program \
+	        $(DESTDIR)$(ZSH)/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; done
+	rm -f $(DESTDIR)$(UNITS)/okeanos@.service $(DESTDIR)$(UNITS)/okeanos-host@.service
+
+deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
+	scripts/make-deb.sh $(SHIPPED) target/deb
 
 tour: build ## the first minutes and the daily life, played; docs/TOUR.md is what comes out
 	scripts/tour.sh $(OKEANOS) >target/TOUR.md

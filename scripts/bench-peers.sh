@@ -3,11 +3,11 @@
 # with a picture. TURNS=3 is an hour or so; what is run is printed as it begins. Needs root and a
 # machine with nothing else to do.
 #
-#   scripts/bench-peers.sh OKEANOS PAGE.md      the picture lies beside the page, as PAGE.svg
+#   scripts/bench-peers.sh OKEANOS-LAB PAGE.md      the picture lies beside the page, as PAGE.svg
 set -euo pipefail
 
 [ $# = 2 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2; }
-okeanos=$(realpath "$1")
+lab=$(realpath "$1")
 page=$2
 picture=${page%.md}.svg
 turns=${TURNS:-3}
@@ -16,9 +16,9 @@ peers=ext4:ordered,ext4:journal,ext4:fast_commit,xfs,btrfs
 measure() { # HEADING WORDS...
     local heading=$1
     shift
-    echo "okeanos bench $*" >&2
-    printf '\n## %s\n\n    okeanos bench %s\n\n' "$heading" "$*"
-    "$okeanos" bench "$@"
+    echo "okeanos-lab bench $*" >&2
+    printf '\n## %s\n\n    okeanos-lab bench %s\n\n' "$heading" "$*"
+    "$lab" bench "$@"
 }
 
 {

@@ -15,6 +15,8 @@ if [ "${INSIDE:-}" != yes ]; then
 fi
 [ $# -ge 1 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
+# It serves the disk.
+lab=$(dirname "$program")/okeanos-lab
 shift
 
 model=cheetah-15k5 size=4G large=1G seconds=20 rate=80 contenders=()
@@ -52,7 +54,7 @@ trap 'exit 130' INT TERM HUP
 
 # A fresh disk with the contender's volume, mounted.
 enter() { # CONTENDER
-    "$program" disk serve --model "$model" --size "$size" --cache off "$place/served"
+    "$lab" disk serve --model "$model" --size "$size" --cache off "$place/served"
     device=$(losetup --find --show --direct-io=on "$place/served/disk")
     case $1 in
         ext4)

@@ -24,6 +24,8 @@ if [ "${INSIDE:-}" != yes ]; then
 fi
 [ $# -ge 1 ] || { sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
+# It writes and verifies.
+lab=$(dirname "$program")/okeanos-lab
 scripts=$(dirname "$(realpath "$0")")
 shift
 
@@ -177,9 +179,9 @@ zipf() { # DIR OPTION...
 measure() { # DIR
     local limit=$((seconds + 120))
     case $work in
-        streams) timeout $limit "$program" bench streams --json --writers "$writers" --size "$size" --seconds "${seconds}s" "$1" ;;
-        varmail) timeout $limit "$program" bench filebench varmail --json --seed 1 --seconds "${seconds}s" "$1" ;;
-        createfiles) timeout 300 "$program" bench filebench createfiles --json --seed 1 --files $((seconds * 500)) "$1" ;;
+        streams) timeout $limit "$lab" bench streams --json --writers "$writers" --size "$size" --seconds "${seconds}s" "$1" ;;
+        varmail) timeout $limit "$lab" bench filebench varmail --json --seed 1 --seconds "${seconds}s" "$1" ;;
+        createfiles) timeout 300 "$lab" bench filebench createfiles --json --seed 1 --files $((seconds * 500)) "$1" ;;
         untar) timeout $limit python3 - "$1" <<'END' ;;
 import json, subprocess, sys, time
 begin = time.monotonic()
@@ -267,7 +269,7 @@ END
 kill_and_look() { # CONTENDER DIR
     local acknowledged=$place/acknowledged begin
     rm -f "$acknowledged"
-    timeout 180 "$program" bench streams --writers "$writers" --size "$size" --prefix crash- --until-error \
+    timeout 180 "$lab" bench streams --writers "$writers" --size "$size" --prefix crash- --until-error \
         --acknowledged "$acknowledged" "$2" >"$place/until" 2>&1 &
     writing=$!
     sleep 3
@@ -279,7 +281,7 @@ kill_and_look() { # CONTENDER DIR
     writing=
     begin=$EPOCHREALTIME
     enter "$1" "$place/second"
-    timeout 180 "$program" bench verify --json --acknowledged "$acknowledged" "$place/second/$(basename "$2")" >"$place/verdict.json" 2>"$place/verdict.out" || true
+    timeout 180 "$lab" bench verify --json --acknowledged "$acknowledged" "$place/second/$(basename "$2")" >"$place/verdict.json" 2>"$place/verdict.out" || true
     again=$(python3 -c "print(f'{$EPOCHREALTIME - $begin:.1f} s')")
     # As the host tells it: from the fencing of its former self on.
     recovery=$(sed -n 's/.*It took \(.*\)\.$/\1/p' "$place/client.out" | tail -1)

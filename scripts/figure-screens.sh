@@ -2,13 +2,13 @@
 # The figures' page as a real browser shows it, on a screen and on a phone, light and dark: pictures
 # to look at.
 #
-#   scripts/figure-screens.sh OKEANOS DIR [FIGURE...]
+#   scripts/figure-screens.sh OKEANOS-LAB DIR [FIGURE...]
 #
 # Plays the figures shortly (1, 9, 10a and 13 unless named), and writes DIR/screen.png, phone.png
 # and phone-dark.png. Fails if the page is wider than a phone's screen, since then everything on it
 # is too small to read.
 set -euo pipefail
-okeanos=$(realpath "$1")
+lab=$(realpath "$1")
 directory=$(realpath -m "$2")
 shift 2
 if [[ $# == 0 ]]; then set -- 1 9 10a 13; fi
@@ -16,7 +16,7 @@ if [[ $# == 0 ]]; then set -- 1 9 10a 13; fi
 # What an older program drew is not to be looked at.
 rm -rf "$directory/figures"
 mkdir -p "$directory"
-"$okeanos" reproduce --quick "$@" --out "$directory/figures" >"$directory/said" || { cat "$directory/said" >&2; exit 1; }
+"$lab" reproduce --quick "$@" --out "$directory/figures" >"$directory/said" || { cat "$directory/said" >&2; exit 1; }
 page=file://$directory/figures/index.html
 
 browse() { # OPTION...: chromium, without a display; all it prints is in the file `browser`

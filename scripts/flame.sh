@@ -1,7 +1,7 @@
 #!/bin/bash
 # Where the daemon's processor time goes beside synchronous writers, as a flame graph in text: of
 # 100 samples of the daemon, how many lie in a function and in what it calls. Needs root, perf, and
-# a program with frame pointers (`make flame`).
+# programs with frame pointers (`make flame`): OKEANOS, and okeanos-lab beside it, which writes.
 #
 #   flame.sh OKEANOS [--writers N (100)] [--seconds N (4)] [--least N, of 100 (1.5)] [--options
 #   MOUNT-OPTIONS]
@@ -10,8 +10,9 @@ set -euo pipefail
 if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
-[ $# -ge 1 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2; }
 program=$(realpath "$1")
+lab=$(dirname "$program")/okeanos-lab
 shift
 
 writers=100 seconds=4 least=1.5 options=data=wasteless
@@ -38,7 +39,7 @@ trap 'exit 130' INT TERM HUP
 "$program" mkfs "$place/image" 1G >/dev/null
 "$program" mount -o "$options" "$place/image" "$place/mount"
 daemon=$(pgrep -f "$place/mount" | head -n 1)
-"$program" bench streams --writers "$writers" --seconds "$((seconds + 2))s" "$place/mount" >/dev/null &
+"$lab" bench streams --writers "$writers" --seconds "$((seconds + 2))s" "$place/mount" >/dev/null &
 sleep 1
 perf record --quiet --call-graph fp --freq 1999 --pid "$daemon" --output "$place/samples" -- sleep "$seconds"
 wait $!

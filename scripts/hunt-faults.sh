@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly WORK=$PWD/target/faults
-readonly OKEANOS=$WORK/debug/okeanos
+readonly LAB=$WORK/debug/okeanos-lab
 readonly LIST=scripts/faults.toml
 export RUSTFLAGS="--cfg faults" CARGO_TARGET_DIR=$WORK
 mkdir -p "$WORK"
@@ -51,11 +51,11 @@ hunt() {
         for setup in ${setups:-$SETUPS}; do
             for mode in $modes; do
                 status=0
-                OKEANOS_FAULT=$1 timeout $LIMIT "$OKEANOS" sim --mode "$mode" --setup "$setup" \
+                OKEANOS_FAULT=$1 timeout $LIMIT "$LAB" sim --mode "$mode" --setup "$setup" \
                     --seed "$first" --cases "$count" --steps "$steps" $disks >"$WORK/said" 2>&1 || status=$?
                 case $status in
                 0) ;;
-                126 | 127) echo "$OKEANOS does not run" >&2; return 1 ;;
+                126 | 127) echo "$LAB does not run" >&2; return 1 ;;
                 124) echo "$1: $mode, $setup, seeds from $first: not done after $LIMIT s" >&2 ;;
                 *) describe "$mode" "$setup" && return ;;
                 esac
@@ -82,15 +82,15 @@ describe() {
     echo "$1, $2, seed ${seed:-?}, ${place:-a panic} | \`$(complaint)\`"
 }
 complaint() {
-    tr '\r' '\n' <"$WORK/said" | grep -m1 -E 'panicked|^okeanos: ' | sed 's/|/\\|/g; s/`//g; s/^okeanos: //' | cut -c1-160
+    tr '\r' '\n' <"$WORK/said" | grep -m1 -E 'panicked|^okeanos-lab: ' | sed 's/|/\\|/g; s/`//g; s/^okeanos-lab: //' | cut -c1-160
 }
 
-cargo build --quiet --package cli
+cargo build --quiet --package lab
 
 names=("$@")
 if ((${#names[@]} == 0)); then
     # The faults are off: nothing may be found, or what is found below means nothing.
-    OKEANOS_FAULT=none "$OKEANOS" sim --seed 1 --cases 3 >&2
+    OKEANOS_FAULT=none "$LAB" sim --seed 1 --cases 3 >&2
     mapfile -t names < <(sed -n 's/^\[\(.*\)\]$/\1/p' "$LIST")
 fi
 survivors=()

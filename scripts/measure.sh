@@ -1,14 +1,14 @@
 #!/bin/bash
 # Runs what a page says it was measured with, and puts what comes out in its place.
 #
-#   scripts/measure.sh OKEANOS PAGE...
+#   scripts/measure.sh OKEANOS-LAB PAGE...
 #
 # In a page, the lines between `<!-- measured: WORDS -->` and `<!-- end -->` are the command
-# `okeanos WORDS` and what it printed. The same WORDS are run once. A page whose command fails stays
+# `okeanos-lab WORDS` and what it printed. The same WORDS are run once. A page whose command fails stays
 # as it was. Needs root and a machine with nothing else to do.
 set -euo pipefail
 shopt -s inherit_errexit
-okeanos=$(realpath "$1")
+lab=$(realpath "$1")
 shift
 
 kept=$(mktemp -d)
@@ -18,9 +18,9 @@ measure() { # WORDS: the file with what came out
     local out
     out=$kept/$(sha256sum <<<"$1" | cut -c1-16)
     if [[ ! -e $out ]]; then
-        echo "okeanos $1" >&2
+        echo "okeanos-lab $1" >&2
         # shellcheck disable=SC2086 # they are words
-        unshare --mount --propagation private "$okeanos" $1 >"$out.new" </dev/null
+        unshare --mount --propagation private "$lab" $1 >"$out.new" </dev/null
         mv "$out.new" "$out"
     fi
     echo "$out"
@@ -42,7 +42,7 @@ for page; do
             fi
             skipping=yes
             out=$(measure "${BASH_REMATCH[1]}")
-            printf '\n    okeanos %s\n\n' "${BASH_REMATCH[1]}"
+            printf '\n    okeanos-lab %s\n\n' "${BASH_REMATCH[1]}"
             cat "$out"
         fi
     done <"$page" >"$new"

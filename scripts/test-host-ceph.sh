@@ -14,6 +14,8 @@ if [ "${INSIDE:-}" != yes ]; then
     INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
 fi
 readonly OKEANOS=$(realpath "$1")
+# It writes and verifies.
+readonly LAB=$(dirname "$OKEANOS")/okeanos-lab
 readonly CLUSTER=$(dirname "$(realpath "$0")")/ceph-cluster.sh
 readonly SEED=${SEED:-$(date +%s)} ROUNDS=${ROUNDS:-4} STORE=${STORE:-bluestore}
 echo "test-host-ceph: SEED=$SEED STORE=$STORE"
@@ -103,11 +105,11 @@ evict_helper() { # PID
     timeout 60 ceph -c c/ceph.conf tell mds.a client evict "client_metadata.pid=$1" >evicted.out 2>&1 || fail "$(cat evicted.out)"
 }
 write_until_error() { # DIR
-    timeout 120 "$OKEANOS" bench streams --writers 8 --size 1024 --until-error --acknowledged "$WORK/acknowledged" "$1" \
+    timeout 120 "$LAB" bench streams --writers 8 --size 1024 --until-error --acknowledged "$WORK/acknowledged" "$1" \
         >streams.out 2>&1
 }
 verify() { # DIR
-    timeout 60 "$OKEANOS" bench verify --acknowledged acknowledged "$1" >verify.out 2>&1
+    timeout 60 "$LAB" bench verify --acknowledged acknowledged "$1" >verify.out 2>&1
 }
 
 mkdir one two three four five fuse
@@ -497,7 +499,7 @@ part "servers that die"
 victims=(mds osd0)
 ! is_in_memory || victims=(mds)
 mkdir one/servers
-timeout 120 "$OKEANOS" bench streams --writers 8 --size 1024 --seconds 6s --acknowledged "$WORK/acknowledged" one/servers \
+timeout 120 "$LAB" bench streams --writers 8 --size 1024 --seconds 6s --acknowledged "$WORK/acknowledged" one/servers \
     >streams.out 2>&1 &
 writers=$!
 background+=("$writers")

@@ -2,7 +2,7 @@
 # Plays the first minutes and the daily life, as root and as an ordinary user, and prints the
 # transcript: docs/TOUR.md. What differs from run to run (sizes, times, process ids, paths of the
 # run) is replaced, so that two runs are equal. Usage: scripts/tour.sh PROGRAM. Needs root, and sees
-# to it that nobody else sees its mounts.
+# to it that nobody else sees its mounts. okeanos-lab, beside PROGRAM, writes in it, too.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -21,7 +21,8 @@ trap finish EXIT
 chmod 755 "$place"
 mkdir "$place/bin" "$place/mail" "$place/own"
 cp "$program" "$place/bin/okeanos"
-chmod 755 "$place/bin/okeanos"
+cp "$(dirname "$program")/okeanos-lab" "$place/bin/okeanos-lab"
+chmod 755 "$place"/bin/*
 chown 65534:65534 "$place/own"
 # As distributions have it, for an ordinary user's mount.
 mknod -m 666 "$place/fuse" c 10 229 && mount --bind "$place/fuse" /dev/fuse
@@ -110,7 +111,7 @@ play 'okeanos stats --prometheus mail | grep -E "okeanos_(failed|read_only|commi
 play okeanos list
 say 'Which mode suits the work? After some of it:'
 prompt='#'
-play 'okeanos bench streams --writers 4 --count 300 mail >measured'
+play 'okeanos-lab bench streams --writers 4 --count 300 mail >measured'
 prompt='$'
 # What everybody may ask is answered from memory for a second.
 sleep 1.2

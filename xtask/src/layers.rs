@@ -14,6 +14,7 @@ pub const FRONT_ENDS: u8 = 6;
 
 /// Crate, and crates on which it never depends although they stand below it.
 const APART: &[(&str, &[&str])] = &[
+    ("cli", &["emulated", "volume_images"]),
     ("blocks", &["ext4", "host", "journal", "scattered", "volume_images"]),
     ("fuse", &["engine", "journal", "format", "volume_images"]),
     ("nbd", &["engine", "ext4", "format", "disks", "scattered", "volume_images"]),
@@ -27,7 +28,7 @@ const APART: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that talk to the kernel or to a C library, and may be unsafe.
-const UNSAFE: &[&str] = &["ceph", "cli", "disks", "fuse", "rigs", "runtime", "workloads"];
+const UNSAFE: &[&str] = &["ceph", "cli", "disks", "fuse", "lab", "runtime", "terminal", "testbeds", "workloads"];
 
 /// Crates below the front ends whose business is another world than `device::World`.
 const WITHOUT_LINTS: &[&str] = &["ceph", "runtime", "store", "volume_images"];

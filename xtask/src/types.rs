@@ -13,7 +13,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/ceph/src/helper/serve.rs", "call"),
     ("crates/ceph/src/helper/serve.rs", "call_on_file"),
-    ("crates/cli/src/disk/fingerprint/mod.rs", "take"),
+    ("crates/cli/src/fingerprint/mod.rs", "take"),
     ("crates/cli/src/host/mount.rs", "run_daemon"),
     ("crates/cli/src/inspect/logs.rs", "tell"),
     ("crates/cli/src/inspect/record.rs", "fmt"),
@@ -49,12 +49,12 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/sim/src/model.rs", "content_matches"),
     ("crates/sim/src/tree.rs", "apply"),
     ("crates/sim/src/writer.rs", "step"),
-    ("crates/stages/src/shared_files.rs", "build"),
+    ("crates/testbeds/src/virtual_time/shared_files.rs", "build"),
     ("crates/workloads/src/filebench/flow.rs", "step"),
 ];
 
 /// Crates at the top, whose types nobody imports.
-const TOP: &[&str] = &["cli", "reproduce", "rigs"];
+const TOP: &[&str] = &["cli", "lab", "reproduce"];
 
 /// Names that stand several times in one crate, each private to a file or folder.
 const IN_ONE_CRATE: &[(&str, &str)] = &[

@@ -1,9 +1,7 @@
 //! `okeanos completions`: for shells, from the definitions that `--help` prints.
 
 use crate::error::CliError;
-use crate::text::output::print_as_it_is;
 use clap::CommandFactory;
-use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,18 +15,10 @@ make install and the Debian package put them where the shells look.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompletionsArguments {
-    /// Whose
-    #[arg(value_enum, value_name = "SHELL")]
-    shell: Shell,
+    #[command(flatten)]
+    shell: terminal::ShellArguments,
 }
 
-pub fn run(arguments: CompletionsArguments) -> Result<(), CliError> {
-    let mut script = Vec::new();
-    clap_complete::generate(
-        arguments.shell,
-        &mut crate::Program::command(),
-        "okeanos",
-        &mut script,
-    );
-    print_as_it_is(&String::from_utf8_lossy(&script))
+pub fn run(arguments: &CompletionsArguments) -> Result<(), CliError> {
+    arguments.shell.run(&mut crate::Program::command())
 }

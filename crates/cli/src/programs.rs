@@ -95,6 +95,13 @@ pub fn find(name: &str) -> Result<PathBuf, CliError> {
     })
 }
 
+/// Where another program of ours is: beside this one, as built or installed together, or in PATH.
+pub fn of_ours(name: &str) -> Result<PathBuf, CliError> {
+    let own = std::env::current_exe().ok();
+    let beside = own.and_then(|own| Some(own.parent()?.join(name)));
+    beside.filter(|program| program.is_file()).map_or_else(|| find(name), Ok)
+}
+
 /// A loop device on an image file, until it is dropped.
 pub struct TemporaryLoop(PathBuf);
 

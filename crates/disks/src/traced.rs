@@ -1,4 +1,4 @@
-//! A disk's requests, written to a file in a format that `okeanos disk replay` reads.
+//! A disk's requests, written to a file in a format that `okeanos-lab disk replay` reads.
 
 use crate::watched::Watch;
 use device::{LocalFuture, Operation, World};

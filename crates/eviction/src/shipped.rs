@@ -6,8 +6,8 @@ macro_rules! profiles {
     };
 }
 
-/// Of the emulated drives of these names, as `okeanos fingerprint --model NAME --ignore-flush` made
-/// them.
+/// Of the emulated drives of these names, as `okeanos-lab fingerprint --model NAME --ignore-flush`
+/// made them.
 const SHIPPED: [(&str, &str); 8] = profiles![
     "hitachi-7k80",
     "hitachi-32",

@@ -35,7 +35,7 @@ pub enum Varied {
     /// As it is.
     Nothing,
     /// A number of the drives' model.
-    Drive(stages::Scaled),
+    Drive(testbeds::Scaled),
     /// The ticks of the host's clock.
     Tick(f64),
     /// Which requests selective journaling takes for small.
@@ -43,7 +43,7 @@ pub enum Varied {
 }
 
 impl Varied {
-    pub(crate) fn apply(self, options: &mut stages::StageOptions) {
+    pub(crate) fn apply(self, options: &mut testbeds::StageOptions) {
         match self {
             Varied::Nothing => {}
             Varied::Tick(factor) => options.tick = options.tick.mul_f64(factor),

@@ -3,7 +3,7 @@
 #[derive(Debug, thiserror::Error)]
 pub enum FigureError {
     #[error("{0}")]
-    Stage(#[from] stages::StageError),
+    Stage(#[from] testbeds::StageError),
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("interrupted")]

@@ -1,6 +1,6 @@
 //! The papers' figures, rerun: one command each, our numbers beside the paper's.
 //!
-//! A [`Figure`] plays workloads on [`stages::Stage`]s and returns [`Results`]; everything else
+//! A [`Figure`] plays workloads on [`testbeds::Stage`]s and returns [`Results`]; everything else
 //! (files, pictures, the page) is made from those. The same seed gives the same results, byte for
 //! byte.
 #![forbid(unsafe_code)]

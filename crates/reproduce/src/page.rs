@@ -197,7 +197,7 @@ fn rerun(figure: &Finished) -> String {
         false => "",
     };
     format!(
-        "<p class=\"source\">Again: <code>okeanos reproduce {name} --seed {seed}{quick} --again</code>. {same}{shortened} \
+        "<p class=\"source\">Again: <code>okeanos-lab reproduce {name} --seed {seed}{quick} --again</code>. {same}{shortened} \
          Numbers: {files}.</p>\n",
         seed = figure.seed,
         files = files.join(", ")
@@ -242,7 +242,7 @@ mod tests {
         // Two pictures, for screens and for phones.
         assert_eq!(page.matches("<svg").count(), 4);
         assert!(page.contains("<li>ours: 1 agree, 0 in direction only, 1 differ.</li>"));
-        assert!(page.contains("okeanos reproduce made-up --seed 7 --quick --again"));
+        assert!(page.contains("okeanos-lab reproduce made-up --seed 7 --quick --again"));
     }
 
     #[test]

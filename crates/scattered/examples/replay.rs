@@ -1,6 +1,6 @@
 //! A block trace's windows side by side on one 7200 rpm drive without write cache, in virtual time,
 //! with and without scattered logs. It tells latency, and how many requests the drive had at a
-//! time. For looking into what a figure shows (`okeanos reproduce manylogs-6`).
+//! time. For looking into what a figure shows (`okeanos-lab reproduce manylogs-6`).
 //!
 //!     zcat trace.csv.gz >trace.csv
 //!     cargo run -p scattered --example replay -- \

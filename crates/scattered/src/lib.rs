@@ -46,7 +46,7 @@ pub use record::{Header, MAX_ENTRIES, RecordEntry};
 pub use restart::{OpenError, RestartReport};
 pub use snapshot::SnapshotHeader;
 pub use statistics::ScatteredStatistics;
-pub use table::Table;
+pub use table::MappingTable;
 
 /// Bytes of a block: what the table maps, and what a logged write is atomic in.
 pub const BLOCK: usize = 4096;

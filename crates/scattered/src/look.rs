@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::logs::Log;
 use crate::record::{Header, RecordEntry};
 use crate::restart::{OpenError, Reader, identify};
-use crate::table::{Mapped, Table};
+use crate::table::{Mapped, MappingTable};
 use device::Disk;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -87,7 +87,7 @@ pub async fn look(
 }
 
 /// Whether the record with its header there holds what is newest of some block.
-fn is_live(table: &Table, place: u64, header: &Header) -> bool {
+fn is_live(table: &MappingTable, place: u64, header: &Header) -> bool {
     let data = header.entries.iter().filter_map(|entry| match entry {
         RecordEntry::Data { home, .. } => Some(*home),
         RecordEntry::Drop { .. } => None,

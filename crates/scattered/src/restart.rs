@@ -16,7 +16,7 @@ use crate::policy::Settings;
 use crate::record::{Header, RecordEntry};
 use crate::snapshot::{SnapshotHeader, parse_payload, payload};
 use crate::state::{Inner, State};
-use crate::table::{Mapped, Table};
+use crate::table::{Mapped, MappingTable};
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use serde::Serialize;
 use std::cell::RefCell;
@@ -79,7 +79,7 @@ pub async fn format(
         return Err(OpenError::Format { disk: table.name().to_owned(), error });
     }
     let logs = vec![Log::default(); layout.logs as usize];
-    let (entries, payload) = payload(&layout, &Table::default(), &logs, &BTreeSet::new());
+    let (entries, payload) = payload(&layout, &MappingTable::default(), &logs, &BTreeSet::new());
     let header = SnapshotHeader {
         number: 1,
         sequence: 0,
@@ -265,7 +265,10 @@ impl<'a> Reader<'a> {
         Ok((regions, highest))
     }
 
-    async fn payload(&mut self, header: &SnapshotHeader) -> Result<(Vec<Log>, Table), OpenError> {
+    async fn payload(
+        &mut self,
+        header: &SnapshotHeader,
+    ) -> Result<(Vec<Log>, MappingTable), OpenError> {
         let length = header.payload_bytes(&self.layout) as usize;
         let mut bytes = Vec::new();
         while bytes.len() < length {

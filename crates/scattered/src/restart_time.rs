@@ -8,7 +8,7 @@ use crate::open_list::REGION_LOGS;
 use crate::policy::{CheckpointPolicy, NearHome, Settings};
 use crate::restart::{RestartReport, format};
 use crate::snapshot::{SnapshotHeader, payload};
-use crate::table::{Mapped, Table};
+use crate::table::{Mapped, MappingTable};
 use crate::{BLOCK, ScatteredDisk};
 use device::{Buffer, Disk, Durability, World};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, shipped};
@@ -45,7 +45,7 @@ fn cheetah(world: &Rc<dyn World>) -> Rc<dyn Disk> {
 async fn know(disk: &Rc<dyn Disk>, layout: &Layout, entries: u64) {
     let each = entries.div_ceil(layout.logs.into());
     let logs = vec![Log { fill: each as u32, tag: 7, ..Log::default() }; layout.logs as usize];
-    let mut table = Table::default();
+    let mut table = MappingTable::default();
     for entry in 0..entries {
         let place = layout.log_begin((entry / each) as u32) + entry % each;
         let home = entry * (layout.homes() / entries);

@@ -10,7 +10,7 @@ use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
 use crate::layout::{Layout, SNAPSHOT_ITEM};
 use crate::logs::Log;
 use crate::open_list::{put_regions, regions_at};
-use crate::table::{Mapped, Table};
+use crate::table::{Mapped, MappingTable};
 use std::collections::BTreeSet;
 
 const MAGIC: [u8; 4] = *b"OKSS";
@@ -65,7 +65,7 @@ fn payload_bytes(layout: &Layout, entries: u64) -> u64 {
 /// out.
 pub fn payload(
     layout: &Layout,
-    table: &Table,
+    table: &MappingTable,
     logs: &[Log],
     emptied: &BTreeSet<u32>,
 ) -> (u64, Vec<u8>) {
@@ -89,7 +89,11 @@ pub fn payload(
 }
 
 /// Logs and table of a payload whose checksum is right; `None` where it contradicts itself.
-pub fn parse_payload(layout: &Layout, entries: u64, bytes: &[u8]) -> Option<(Vec<Log>, Table)> {
+pub fn parse_payload(
+    layout: &Layout,
+    entries: u64,
+    bytes: &[u8],
+) -> Option<(Vec<Log>, MappingTable)> {
     let mut items = bytes.chunks_exact(SNAPSHOT_ITEM as usize);
     let mut logs = Vec::new();
     for item in items.by_ref().take(layout.logs as usize) {
@@ -104,7 +108,7 @@ pub fn parse_payload(layout: &Layout, entries: u64, bytes: &[u8]) -> Option<(Vec
         }
         logs.push(log);
     }
-    let (mut table, mut next, mut count) = (Table::default(), 0, 0);
+    let (mut table, mut next, mut count) = (MappingTable::default(), 0, 0);
     for item in items.take(entries as usize) {
         let (place, home) = (u64_at(item, 8), u64_at(item, 0) >> 8);
         let mapped = Mapped { place, mask: item[0], clean: false };
@@ -139,7 +143,7 @@ mod tests {
         let mut logs = vec![Log::default(); layout.logs as usize];
         logs[2] = Log { epoch: 5, fill: 9, tag: 88, live: 1, ..Log::default() };
         logs[4] = Log { epoch: 6, fill: 16, tag: 89, ..Log::default() };
-        let mut table = Table::default();
+        let mut table = MappingTable::default();
         let place = layout.log_begin(2) + 3;
         table.insert(11, Mapped { place, mask: 0x0f, clean: false });
         table.insert(12, Mapped { place: place + 1, mask: 0xff, clean: true });
@@ -159,7 +163,7 @@ mod tests {
             (1, 0, false),
             (layout.homes(), layout.log_begin(1), false),
         ] {
-            let mut table = Table::default();
+            let mut table = MappingTable::default();
             table.insert(home, Mapped { place, mask: 1, clean: false });
             let (count, bytes) = payload(&layout, &table, &logs, &BTreeSet::new());
             assert_eq!(

@@ -17,7 +17,7 @@ use crate::logs::Log;
 use crate::pending::Pending;
 use crate::policy::Settings;
 use crate::statistics::ScatteredStatistics;
-use crate::table::{Mapped, Table};
+use crate::table::{Mapped, MappingTable};
 use crate::under_way::UnderWay;
 use crate::writer::QueuedWrite;
 use crate::{BLOCK, SECTOR};
@@ -34,7 +34,7 @@ use units::Instant;
 const PARTIAL_MAX: usize = 64;
 
 pub struct Inner {
-    pub table: Table,
+    pub table: MappingTable,
     pub logs: Vec<Log>,
     /// Of the last record that was begun, and of the last that is in the table.
     pub assigned: u64,
@@ -103,7 +103,7 @@ pub struct State {
 }
 
 impl Inner {
-    pub fn new(table: Table, logs: Vec<Log>, gap_most: u32, now: Instant) -> Inner {
+    pub fn new(table: MappingTable, logs: Vec<Log>, gap_most: u32, now: Instant) -> Inner {
         Inner {
             table,
             in_use: logs.iter().filter(|log| log.fill > 0).count(),

@@ -26,9 +26,9 @@ impl Mapped {
 }
 
 #[derive(Default)]
-pub struct Table(CompactMap<u64>);
+pub struct MappingTable(CompactMap<u64>);
 
-impl Table {
+impl MappingTable {
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -490,7 +490,7 @@ impl std::fmt::Display for Failure {
         writeln!(f, "{} ({})", self.why, self.left)?;
         write!(
             f,
-            "replay: okeanos sim --mode {} --setup {} --seed {seed}",
+            "replay: okeanos-lab sim --mode {} --setup {} --seed {seed}",
             mode.name(),
             setup.name
         )?;

@@ -2,7 +2,7 @@
 //!
 //! The same workload runs on a directory in real time, where actors are threads and calls block
 //! ([`DirectoryFiles`]). It runs on an emulated disk in virtual time, where actors are tasks of one
-//! thread (`stages::VirtualFiles`).
+//! thread (`testbeds::VirtualFiles`).
 
 use crate::semaphore::block_on;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,7 @@
 //! Workloads, and the proofs made with them.
 //!
 //! A workload is written against [`Files`]. So the same code runs on a directory in real time
-//! ([`DirectoryFiles`]) and on emulated disks in virtual time (`stages::VirtualFiles`).
+//! ([`DirectoryFiles`]) and on emulated disks in virtual time (`testbeds::VirtualFiles`).
 
 mod dice;
 pub mod file_trace;

@@ -3,7 +3,8 @@
 
 use super::Findings;
 use crate::daemon::mount_table;
-use crate::disk::open_disk::claim;
+use crate::daemon::mounted::not_opened;
+use crate::disk::open_disk::try_claim;
 use crate::error::CliError;
 use crate::inspect::reader::{Layout, Reader};
 use crate::text::progress::Progress;
@@ -31,7 +32,7 @@ const RESIZE_POINTER: u32 = 13;
 
 /// Claims the volume for the time of the check: another program that has it mounted changes it.
 pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
-    match claim(path) {
+    match try_claim(path) {
         Ok(claim) => Ok(Some(claim)),
         // A user who may only read can look all the same.
         Err(DiskOpenError::Open { source, .. })
@@ -54,9 +55,9 @@ pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
                 }
                 None => "If it is mounted, check where it is mounted: okeanos list.".into(),
             };
-            Err(CliError::from(error).with_remedy(remedy))
+            Err(not_opened(error).with_remedy(remedy))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(not_opened(error)),
     }
 }
 

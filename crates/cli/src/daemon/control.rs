@@ -345,7 +345,9 @@ pub fn died(mount: &Mount) -> CliError {
     let away = format!("Take the dead mount away (okeanos umount {at}, or umount -l {at}), and");
     match Again::of(mount) {
         Again::Serve => CliError::new(format!("the daemon of {source} on {at} has died"))
-            .with_remedy(format!("{away} serve the drive again: see okeanos disk serve --help.")),
+            .with_remedy(format!(
+                "{away} serve the drive again: see okeanos-lab disk serve --help."
+            )),
         Again::Mount(command) => CliError::new(format!(
             "the daemon of {source} on {at} has died; what was synced is safe"
         ))

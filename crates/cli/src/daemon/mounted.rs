@@ -1,12 +1,15 @@
-//! What a mount, alive or dead, keeps others from.
+//! What a mount, alive or dead, keeps others from, and how a program says so.
 
 use super::control;
 use super::holders::holders_of;
 use super::mount_table::{self, Mount};
+use super::reporter::complain;
 use crate::error::CliError;
 use disks::DiskOpenError;
+use std::ffi::OsString;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::process::ExitCode;
 
 /// A dead mount would hide the new one's directory, or be what a second mount of its device
 /// attaches to.
@@ -50,20 +53,49 @@ pub fn kept_open(error: CliError, device: &Path, source: &Path) -> CliError {
     .with_remedy("End these programs, or have them close their files; then mount again.")
 }
 
-impl From<DiskOpenError> for CliError {
-    /// Names the mount that is in the way, where it is one of ours, or who keeps it.
-    fn from(error: DiskOpenError) -> CliError {
-        let told = CliError::new(error.to_string());
-        let (path, device) = match &error {
-            DiskOpenError::Mounted { path, .. }
-            | DiskOpenError::Busy { path, .. }
-            | DiskOpenError::Locked { path } => (path, path),
-            DiskOpenError::Attached { path, device } => (path, device),
-            _ => return told,
-        };
-        match mount_table::mount_of(path) {
-            Some(mount) => is_mounted(&mount, path),
-            None => kept_open(told, device, path),
+/// Why a disk cannot be opened: names the mount that is in the way, where it is one of ours, or who
+/// keeps it.
+pub fn not_opened(error: DiskOpenError) -> CliError {
+    let told = CliError::new(error.to_string());
+    let (path, device) = match &error {
+        DiskOpenError::Mounted { path, .. }
+        | DiskOpenError::Busy { path, .. }
+        | DiskOpenError::Locked { path } => (path, path),
+        DiskOpenError::Attached { path, device } => (path, device),
+        _ => return told,
+    };
+    match mount_table::mount_of(path) {
+        Some(mount) => is_mounted(&mount, path),
+        None => kept_open(told, device, path),
+    }
+}
+
+/// Runs a program of ours, and reports how it failed under its name. What fails on a mount whose
+/// daemon has died fails for that reason.
+pub fn run_program(name: &str, run: fn(&[OsString]) -> Result<(), CliError>) -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let mounts = mounts_named(&arguments);
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = match mounts.iter().find(|mount| mount.is_dead()) {
+                Some(dead) => control::died(dead).with_code_of(&error),
+                None => error,
+            };
+            complain(&format!("{name}: {error}"));
+            error.exit_code()
         }
     }
+}
+
+/// The mounts that a command line names, or names something in. Asked before it runs: one of the
+/// command's own that ends has a better reason.
+fn mounts_named(arguments: &[OsString]) -> Vec<Mount> {
+    let mut words = arguments.iter().skip(1);
+    if words.next().is_some_and(|command| command == "umount") {
+        // It takes dead mounts away, and says what keeps it from that.
+        return Vec::new();
+    }
+    let around = |word| mount_table::mount_around(Path::new(word)).ok().flatten();
+    words.filter_map(around).filter(Mount::is_okeanos).collect()
 }

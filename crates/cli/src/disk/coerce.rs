@@ -125,7 +125,7 @@ fn find_profile(profile: &Path) -> Result<Profile, CliError> {
             "{name} has no profile: nothing that a fingerprint tries, up to 128 MB, always evicts 64 blocks at once from it, as it replaces at random"
         ))
         .with_remedy(format!(
-            "The paper's method finds what evicts one block from it nearly always: okeanos fingerprint --model {name} --ignore-flush --as-paper"
+            "The paper's method finds what evicts one block from it nearly always: okeanos-lab fingerprint --model {name} --ignore-flush --as-paper"
         )),
         _ => {
             let names: Vec<&str> = Profile::shipped().map(|(name, _)| name).collect();

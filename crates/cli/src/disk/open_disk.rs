@@ -1,5 +1,6 @@
 //! Opening and claiming image files and devices.
 
+use crate::daemon::mounted::not_opened;
 use crate::error::CliError;
 use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
 use runtime::RealWorld;
@@ -25,7 +26,7 @@ pub fn open_disk_over(
     access: DiskAccess,
     behind: Option<&File>,
 ) -> Result<FileDisk, CliError> {
-    Ok(patiently(|| FileDisk::open_over(world.ring(), path, access, behind))?)
+    patiently(|| FileDisk::open_over(world.ring(), path, access, behind)).map_err(not_opened)
 }
 
 /// The computer's name, which a volume with the feature mmp tells others.
@@ -36,13 +37,18 @@ pub fn node_name() -> String {
 
 /// Claims a disk for another program, which opens it itself. No command of ours uses it as long as
 /// the claim lives.
-pub fn claim(path: &Path) -> Result<Claim, DiskOpenError> {
+pub fn claim(path: &Path) -> Result<Claim, CliError> {
+    try_claim(path).map_err(not_opened)
+}
+
+/// As [`claim`], for a caller who knows better what to do.
+pub fn try_claim(path: &Path) -> Result<Claim, DiskOpenError> {
     patiently(|| Claim::take(path))
 }
 
 /// Locks an image file for a loop device.
-pub fn lock_image(path: &Path, image: &File, access: DiskAccess) -> Result<(), DiskOpenError> {
-    patiently(|| disks::lock_image(path, image, access))
+pub fn lock_image(path: &Path, image: &File, access: DiskAccess) -> Result<(), CliError> {
+    patiently(|| disks::lock_image(path, image, access)).map_err(not_opened)
 }
 
 fn patiently<T>(mut attempt: impl FnMut() -> Result<T, DiskOpenError>) -> Result<T, DiskOpenError> {

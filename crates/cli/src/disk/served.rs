@@ -1,16 +1,18 @@
-//! What `okeanos disk serve` tells of the disk that it serves, for whoever finds a volume on it.
+//! Emulated disks that `okeanos-lab disk serve` serves, as a command finds them beneath a volume.
 
-use super::{DriveArguments, find};
 use crate::daemon::control::{Ask, Client};
 use crate::daemon::mount_table;
-use device::{Disk, World};
-use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model};
+use crate::programs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::cell::RefCell;
+use std::io::{self, BufRead, BufReader, Write};
+use std::ops::Range;
 use std::path::Path;
-use std::rc::Rc;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-/// As it was begun.
+/// An emulated disk as it was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedDisk {
     /// A name, or the whole path of a file.
@@ -23,18 +25,24 @@ pub struct ServedDisk {
     pub size: Option<u64>,
 }
 
-impl ServedDisk {
-    pub fn new(drives: &DriveArguments, options: &DriveOptions) -> ServedDisk {
-        let file = std::fs::canonicalize(&drives.model).ok().map(|path| path.display().to_string());
-        let is_shipped = super::shipped().any(|(name, _)| name == drives.model);
-        ServedDisk {
-            model: file.filter(|_| !is_shipped).unwrap_or_else(|| drives.model.clone()),
-            drives: drives.drives,
-            chunk: drives.chunk,
-            caches: options.cache == CacheMode::On,
-            size: options.size,
-        }
-    }
+/// Requests whose time is asked for, in bytes of the disk: first all is read, then all is written
+/// and flushed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TimedRequests {
+    pub reads: Vec<Range<u64>>,
+    pub writes: Vec<Range<u64>>,
+}
+
+/// The first answer of `okeanos-lab disk time`: the name of the disk's model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TimedModel {
+    pub name: String,
+}
+
+/// Each later answer. `None`: the disk does not take these requests.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TimeTaken {
+    pub nanoseconds: Option<u64>,
 }
 
 /// Whoever serves the disk that this file is, or on which this loop device stands.
@@ -46,28 +54,63 @@ pub fn client_of(source: &Path) -> Option<Client> {
     Client::connect_to_look(&serving).ok()
 }
 
-/// A disk like that one, for trials in virtual time.
+/// A disk like one that is served, for trials in virtual time: `okeanos-lab disk time` plays them.
+/// One JSON object a line goes to it, and one comes back.
 pub struct ServedModel {
-    drives: DriveArguments,
-    model: Model,
-    options: DriveOptions,
+    name: String,
+    player: RefCell<Player>,
+}
+
+struct Player {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
 }
 
 impl ServedModel {
-    /// `None` where no emulated disk is, or its model cannot be read.
+    /// `None` where no emulated disk is, its model cannot be read, or `okeanos-lab` is not
+    /// installed.
     pub fn of(source: &Path) -> Option<ServedModel> {
         let told: Value = client_of(source)?.ask(Ask::Stats).ok()?;
         let served: ServedDisk = serde_json::from_value(told.get("served")?.clone()).ok()?;
-        let ServedDisk { model: name, drives, chunk, caches, size } = served;
-        let cache = if caches { CacheMode::On } else { CacheMode::Off };
-        let model = find(&name).ok()?;
-        let options = DriveOptions { cache, size, ..DriveOptions::default() };
-        Some(ServedModel { drives: DriveArguments { model: name, drives, chunk }, model, options })
+        let mut player = Player::start().ok()?;
+        let TimedModel { name } = player.ask(&served).ok()?;
+        Some(ServedModel { name, player: RefCell::new(player) })
     }
     pub fn name(&self) -> &str {
-        &self.model.name
+        &self.name
     }
-    pub fn disk(&self, world: &Rc<dyn World>) -> (Vec<EmulatedDisk>, Rc<dyn Disk>) {
-        self.drives.disk(world, &self.model, self.options)
+    /// The time that the requests take on such a disk, with no others beside them.
+    pub fn time_of(&self, requests: &TimedRequests) -> Option<Duration> {
+        let taken: TimeTaken = self.player.borrow_mut().ask(requests).ok()?;
+        taken.nanoseconds.map(Duration::from_nanos)
+    }
+}
+
+impl Player {
+    fn start() -> io::Result<Player> {
+        let program = programs::of_ours("okeanos-lab").map_err(io::Error::other)?;
+        let mut command = Command::new(program);
+        command.args(["disk", "time"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn()?;
+        let (to, from) = (child.stdin.take(), child.stdout.take());
+        let from = from.ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Player { child, to, from: BufReader::new(from) })
+    }
+    fn ask<T: for<'de> Deserialize<'de>>(&mut self, what: &impl Serialize) -> io::Result<T> {
+        let mut line = serde_json::to_vec(what)?;
+        line.push(b'\n');
+        self.to.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write_all(&line)?;
+        let mut answer = String::new();
+        self.from.read_line(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+}
+
+impl Drop for Player {
+    /// It ends with its input.
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let _ = self.child.wait();
     }
 }

@@ -2,24 +2,19 @@
 //! on an emulated drive the time for them.
 
 use super::log_reader::LogReader;
-use crate::disk::served::ServedModel;
+use crate::disk::served::{ServedModel, TimedRequests};
 use crate::error::CliError;
-use device::{Buffer, DeviceError, Durability, LocalFuture, World};
-use emulated::EmulatedDisk;
 use journal::records;
 use journal::{
     FindRuns, HomeBounds, LogPlaces, Logs, Pass, ReplayAction, ReplayPass, RevokePass, ScanPass,
 };
-use runtime::{VirtualWorld, join_window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Longest request, in bytes, and most of them at once: as write-back and recovery have them.
+/// Longest request, in bytes: as write-back and recovery have it.
 const REQUEST_BYTES: u64 = 1 << 20;
-const REQUESTS_AT_ONCE: usize = 16;
 
 /// What the live runs of logs hold, with that of transactions that later ones supersede left out.
 pub struct HeldBlocks {
@@ -144,12 +139,14 @@ impl CheckpointCost {
         writes: &[Range<u64>],
         model: Option<&ServedModel>,
     ) -> CheckpointCost {
-        let nanoseconds = model.and_then(|model| time_of(model, reads, writes));
+        let time = model.and_then(|model| {
+            model.time_of(&TimedRequests { reads: reads.to_vec(), writes: writes.to_vec() })
+        });
         CheckpointCost {
             home_bytes: writes.iter().map(|range| range.end - range.start).sum(),
             reads: reads.len() as u64,
             writes: writes.len() as u64,
-            nanoseconds: nanoseconds.map(|time| time.as_nanos() as u64),
+            nanoseconds: time.map(|time| time.as_nanos() as u64),
         }
     }
 }
@@ -169,35 +166,6 @@ fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
         requests.push(range);
     }
     requests
-}
-
-/// The time on a drive like that one, with nobody beside. First all is read, then all is written
-/// and flushed.
-fn time_of(model: &ServedModel, reads: &[Range<u64>], writes: &[Range<u64>]) -> Option<Duration> {
-    let world = VirtualWorld::new(1);
-    let in_world: Rc<dyn World> = Rc::new(world.clone());
-    let (drives, disk) = model.disk(&in_world);
-    drives.iter().for_each(EmulatedDisk::forget_content);
-    let (reads, writes) = (reads.to_vec(), writes.to_vec());
-    let took = world.run({
-        async move {
-            let length = |range: &Range<u64>| (range.end - range.start) as usize;
-            let read = reads.into_iter().map(|range| -> LocalFuture<Result<(), DeviceError>> {
-                let reading = disk.read(range.start, length(&range));
-                Box::pin(async move { reading.await.map(drop) })
-            });
-            join_window(read, REQUESTS_AT_ONCE).await.ok()?;
-            let write = writes.into_iter().map(|range| {
-                let zeros = vec![Rc::new(Buffer::zeroed(length(&range)))];
-                disk.write(range.start, zeros, Durability::Cached)
-            });
-            join_window(write, REQUESTS_AT_ONCE).await.ok()?;
-            disk.flush().await.ok()?;
-            Some(Duration::from_nanos(in_world.now().0))
-        }
-    });
-    world.end();
-    took
 }
 
 #[cfg(test)]

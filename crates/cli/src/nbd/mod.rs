@@ -1,31 +1,35 @@
 //! `okeanos nbd`: any disk to NBD clients, with scattered logs in front of it or without.
 
-mod disk;
 mod scattered;
 
 use crate::daemon::reporter::complain;
-use crate::disk::{Switch, models_help};
+use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
-use crate::text::quantity::{format_duration, parse_size};
+use crate::text::quantity::format_duration;
 use ::nbd::{Export, Listener, serve as serve_clients};
 use ::scattered::{RestartReport, ScatteredDisk, ScatteredStatistics};
 use clap::Args;
 use device::{Disk, World};
+use disks::DiskAccess;
 use runtime::{Either, RealWorld, race};
 use scattered::ScatteredArguments;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-const HELP: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   okeanos nbd --socket /run/disk.sock disk.img             an image, as it is
   okeanos nbd --socket s --scattered --format --logged-write-size 256K /dev/sdb
                                                            scattered logs on a drive; its content is lost
   okeanos nbd --socket s --scattered /dev/sdb              the same drive another time
-  okeanos nbd --listen 127.0.0.1:10809 --model constellation-es3 --size 8G --cache off
-                                                           an emulated drive in real time, gone at the end
 
+An emulated drive in real time: okeanos-lab nbd --help.
+
+";
+
+/// The notes on an export, behind the examples of a command.
+pub const NOTES: &str = "\
 The program stays in the foreground, says on which URI it listens, and ends on SIGTERM or Ctrl-C: it flushes, and with scattered
 logs saves the mapping table, so that the next start reads no log.
 
@@ -43,11 +47,20 @@ user of the machine in; a Unix socket is for the user who started the program.
 A disk that holds scattered logs is not exported without --scattered. --format names what is there already, and keeps
 it, unless --force is given.";
 
-/// Export a disk over NBD: an image, a device, an emulated drive; with scattered logs in front of
-/// it if wanted
+/// Export a disk over NBD: an image or a device; with scattered logs in front of it if wanted
 #[derive(Args)]
-#[command(after_help = HELP)]
+#[command(after_help = format!("{EXAMPLES}{NOTES}"))]
 pub struct NbdArguments {
+    #[command(flatten)]
+    export: ExportArguments,
+    /// An image file or a block device
+    #[arg(value_name = "IMAGE|DEVICE")]
+    disk: PathBuf,
+}
+
+/// How a disk is exported.
+#[derive(Args)]
+pub struct ExportArguments {
     /// Listen on a Unix socket, for this user alone
     #[arg(
         long,
@@ -65,26 +78,39 @@ pub struct NbdArguments {
     read_only: bool,
     #[command(flatten)]
     logs: ScatteredArguments,
-    #[arg(help = models_help("An emulated drive instead of DISK"), long, value_name = "M", conflicts_with = "disk", required_unless_present = "disk")]
-    model: Option<String>,
-    /// Of the emulated drive; less than the model's size
-    #[arg(long, value_parser = parse_size, requires = "model")]
-    size: Option<u64>,
-    /// The emulated drive's write cache
-    #[arg(long, value_enum, default_value_t = Switch::On, requires = "model")]
-    cache: Switch,
     /// At the end, copy home what is logged: then the logs are empty, and only then
     #[arg(long, requires = "scattered")]
     checkpoint_at_end: bool,
-    /// Print what the logs and the emulated drive did, as JSON, at the end
+    /// Print what the logs (and an emulated drive) did, as JSON, at the end
     #[arg(long)]
     json: bool,
-    /// An image file or a block device
-    #[arg(value_name = "IMAGE|DEVICE")]
-    disk: Option<PathBuf>,
+}
+
+/// The disk beneath an export.
+pub struct BackingDisk {
+    pub disk: Rc<dyn Disk>,
+    /// An emulated drive, which is new: returns what it has done.
+    pub emulated: Option<Box<dyn Fn() -> serde_json::Value>>,
 }
 
 pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
+    let NbdArguments { export, disk: path } = arguments;
+    serve_disk(export, |world, export| {
+        let access = if export.read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
+        let disk = Rc::new(open_disk(world, &path, access)?);
+        export.logs.check_content(&path)?;
+        Ok(BackingDisk { disk, emulated: None })
+    })
+}
+
+/// Exports the disk that `open` returns, until a signal comes.
+///
+/// # Errors
+/// The address is not this machine's, `open` fails, or the disk does.
+pub fn serve_disk(
+    arguments: ExportArguments,
+    open: impl FnOnce(&RealWorld, &ExportArguments) -> Result<BackingDisk, CliError>,
+) -> Result<(), CliError> {
     runtime::standard_error::tell_panics_without_waiting();
     runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
     let listener = match (&arguments.socket, &arguments.listen) {
@@ -99,20 +125,18 @@ pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
         ));
     }
     let world = RealWorld::new().map_err(CliError::no_ring)?;
-    let (beneath, drive) = disk::open(&world, &arguments)?;
-    if let Some(path) = &arguments.disk {
-        arguments.logs.check_content(path)?;
-    }
+    let BackingDisk { disk, emulated } = open(&world, &arguments)?;
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let json = arguments.json;
-    let result = world.run(serve(world.clone(), in_world, listener, beneath, arguments));
+    let result =
+        world.run(serve(world.clone(), in_world, listener, (disk, emulated.is_some()), arguments));
     world.end();
     let mut told = serde_json::Map::new();
     if let Some(logs) = result? {
         told.insert("logs".to_owned(), serde_json::json!(logs));
     }
-    if let Some(drive) = drive {
-        told.insert("drive".to_owned(), serde_json::json!(drive.statistics()));
+    if let Some(statistics) = emulated {
+        told.insert("drive".to_owned(), statistics());
     }
     if json && !told.is_empty() { print_json(&told) } else { Ok(()) }
 }
@@ -121,18 +145,16 @@ async fn serve(
     world: RealWorld,
     in_world: Rc<dyn World>,
     listener: Listener,
-    beneath: Rc<dyn Disk>,
-    arguments: NbdArguments,
+    (beneath, is_emulated): (Rc<dyn Disk>, bool),
+    arguments: ExportArguments,
 ) -> Result<Option<ScatteredStatistics>, CliError> {
-    let logs =
-        scattered::open(&world, &in_world, &beneath, &arguments.logs, arguments.model.is_some())
-            .await?;
+    let logs = scattered::open(&world, &in_world, &beneath, &arguments.logs, is_emulated).await?;
     if let Some((_, report)) = &logs {
         print(&restart_line(report))?;
     }
     let logs = logs.map(|(disk, _)| disk);
     let disk: Rc<dyn Disk> = logs.clone().map_or(beneath, |logs| Rc::new(logs));
-    let rotational = arguments.logs.scattered || arguments.model.is_some();
+    let rotational = arguments.logs.scattered || is_emulated;
     let export = Rc::new(Export { disk: disk.clone(), read_only: arguments.read_only, rotational });
     let mut signals = world.signals().map_err(|error| CliError::system("signals", error))?;
     let uri = listener.uri();

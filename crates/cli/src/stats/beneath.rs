@@ -1,4 +1,4 @@
-//! The emulated drives that a volume lies on, where `okeanos disk serve` serves them on this
+//! The emulated drives that a volume lies on, where `okeanos-lab disk serve` serves them on this
 //! machine.
 
 use crate::daemon::control::{Ask, Client};

@@ -29,7 +29,7 @@ changes went with one (group); bytes a second to the journal, to their home, and
 wrote (payload); requests of the kernel a second. Rates are of the interval; --json and --prometheus count
 from the mount.
 
-Where the volume lies on what okeanos disk serve serves, its drives' counts follow: how often the arm moved (seeks), and
+Where the volume lies on what okeanos-lab disk serve serves, its drives' counts follow: how often the arm moved (seeks), and
 over how many cylinders. With --json they are drives_beneath.
 
 Of a host's journal: dirty bytes now, in memory alone and in the journal; bytes made durable at the store since the

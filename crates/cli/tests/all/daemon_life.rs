@@ -127,7 +127,7 @@ fn a_signal_takes_no_mount_away_but_the_daemons_own() {
              $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON
              [ $(cat $M/file) = theirs ]; refuses mountpoint -q elsewhere; $O umount $M; settle image; clean image
              # The same of served disks.
-             $O disk serve -f --model cheetah-15k5 $M >told & DAEMON=$!
+             $LAB disk serve -f --model cheetah-15k5 $M >told & DAEMON=$!
              for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
              $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON || true; [ $(cat $M/file) = theirs ]
              $O umount $M; umount -l $M"

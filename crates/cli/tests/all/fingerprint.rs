@@ -1,24 +1,6 @@
-//! `okeanos fingerprint` through the program: where it writes, and what it goes on from.
+//! `okeanos fingerprint` through the program: where it writes.
 
 use crate::rig::Rig;
-
-/// Stopped once measurements are kept, it refuses to put others to them, and goes on with the same.
-#[test]
-fn what_is_kept_goes_on_under_the_same_conditions_alone() {
-    let rig = Rig::new();
-    rig.run("timeout -s KILL 7 $O fingerprint --model hitachi-7k80 --ignore-flush --quick --out kept || test -e kept/fingerprint.json");
-    let said = rig.run("refuses $O fingerprint --model hitachi-7k80 --out kept 2>&1");
-    assert!(said.contains("ignoring flushes") && said.contains("--out"), "{said}");
-    let said = rig.run("refuses $O fingerprint --model hitachi-32 --ignore-flush --out kept 2>&1");
-    assert!(said.contains("hitachi-32"), "{said}");
-    rig.run("truncate -s 64M file");
-    let said = rig.run("refuses $O fingerprint file --out kept 2>&1");
-    assert!(said.contains("file"), "{said}");
-    rig.run("head -c 3000 kept/fingerprint.json >cut; mv cut kept/fingerprint.json");
-    let said =
-        rig.run("refuses $O fingerprint --model hitachi-7k80 --ignore-flush --out kept 2>&1");
-    assert!(said.contains("remove the file"), "{said}");
-}
 
 #[test]
 fn a_device_is_refused_without_leave_or_in_use_or_too_small() {

@@ -217,7 +217,7 @@ fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
     rig.run(&format!(
         "$O mkfs --force {mkfs} image 96M -- -q {mke2fs} >made; serve data={mode}{option} image
          mkdir $M/d; for i in $(seq 30); do echo \"content $i\" >$M/d/f$i; done; rm $M/d/f1*; sync -f $M
-         $O bench streams --writers 8 --until-error --acknowledged ack $M >streams & WRITERS=$!
+         $LAB bench streams --writers 8 --until-error --acknowledged ack $M >streams & WRITERS=$!
          for i in $(seq 300); do [ $(cat $M/stream-* 2>/dev/null | wc -c) -gt 1000000 ] && break; sleep 0.1; done
          kill_daemon; wait $WRITERS; umount $M; settle image log"
     ));
@@ -233,7 +233,7 @@ const JOURNAL: &str = r#"
 
 /// The kernel finds all that was acknowledged on `$1`.
 const VERIFY: &str = r#"
-    verify() { mount -o loop$K $1 $M; $O bench verify --acknowledged ack --json $M
+    verify() { mount -o loop$K $1 $M; $LAB bench verify --acknowledged ack --json $M
                grep -q 'content 3' $M/d/f3; [ $(ls $M/d | wc -l) = 19 ]; umount $M; settle $1; }
 "#;
 

@@ -61,16 +61,6 @@ fn ext4_of_the_kernel_lives_on_scattered_logs() {
          wait $F; stop");
 }
 
-#[test]
-fn an_emulated_drive_is_exported_in_real_time_and_tells_what_it_did() {
-    let out = run("start --model constellation-es3 --size 1G --cache off --scattered --json
-         q -c 'write -P 7 0 4k' -c 'write -P 7 500M 4k' -c flush -c 'read -P 7 500M 4k'; stop; cat out");
-    // One object, behind the lines that the program says while it serves.
-    let told: serde_json::Value = serde_json::from_str(&out[out.find('{').unwrap()..]).unwrap();
-    assert_eq!(told["logs"]["logged_writes"], 2, "{out}");
-    assert!(told["drive"]["cylinders_crossed"].as_u64().unwrap() > 0, "{out}");
-}
-
 /// Also while it is exported, and with the table on other memory.
 #[test]
 fn inspect_logs_tells_of_the_logs_of_a_block_device() {

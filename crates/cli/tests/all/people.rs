@@ -43,8 +43,11 @@ fn mounts_are_listed_with_mode_and_health_and_dead_daemons_stand_out() {
            $O list >told; grep "^$M" told | grep -q 'daemon died'
            for command in "stats $M" "stats $M/below/deep" "stats --watch image" "advise $M" "checkpoint $M" "recover image" "recover $M" "mount image $M" \
                "mount -o remount,ro image $M" "inspect super $M" "inspect inode 2 $M/file" "fingerprint $M/file" "fingerprint --destroy image" \
-               "bench stress --operations 9 $M" "bench postmark --transactions 9 $M" "bench verify --acknowledged $M/file $M" "nbd --socket $M/s image"; do
+               "nbd --socket $M/s image"; do
                refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told; grep -q "okeanos mount .*image $M" told
+           done
+           for command in "bench stress --operations 9 $M" "bench postmark --transactions 9 $M" "bench verify --acknowledged $M/file $M"; do
+               refuses $LAB $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told; grep -q "okeanos mount .*image $M" told
            done
            $O umount $M 2>told; grep -q 'had died' told; grep -q "okeanos mount .*image $M" told
            $O recover image >told; $O mount -o noloop image $M; grep -q kept $M/file; $O umount $M; clean image"#,
@@ -65,9 +68,9 @@ print(*[found["process"] for found in json.load(sys.stdin) if found["directory"]
            $O umount host 2>told; grep -q "okeanos $HOST JOURNAL $PWD/host" told; refuses mountpoint -q host
            $O $HOST journal host; grep -q kept host/file
            $O stats --prometheus host >told; grep -q '^okeanos_host_destaged_bytes_total{' told; $O umount host
-           $O disk serve --model nvme-ssd --size 64M drive; dies drive
-           for command in "stats drive" "disk serve --model nvme-ssd --size 64M drive"; do
-               refuses $O $command 2>told; grep -q 'has died' told; grep -q 'okeanos disk serve' told; refuses grep -q 'is safe' told
+           $LAB disk serve --model nvme-ssd --size 64M drive; dies drive
+           for command in "$O stats drive" "$LAB disk serve --model nvme-ssd --size 64M drive"; do
+               refuses $command 2>told; grep -q 'has died' told; grep -q 'okeanos-lab disk serve' told; refuses grep -q 'is safe' told
            done
            $O umount drive 2>told; refuses mountpoint -q drive"#,
     );
@@ -85,8 +88,8 @@ fn an_image_stands_for_its_mount_and_what_is_in_the_way_is_named() {
            # As with mount(8), the directory is enough.
            $O mount -o remount,ro $M; grep " $M .* ro," /proc/mounts; $O umount image; refuses mountpoint -q $M; settle image
            refuses $O umount image 2>told; grep -q 'okeanos list' told; clean image
-           serve noloop image; kill_daemon; for command in "mkfs --force image" "bench streams $M"; do
-               refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told
+           serve noloop image; kill_daemon; for command in "$O mkfs --force image" "$LAB bench streams $M"; do
+               refuses $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told
            done
            $O umount image 2>told"#,
     );
@@ -274,7 +277,7 @@ fn inspect_takes_the_directory_of_a_mount() {
 fn advice_follows_from_what_was_written() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount -o data=ordered image $M; refuses grep -q 'Advice' <<<"$($O advise $M)"
-           $O bench streams --writers 4 --size 128 --count 400 $M >told; $O advise $M >told; grep -q 'Advice: mount -o data=wasteless' told
+           $LAB bench streams --writers 4 --size 128 --count 400 $M >told; $O advise $M >told; grep -q 'Advice: mount -o data=wasteless' told
            $O advise --json $M | grep -q '"journal_bytes"'; $O umount $M; settle image"#,
     );
 }
@@ -287,13 +290,15 @@ fn pages_and_completions_are_without_fault_and_help_fits_the_terminal() {
            grep -q 'okeanos mkfs .*IMAGE' page; grep -q '^EXIT STATUS' page; [ -s pages/mount.fuse.okeanos.8 ]
            for shell in bash zsh fish; do $O completions $shell >script.$shell; grep -q advise script.$shell; done; bash -n script.bash
            for width in 60 80 100; do
-               for command in "" bench list mount mkfs umount recover check advise list stats "bench streams" "bench replay" sim fingerprint "disk serve" powercut reproduce; do
+               for command in "" list mount mkfs umount recover check advise list stats fingerprint nbd powercut; do
                    COLUMNS=$width $O $command --help >help
                    # A word, or a line that is to be typed, may be wider.
                    awk -v w=$width 'length > w && !/^ *[^ ]+$/ && !/okeanos|--|<.*>|\// { print; bad = 1 } END { exit bad }' help
                done
            done
-           $O sim --help >help; grep -q wrapping-4k help; grep -q flush-hang help; $O fingerprint --help >help; grep -q cheetah help
+           for moved in bench sim reproduce disk "fingerprint --model samsung-16" "nbd --socket s --model samsung-16"; do
+               status=0; $O $moved 2>told || status=$?; [ $status = 2 ]; grep -q 'is a command of okeanos-lab' told
+           done
            $O --version | grep -q '^okeanos [0-9]'; refuses $O mkfs small 1XB 2>told; grep -q '1GB for' told
            $O mkfs decimal 64MB -- -q; [ $(stat -c %s decimal) = 64000000 ]
            refuses $O mount -o cache=1 decimal $M 2>told; grep -q 'at least 1M' told"#,

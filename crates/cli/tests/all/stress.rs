@@ -1,7 +1,8 @@
 //! Many threads at once on one volume, through the kernel, in every mode. `OPERATIONS` and `SEED`
 //! in the environment make it longer and different.
 
-use crate::common::{Volume, okeanos, said};
+use crate::common::{Volume, lab, said};
+use crate::programs;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::process::Command;
@@ -14,6 +15,8 @@ fn from_environment(name: &str, otherwise: u64) -> u64 {
 fn survives(arguments: &[&str], options: &str) {
     let operations = from_environment("OPERATIONS", 8000).to_string();
     let seed = from_environment("SEED", 1).to_string();
+    // Built before the volume is there, which waits for nobody long.
+    programs::lab();
     let volume = Volume::new(arguments);
     let complaints = volume.directory.path().join("complaints");
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_okeanos"))
@@ -31,7 +34,7 @@ fn survives(arguments: &[&str], options: &str) {
         let mut arguments: Vec<&OsStr> =
             ["bench", "stress"].iter().chain(words).map(OsStr::new).collect();
         arguments.push(root.as_os_str());
-        let output = okeanos(&arguments);
+        let output = lab(&arguments);
         assert!(output.status.success(), "{options}, seed {seed}: {}", said(&output));
     };
     bench(&["--threads", "16", "--operations", &operations, "--seed", &seed, "--names", "25"]);

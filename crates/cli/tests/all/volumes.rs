@@ -118,11 +118,11 @@ fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
         let told = rig.run(&format!(
             "$O mount -f -o data={mode} image $M & DAEMON=$!
              for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-             $O bench streams --writers 20 --until-error --acknowledged ack $M >streams & WRITERS=$!
+             $LAB bench streams --writers 20 --until-error --acknowledged ack $M >streams & WRITERS=$!
              sleep 1; kill -9 $DAEMON; wait $WRITERS; wait $DAEMON || true; umount $M
              {DETACHED}
              $O recover image >recovered; timeout 60 e2fsck -fn image >out 2>&1 || {{ cat out recovered; exit 1; }}
-             $O mount -o data={mode} image $M; $O bench verify --acknowledged ack --json $M; $O umount $M"
+             $O mount -o data={mode} image $M; $LAB bench verify --acknowledged ack --json $M; $O umount $M"
         ));
         let verdict: serde_json::Value = serde_json::from_str(&told).unwrap();
         assert!(verdict["acknowledged"].as_u64() > Some(20), "{mode}: {told}");
@@ -138,7 +138,7 @@ fn a_log_of_blocks_left_by_a_crash_is_told_record_by_record() {
     let told = rig.run(&format!(
         "$O mount -f -o data=wasteless,records=blocks image $M & DAEMON=$!
          for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-         $O bench streams --writers 1 --count 3 $M >streams
+         $LAB bench streams --writers 1 --count 3 $M >streams
          kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
          $O inspect journal image; $O recover image"
     ));
@@ -163,7 +163,7 @@ fn a_packed_log_left_by_a_crash_is_told_record_by_record() {
     let told = rig.run(&format!(
         "$O mount -f -o data=wasteless,log_unit=512 image $M & DAEMON=$!
          for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-         $O bench streams --writers 1 --count 3 $M >streams
+         $LAB bench streams --writers 1 --count 3 $M >streams
          kill -9 $DAEMON; wait $DAEMON || true; umount $M; {DETACHED}
          $O inspect journal image; $O recover image"
     ));
@@ -189,7 +189,7 @@ fn transactions_behind_gaps_are_told_as_recovery_finds_them() {
     rig.run("$O mkfs image 256M -- -q -b 4096");
     let told = rig.run(
         "serve data=wasteless,log_unit=512,log_gap=10K,commit=1h,writeback=1h,expire=1h image
-         $O bench streams --writers 1 --count 20 $M >streams
+         $LAB bench streams --writers 1 --count 20 $M >streams
          kill_daemon; umount $M; settle image
          $O inspect journal --json image; $O inspect journal image >told; $O recover image >>told",
     );
@@ -221,7 +221,7 @@ fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
         let rig = Rig::new();
         rig.run("$O mkfs image 256M -- -q -b 4096");
         let told = rig.run(&format!(
-            "$O mount -o data={mode} image $M; $O bench streams --writers 100 --count 100 $M >out
+            "$O mount -o data={mode} image $M; $LAB bench streams --writers 100 --count 100 $M >out
              $O stats --json $M; $O umount $M"
         ));
         let stats: serde_json::Value = serde_json::from_str(&told).unwrap();

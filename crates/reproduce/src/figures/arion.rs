@@ -5,10 +5,10 @@ use super::shared::{axis, of_paper, ours, picture, ratio};
 use crate::number::short;
 use crate::statement::{Claim, Expected, SAME};
 use crate::{Context, Figure, FigureError, Results, Scale, Series};
-use stages::{MetadataTimes, SharedClient, SharedFiles, SharedOptions, SharedStage};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+use testbeds::{MetadataTimes, SharedClient, SharedFiles, SharedOptions, SharedStage};
 use units::Instant;
 use workloads::{Dice, FilebenchOptions, FilebenchReport, Files, Limit, Personality, filebench};
 

@@ -7,7 +7,7 @@ use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
 use crate::statement::{Expected, ORDERS};
 use engine::DataMode;
-use stages::VolumeLayout;
+use testbeds::VolumeLayout;
 
 pub fn figure() -> Figure {
     Figure {

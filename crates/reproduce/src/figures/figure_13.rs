@@ -6,8 +6,8 @@ use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale, Series};
 use crate::statement::{Expected, ORDER};
 use engine::{DataMode, RecoveryReport};
-use stages::Stage;
 use std::time::Duration;
+use testbeds::Stage;
 use workloads::{Files, PeriodicOptions, SyncKind, periodic, periodic_byte, periodic_file};
 
 pub fn figure() -> Figure {

@@ -8,7 +8,7 @@ use crate::figure::{Figure, Picture, Results, Scale, Series};
 use crate::number::short;
 use crate::statement::{Expected, FACTORS, NEAR, ORDER_OR_TWO, SAME};
 use engine::DataMode;
-use stages::VolumeLayout;
+use testbeds::VolumeLayout;
 
 pub fn figure_7a() -> Figure {
     Figure {

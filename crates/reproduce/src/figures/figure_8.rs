@@ -12,8 +12,8 @@ use crate::figure::{Figure, Picture, Results, Scale};
 use crate::statement::{Expected, FACTORS, NEAR, ORDERS, SAME};
 use engine::DataMode;
 use runtime::VirtualWorld;
-use stages::LogStructuredFiles;
 use std::time::Duration;
+use testbeds::LogStructuredFiles;
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
 const STAND_IN: &str = "The log-structured line stands for NILFS: the same writes, placed one after the other on one drive with a segment's \
@@ -177,7 +177,7 @@ fn memory_note() -> String {
 mod tests {
     use super::*;
     use crate::{Varied, made_up};
-    use stages::Scaled;
+    use testbeds::Scaled;
 
     #[test]
     fn a_varied_drive_is_that_of_the_log_structured_line_too() {

@@ -5,8 +5,8 @@ use crate::number::short;
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
-use stages::Stage;
 use std::time::Duration;
+use testbeds::Stage;
 use workloads::{FilebenchOptions, FilebenchReport, Limit, Personality, filebench};
 
 pub const TABLE_1: Figure = Figure {

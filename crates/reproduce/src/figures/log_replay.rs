@@ -5,8 +5,8 @@ use crate::number::short;
 use crate::statement::{Expected, ORDER};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
-use stages::Stage;
 use std::time::Duration;
+use testbeds::Stage;
 use units::SplitMix;
 use workloads::{LogTrace, ReplayOptions, ReplayReport, replay_log};
 

@@ -4,8 +4,8 @@ use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, of_paper, ou
 use crate::statement::{Expected, SAME};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
-use stages::{DiskChoice, Mounted, Stage, StageOptions};
 use std::time::Duration;
+use testbeds::{DiskChoice, Mounted, Stage, StageOptions};
 use workloads::{DATABASE, MpiIoOptions, ServerLink, mpi_io};
 
 pub const FIGURE_11: Figure = Figure {

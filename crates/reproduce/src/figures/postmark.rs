@@ -5,7 +5,7 @@ use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
-use stages::Stage;
+use testbeds::Stage;
 use workloads::{PostmarkOptions, postmark};
 
 pub const FIGURE_10A: Figure = Figure {

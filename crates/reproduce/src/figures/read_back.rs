@@ -5,8 +5,8 @@ use crate::statement::{Expected, ORDER};
 use crate::{Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
 use runtime::VirtualWorld;
-use stages::{LogStructuredFiles, Stage};
 use std::time::Duration;
+use testbeds::{LogStructuredFiles, Stage};
 use workloads::{Files, Limit, ReadBackReport, StreamOptions, SyncKind, read_back, streams};
 
 pub const FIGURE_8C: Figure = Figure {
@@ -122,7 +122,7 @@ fn figure_8c(context: &Context) -> Result<Results, FigureError> {
         (last(MODES.len()), slowest),
     )];
     let notes = vec![
-        "The log-structured placement is not NILFS: what it is stands in crates/stages/src/log_structured.rs. In its log a second \
+        "The log-structured placement is not NILFS: what it is stands in crates/testbeds/src/virtual_time/log_structured.rs. In its log a second \
          of one file, 31 blocks, lies between those of the others, so the arm moves once for every 31 reads, for 3 ms: a short \
          seek and half a turn. That alone is what its time shows, and ten times ours would need a movement for every 8 or 9. It \
          keeps its map in memory, where NILFS with cold caches also reads its index and its address translation; but of 100 files \

@@ -6,8 +6,8 @@ use crate::finished::Finished;
 use crate::{
     Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict,
 };
-use stages::Scaled;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use testbeds::Scaled;
 
 const NAME: &str = "sensitivity";
 

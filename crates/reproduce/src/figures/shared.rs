@@ -6,8 +6,8 @@ use crate::{Axis, Claim, Context, FigureError, Origin, Picture, Scale, Series, V
 use emulated::EmulatedDisk;
 use engine::DataMode;
 use runtime::VirtualWorld;
-use stages::StageOptions;
 use std::rc::Rc;
+use testbeds::StageOptions;
 
 /// The paper's four, from the slowest to the fastest as its figure 10a has them.
 pub const FOUR_MODES: [DataMode; 4] =

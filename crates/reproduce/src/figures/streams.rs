@@ -4,8 +4,8 @@
 use super::shared::rig;
 use crate::{Context, FigureError};
 use engine::DataMode;
-use stages::{Stage, StageOptions, Traffic, VolumeLayout};
 use std::time::Duration;
+use testbeds::{Stage, StageOptions, Traffic, VolumeLayout};
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
 /// 1 Kbps at one append a second, in bytes.

@@ -3,6 +3,7 @@
 pub mod failing_disk;
 pub mod ring;
 
+use crate::programs;
 use std::ffi::{CString, OsStr};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -141,9 +142,15 @@ pub fn okeanos(arguments: &[&OsStr]) -> Output {
 
 /// With a limit of its address space, in bytes.
 pub fn okeanos_within(memory_max: u64, arguments: &[&OsStr]) -> Output {
-    // Long runs want an optimised one.
-    let program =
-        std::env::var_os("OKEANOS_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_okeanos").into());
+    run(&programs::okeanos(), memory_max, arguments)
+}
+
+/// Runs `okeanos-lab`.
+pub fn lab(arguments: &[&OsStr]) -> Output {
+    run(&programs::lab(), u64::MAX, arguments)
+}
+
+fn run(program: &Path, memory_max: u64, arguments: &[&OsStr]) -> Output {
     let mut command = Command::new("timeout");
     let seconds = (patience() / 2).as_secs().to_string();
     command.args(["-k", "5", &seconds]);

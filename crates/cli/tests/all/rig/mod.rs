@@ -1,9 +1,8 @@
 //! Scripts over images in a directory of their own, run where nobody else sees their mounts.
 
+use crate::programs;
 use std::path::PathBuf;
 use std::process::Command;
-
-const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
 
 /// No script takes so many seconds; one that does hangs.
 const PATIENCE: &str = "300";
@@ -38,15 +37,19 @@ impl Rig {
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
-    /// Runs a script whose mounts nobody else sees. `$O` is the program, `$M` a mount point, and
-    /// the images are in the current directory.
+    /// Runs a script whose mounts nobody else sees. `$O` is the program, `$LAB` is
+    /// `okeanos-lab`, `$M` a mount point, and the images are in the current directory.
     pub fn run(&self, script: &str) -> String {
         let script = format!("{WORDS}{script}");
-        let output = Command::new("timeout")
+        let mut command = Command::new("timeout");
+        if script.contains("$LAB") {
+            command.env("LAB", programs::lab());
+        }
+        let output = command
             .args(["-k", "5", PATIENCE, "unshare", "--mount", "--propagation", "private"])
             .args(["bash", "-euo", "pipefail", "-c", &script])
             .current_dir(self.directory.path())
-            .env("O", OKEANOS)
+            .env("O", programs::okeanos())
             .env("M", self.path("mount"))
             .output()
             .unwrap();

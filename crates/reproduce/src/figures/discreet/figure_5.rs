@@ -80,7 +80,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             shares[0], shares[1]
         ),
         "A processor takes time, too, and a slower host asks less of the drive: the second picture has its share of unsafe caching by what a \
-         loop (31 calls) takes of one processor, over 30 s. On the processor of a current server these loops take some 0.1 ms (okeanos bench filebench webserver \
+         loop (31 calls) takes of one processor, over 30 s. On the processor of a current server these loops take some 0.1 ms (okeanos-lab bench filebench webserver \
          on a tmpfs); the paper had one Opteron of 2.2 GHz and Filebench's own work."
             .into(),
         "The files fit into memory, and a read from there takes no virtual time: threads read until the log's dirty blocks fill \

@@ -81,8 +81,8 @@ impl Taken {
     }
 }
 
-/// As `okeanos fingerprint --model NAME --ignore-flush --as-paper` takes them. Three tables show
-/// the same ones: whoever asks for several in one command waits for them once.
+/// As `okeanos-lab fingerprint --model NAME --ignore-flush --as-paper` takes them. Three tables
+/// show the same ones: whoever asks for several in one command waits for them once.
 pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     static TAKEN: Mutex<Option<(u64, bool, Vec<Taken>)>> = Mutex::new(None);
     let mut taken = TAKEN.lock().expect("no figure panics while it plays");

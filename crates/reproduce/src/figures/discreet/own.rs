@@ -6,8 +6,8 @@ use super::variants::{COSTLY, EFFICIENT, PLACE, PLANS, Variant, caching_name, co
 use crate::{Context, Figure, FigureError, Results, Scale};
 use engine::DataMode;
 use eviction::CoercionStatistics;
-use stages::Caching;
 use std::time::Duration;
+use testbeds::Caching;
 use workloads::{Limit, StreamOptions, SyncKind, streams};
 
 pub const STREAMS: Figure = Figure {

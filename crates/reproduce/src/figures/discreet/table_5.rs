@@ -5,7 +5,7 @@ use super::variants::{RIG, Variant, all, bars, costs};
 use crate::{Context, Figure, FigureError, Results};
 use disks::HostScheduler;
 use eviction::CoercionStatistics;
-use stages::{FileReplayReport, PhaseLength, replay_files};
+use testbeds::{FileReplayReport, PhaseLength, replay_files};
 use workloads::FileTrace;
 
 pub const TABLE_5: Figure = Figure {

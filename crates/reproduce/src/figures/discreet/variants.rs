@@ -5,7 +5,7 @@ use super::super::shared::{axis, of_paper, ours, picture};
 use crate::{Context, FigureError, Picture, Scale, Series};
 use engine::DataMode;
 use eviction::{CoercionStatistics, EvictionWorkload, Pattern};
-use stages::{Caching, Stage, StageOptions};
+use testbeds::{Caching, Stage, StageOptions};
 
 /// "128 pseudo-random writes, each of size 12 KB" (section V.A): 170 ms on the paper's drive.
 pub const COSTLY: EvictionWorkload =

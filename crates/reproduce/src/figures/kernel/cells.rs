@@ -1,10 +1,10 @@
 //! The same cells in real time, on any file system, and in virtual time, for Okeanos.
 
 use crate::{Context, FigureError};
-use rigs::{RealStage, RealStageOptions, RigError};
-use stages::{Stage, StageOptions, Traffic};
 use std::io;
 use std::time::Duration;
+use testbeds::{Programs, RealStage, RealStageOptions, RigError};
+use testbeds::{Stage, StageOptions, Traffic};
 use workloads::{
     DirectoryFiles, Files, PeriodicOptions, PostmarkOptions, SyncKind, at_once, periodic, postmark,
 };
@@ -20,7 +20,7 @@ const STREAM_SIZE: usize = 125;
 /// One file system under one load.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
-    /// As `okeanos bench compare` has it: `ext4:ordered`, `okeanos:wasteless`.
+    /// As `okeanos-lab bench compare` has it: `ext4:ordered`, `okeanos:wasteless`.
     pub contender: &'static str,
     pub load: Load,
 }
@@ -69,14 +69,13 @@ impl Cell {
     }
 
     pub fn in_real_time(&self, seed: u64) -> Result<Measured, FigureError> {
-        let program = std::env::current_exe()?;
         let options = RealStageOptions {
             contender: self.contender.parse().map_err(FigureError::Other)?,
             model: MODEL.into(),
             home_size: HOME_SIZE,
             journal_size: JOURNAL_SIZE,
             directory: std::env::temp_dir(),
-            program,
+            programs: Programs::find().map_err(rig_error)?,
         };
         let stage = RealStage::build(&options).map_err(rig_error)?;
         let files = DirectoryFiles::new(stage.mount_point());

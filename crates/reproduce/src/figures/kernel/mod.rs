@@ -32,7 +32,7 @@ pub const KERNEL_7A: Figure = Figure {
     title: "Traffic of 1 Kbps streams: the kernel's file systems beside Okeanos, in real time",
     source: "ours, after Okeanos (TOS 2013), Figure 7a",
     about: "100, 300 and 1,000 streams append 125 B a second with O_SYNC for 20 s on ext4 in three modes, xfs, btrfs \
-                and Okeanos, mounted on two Cheetahs that are emulated in real time (okeanos disk serve); Okeanos also \
+                and Okeanos, mounted on two Cheetahs that are emulated in real time (okeanos-lab disk serve); Okeanos also \
                 in virtual time. Bytes are those that the kernel counts at the disks' loop devices.",
     minutes: 9,
     by_chance: false,

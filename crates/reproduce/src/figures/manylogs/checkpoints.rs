@@ -7,8 +7,8 @@ use crate::statement::{Expected, ORDER};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::Shingles;
 use emulated::replay::Recorded;
-use stages::{BlockLayer, BlockRun, BlocksServed, BroughtHome};
 use std::sync::Arc;
+use testbeds::{BlockLayer, BlockRun, BlocksServed, BroughtHome};
 
 pub const FIGURE_7: Figure = Figure {
     name: "manylogs-7",

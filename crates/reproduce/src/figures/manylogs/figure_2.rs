@@ -8,7 +8,7 @@ use crate::figures::shared::{claim, ratio};
 use crate::statement::Expected;
 use crate::{Claim, Context, Figure, FigureError, Results};
 use engine::{DataMode, LogKind};
-use stages::{HomeOrder, Large, Small, Updates};
+use testbeds::{HomeOrder, Large, Small, Updates};
 
 pub const FIGURE_2A: Figure = Figure {
     name: "manylogs-2a",

@@ -5,7 +5,7 @@ use super::scene::{Bars, LINES, MANYLOGS, ORDERED, Setting, notes, play, told};
 use crate::figures::shared::{claim, ratio};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results};
-use stages::Large;
+use testbeds::Large;
 
 pub const FIGURE_3: Figure = Figure {
     name: "manylogs-3",

@@ -2,7 +2,7 @@
 
 use super::scene::{Bars, Cell, LINES, Setting, notes, play};
 use crate::{Context, Figure, FigureError, Results};
-use stages::{FilebenchBeside, Large, Small};
+use testbeds::{FilebenchBeside, Large, Small};
 use workloads::Personality;
 
 pub const FIGURE_4: Figure = Figure {

@@ -4,9 +4,9 @@ use super::scene::{Bar, Bars, Cell, LINES, Line, MANYLOGS, O_DUR, Setting, notes
 use crate::figures::shared::{claim, ratio};
 use crate::statement::{Expected, SAME};
 use crate::{Claim, Context, Figure, FigureError, Results};
-use stages::{Large, LogsBeside, Small};
 use std::sync::Arc;
 use std::time::Duration;
+use testbeds::{Large, LogsBeside, Small};
 use workloads::{LogRecord, LogTrace};
 
 pub const FIGURE_5: Figure = Figure {

@@ -7,8 +7,8 @@ use crate::statement::Expected;
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use emulated::replay::Recorded;
 use emulated::{LogChoice, Shingles};
-use stages::{BlockLayer, BlockRun, BlocksServed};
 use std::sync::Arc;
+use testbeds::{BlockLayer, BlockRun, BlocksServed};
 
 pub const FIGURE_6: Figure = Figure {
     name: "manylogs-6",

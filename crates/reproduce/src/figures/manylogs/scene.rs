@@ -5,7 +5,7 @@ use crate::figures::remembered::Remembered;
 use crate::figures::shared::{axis, claim, of_paper, ours, picture};
 use crate::{Claim, Context, FigureError, Picture, Scale, Series};
 use engine::{DataMode, LogKind};
-use stages::{Beside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions};
+use testbeds::{Beside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions};
 
 /// What is logged, where the log lies, and in which order the rest goes home.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub fn play(context: &Context, setting: Setting, cells: Vec<Cell>) -> Result<Bar
         })
     })?;
     let alone = found[0].bytes_a_second;
-    let bar = |(cell, found): (&Cell, &stages::SharedDisk)| {
+    let bar = |(cell, found): (&Cell, &testbeds::SharedDisk)| {
         let Cell { part, line, x, .. } = *cell;
         Bar {
             part,

@@ -5,7 +5,7 @@ use super::{figure_2, figure_3, figure_4, figure_5, figure_6};
 use crate::figures::shared::{axis, of_paper, ours, picture, ratio};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results, Scale};
-use stages::Large;
+use testbeds::Large;
 
 pub const TABLE_2: Figure = Figure {
     name: "manylogs-table-2",

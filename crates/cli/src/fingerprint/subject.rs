@@ -1,0 +1,170 @@
+//! The drive under test, and what must hold before anything is written to it.
+
+use super::FingerprintArguments;
+use crate::disk::coerce::{Drive, refuse_page_cache};
+use crate::disk::open_disk::{claim, open_disk};
+use crate::error::CliError;
+use crate::text::progress::Progress;
+use device::{Buffer, DeviceError, Disk, Durability, World};
+use disks::{DiskAccess, next_data};
+use format::ext4::superblock::{
+    SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, SuperblockError, VolumeSuperblock,
+};
+use runtime::RealWorld;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::rc::Rc;
+
+/// The drive under test.
+pub struct Subject {
+    pub name: String,
+    pub size: u64,
+    pub disk: Rc<dyn Disk>,
+    pub world: Rc<dyn World>,
+    pub range: Range<u64>,
+    /// A file, of which not all is on the drive yet.
+    pub has_holes: bool,
+    pub behaviour: Behaviour,
+}
+
+/// How an emulated drive was told to behave. A real one does as it does.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Behaviour {
+    pub ignores_flush: bool,
+    pub cache_off: bool,
+}
+
+/// Refuses what is in use, and block devices whose content nobody gave up.
+pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subject, CliError> {
+    let path = arguments.disk.as_path();
+    crate::daemon::mounted::refuse_if_its_daemon_died(path)?;
+    let metadata =
+        std::fs::metadata(path).map_err(|error| CliError::system(path.display(), error))?;
+    let is_device = metadata.file_type().is_block_device();
+    if is_device && !arguments.destroy {
+        return Err(CliError::new(format!(
+            "{} is a block device, and a fingerprint overwrites it",
+            path.display()
+        ))
+        .with_remedy(
+            "Say --destroy if nothing on it is needed, with --range if only a part may be written.",
+        ));
+    }
+    drop(claim(path)?);
+    if !arguments.examination.flush_test {
+        refuse_page_cache(path)?;
+    }
+    if !is_device && !arguments.destroy && holds_volume(path) {
+        return Err(CliError::new(format!(
+            "{} holds a volume, and a fingerprint overwrites it",
+            path.display()
+        ))
+        .with_remedy("Say --destroy if nothing on it is needed."));
+    }
+    let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
+    if !disk.is_direct() {
+        return Err(CliError::new(format!(
+            "the file system of {} has no direct I/O",
+            path.display()
+        ))
+        .with_remedy("Give a file on another file system, or a block device."));
+    }
+    let size = disk.geometry().size;
+    let range = arguments.range.clone().unwrap_or(0..size);
+    let sector = u64::from(disk.geometry().logical_sector);
+    if range.end > size || !range.start.is_multiple_of(sector) {
+        let (start, end) = (range.start, range.end);
+        return Err(CliError::new(format!(
+            "bytes {start} to {end} do not lie on {}, which has {size}, or begin within a sector of {sector}",
+            path.display()
+        )));
+    }
+    let has_holes =
+        !is_device && first_hole(path, range.start).is_some_and(|hole| hole < range.end);
+    let drive = Drive::of(path);
+    let name =
+        drive.as_ref().map_or_else(|| path.display().to_string(), |drive| drive.model.clone());
+    let size = drive.map_or(size, |drive| drive.size);
+    let behaviour = Behaviour::default();
+    let (disk, world) = (Rc::new(disk), Rc::new(world.clone()));
+    Ok(Subject { name, size, disk, world, range, has_holes, behaviour })
+}
+
+/// Whether there is a superblock, damaged or not, of an ext volume.
+fn holds_volume(path: &Path) -> bool {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET));
+    read.is_ok()
+        && !matches!(VolumeSuperblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
+}
+
+/// The first byte from `from` on that the file system keeps no block for, or only a promise of one.
+fn first_hole(path: &Path, from: u64) -> Option<u64> {
+    let data = next_data(&File::open(path).ok()?, from).ok().flatten();
+    Some(data.filter(|data| data.start == from).map_or(from, |data| data.end))
+}
+
+/// Bytes of a write.
+const FILL: u64 = 1 << 20;
+
+impl Subject {
+    /// Has a block of the drive stand behind each byte: of a hole it is never asked, so reading one
+    /// tells nothing.
+    pub async fn fill(&self) -> Result<(), CliError> {
+        if !self.has_holes {
+            return Ok(());
+        }
+        let failed = |error: DeviceError| CliError::new(error.to_string());
+        let progress = Progress::new();
+        let Range { mut start, end } = self.range;
+        let length = end - start;
+        let zeros = Rc::new(Buffer::zeroed(FILL as usize));
+        while start < end {
+            let part = FILL.min(end - start);
+            let content =
+                if part == FILL { zeros.clone() } else { Rc::new(Buffer::zeroed(part as usize)) };
+            let written = self.disk.write(start, vec![content], Durability::Cached).await;
+            written.map_err(failed)?;
+            start += part;
+            progress.show(format!(
+                "filling the file's holes: {} %",
+                100 - 100 * (end - start) / length
+            ));
+        }
+        self.disk.flush().await.map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_holes_is_filled_where_it_may_be_written() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all_at(&[7; 4096], 0).unwrap();
+        file.as_file().set_len(4 << 20).unwrap();
+        let path = file.path().to_owned();
+        assert!(first_hole(&path, 0).unwrap() < 1 << 20);
+        let world = RealWorld::new().unwrap();
+        let disk = open_disk(&world, &path, DiskAccess::ReadWrite)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let (name, of_run, range) = ("file".into(), Rc::new(world.clone()), 4096..3 << 20);
+        let subject = Subject {
+            name,
+            size: 4 << 20,
+            disk: Rc::new(disk),
+            world: of_run,
+            range,
+            has_holes: true,
+            behaviour: Behaviour::default(),
+        };
+        world.run(async move { subject.fill().await.unwrap_or_else(|error| panic!("{error}")) });
+        world.end();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes[..4096] == [7; 4096] && bytes.len() == 4 << 20);
+        assert_eq!(first_hole(&path, 0), Some(3 << 20));
+    }
+}

@@ -1,0 +1,53 @@
+//! Commands that `okeanos` had once, and `okeanos-lab` has now.
+
+use crate::error::CliError;
+use std::ffi::OsString;
+
+const MOVED: [&str; 4] = ["bench", "disk", "reproduce", "sim"];
+/// Commands of both programs: an emulated drive (`--model`) is the laboratory's.
+const OF_BOTH: [&str; 2] = ["fingerprint", "nbd"];
+
+/// clap's exit code for a wrong command line.
+const WRONG_USAGE: u8 = 2;
+
+/// Refuses a command line of `okeanos-lab`.
+pub fn refuse(arguments: &[OsString]) -> Result<(), CliError> {
+    let command = arguments.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let names_model = |word: &OsString| {
+        word.to_str().is_some_and(|word| word == "--model" || word.starts_with("--model="))
+    };
+    if MOVED.contains(&command) {
+        Err(of_lab(command, command))
+    } else if OF_BOTH.contains(&command) && arguments.iter().any(names_model) {
+        Err(of_lab(&format!("{command} --model"), command))
+    } else {
+        Ok(())
+    }
+}
+
+/// Says that `what` is done by `okeanos-lab COMMAND`.
+fn of_lab(what: &str, command: &str) -> CliError {
+    CliError::new(format!("{what} is a command of okeanos-lab"))
+        .with_remedy(format!("See okeanos-lab {command} --help; it has a package of its own."))
+        .with_code(WRONG_USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moved_command_names_its_program() {
+        let refuse = |words: &[&str]| {
+            let line: Vec<_> = ["okeanos"].iter().chain(words).map(OsString::from).collect();
+            super::refuse(&line)
+        };
+        let error = refuse(&["bench", "demo"]).unwrap_err();
+        assert_eq!(error.code(), 2);
+        assert!(error.to_string().starts_with("bench is a command of okeanos-lab\n"), "{error}");
+        let error = refuse(&["nbd", "--socket", "s", "--model=samsung-16"]).unwrap_err();
+        assert!(error.to_string().contains("See okeanos-lab nbd --help"), "{error}");
+        assert!(refuse(&["mount", "bench"]).is_ok() && refuse(&["nbd", "disk.img"]).is_ok());
+        assert!(refuse(&[]).is_ok());
+    }
+}

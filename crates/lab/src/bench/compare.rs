@@ -1,0 +1,126 @@
+use super::ground::{GroundArguments, Told};
+use crate::error::CliError;
+use crate::text::quantity::{format_duration, parse_duration, parse_size};
+use crate::text::table::Table;
+use std::time::Duration;
+use testbeds::{CompareOptions, Comparison, Contender, compare};
+
+const EXAMPLES: &str = "\
+Examples (as root):
+  okeanos-lab bench compare
+  okeanos-lab bench compare --contenders ext4:ordered,okeanos,okeanos:ordered --writers 100 --turns 3
+  okeanos-lab bench compare --model cloud-volume --writers 100 --turns 1
+
+Each turn makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
+sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each turn. Writes and bytes
+of a sync are what the kernel counts at the loop device while the writers write.";
+
+/// The kernel's file systems and Okeanos side by side on the same kind of loop device
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CompareArguments {
+    /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs,
+    /// btrfs, okeanos, okeanos:MODE
+    #[arg(
+        long,
+        value_name = "NAME,NAME,…",
+        value_delimiter = ',',
+        default_value = "ext4:ordered,okeanos,okeanos:wasteless"
+    )]
+    contenders: Vec<Contender>,
+    /// How many threads; several numbers make several runs
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1,16,100,1000",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    writers: Vec<u32>,
+    /// Bytes of a record
+    #[arg(long, default_value = "128", value_parser = parse_size)]
+    size: u64,
+    /// How long each run lasts
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
+    seconds: Duration,
+    /// How often everything is run
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
+    /// Size of each image, or of the emulated disk
+    #[arg(long, default_value = "1G", value_parser = parse_size)]
+    image_size: u64,
+    #[command(flatten)]
+    ground: GroundArguments,
+}
+
+pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
+    let options = CompareOptions {
+        contenders: arguments.contenders,
+        writers: arguments.writers,
+        size: arguments.size.clamp(20, 64 << 20) as usize,
+        time: arguments.seconds,
+        turns: arguments.turns,
+        image_size: arguments.image_size,
+        ground: arguments.ground.ground()?,
+    };
+    arguments.ground.run(
+        |progress| compare(&options, |text| progress(text)),
+        |rows| Told { markdown: markdown(rows), table: table(rows).to_string() },
+    )
+}
+
+/// A line for each number of writers, a column for each contender: speed, and its ratio to the
+/// first one. Then bytes likewise.
+fn markdown(rows: &[Comparison]) -> String {
+    let speed = by_writers("writers", rows, |row, is_first| {
+        let ratio = if is_first { String::new() } else { format!(" ({:.2})", row.ratio) };
+        format!("{:.0}/s{ratio}", row.operations_per_second)
+    });
+    let bytes = by_writers("bytes to the disk for a sync", rows, |row, _| {
+        format!("{:.0}", row.bytes_per_operation)
+    });
+    format!("{speed}\n{bytes}")
+}
+
+fn by_writers(
+    head: &str,
+    rows: &[Comparison],
+    cell: impl Fn(&Comparison, bool) -> String,
+) -> String {
+    let mut text = String::new();
+    for (index, alike) in rows.chunk_by(|one, other| one.writers == other.writers).enumerate() {
+        if index == 0 {
+            let names: Vec<_> = alike.iter().map(|row| format!(" {} |", row.contender)).collect();
+            text +=
+                &format!("| {head} |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));
+        }
+        text += &format!("| {} |", alike[0].writers);
+        for (index, row) in alike.iter().enumerate() {
+            text += &format!(" {} |", cell(row, index == 0));
+        }
+        text += "\n";
+    }
+    text
+}
+
+fn table(rows: &[Comparison]) -> Table {
+    let mut table = Table::new([
+        "file system",
+        "writers",
+        "ops/s",
+        "p50",
+        "p99",
+        "ratio",
+        "writes/op",
+        "bytes/op",
+    ]);
+    let time = |nanoseconds: f64| format_duration(Duration::from_nanos(nanoseconds as u64));
+    for row in rows {
+        table.row([
+            row.contender.clone(),
+            row.writers.to_string(),
+            format!("{:.0}", row.operations_per_second),
+            time(row.p50_ns),
+            time(row.p99_ns),
+            format!("{:.2}", row.ratio),
+            format!("{:.2}", row.writes_per_operation),
+            format!("{:.0}", row.bytes_per_operation),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,355 @@
+//! `okeanos-lab reproduce`: the papers' figures, rerun.
+
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::progress::Progress;
+use crate::text::table::Table;
+use ::reproduce::{Context, Figure, Finished, Jobs, Outcome, RunOptions, Tally};
+use clap::{Args, Subcommand};
+use cli::daemon::reporter::complain;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos-lab reproduce list                   what there is, and how long it takes
+  okeanos-lab reproduce 7a                     one figure, into ./figures
+  okeanos-lab reproduce all --out results      see results/index.html then
+  okeanos-lab reproduce kernel-7a              as root: the kernel's file systems on
+                                               the same drive, in real time
+  okeanos-lab reproduce report --out results   how each statement was judged, as a
+                                               table in Markdown
+
+A figure makes emulated disks, plays its workload on them in virtual time, and
+writes NAME.csv (the points), NAME.svg (ours and the paper's together) and
+NAME.json (everything, with the paper's statements and how each was judged).
+index.html shows all figures of the directory and needs no network.
+
+Figures are played side by side, no more parts of them at once than --jobs.
+Ctrl-C ends the run when the parts under way are done, a second one at once.
+The same command goes on from there: figures that are finished with the same
+seed are not run again, unless --again is given. The same seed gives the same
+bytes; figures that begin with kernel- are measured by the clock on the wall
+and differ from run to run.";
+
+/// Rerun the papers' figures on emulated disks, our numbers beside theirs
+#[derive(Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+          disable_help_subcommand = true)]
+pub struct ReproduceArguments {
+    #[command(subcommand)]
+    what: Option<ReproduceCommand>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+#[derive(Subcommand)]
+enum ReproduceCommand {
+    /// The figures: name, what it does, about how long it takes
+    List {
+        /// JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// The papers' statements and how each was judged, from figures that are finished
+    Report {
+        /// Where the figures are
+        #[arg(long, value_name = "DIR", default_value = "figures")]
+        out: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct RunArguments {
+    /// Names from `okeanos-lab reproduce list`, or all: every figure that does not run in real time
+    #[arg(required = true, value_name = "FIGURE")]
+    figures: Vec<String>,
+    /// Where the files go; made if missing
+    #[arg(long, value_name = "DIR", default_value = "figures")]
+    out: PathBuf,
+    /// Decides everything that chance decides. Figures in which it does are played with several
+    /// seeds, this one and the next
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// With how many seeds those are played
+    #[arg(long, value_name = "N", default_value_t = ::reproduce::SEEDS, value_parser = clap::value_parser!(u64).range(1..=10))]
+    seeds: u64,
+    /// Parts of figures played at once; all processors if not given. Changes no number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Run finished figures again
+    #[arg(long)]
+    again: bool,
+    /// Shorter runs and fewer points, to see that everything works: shapes need not come out
+    #[arg(long)]
+    quick: bool,
+    /// Also write the requests of every disk to files in DIR/FIGURE, as `okeanos-lab disk replay`
+    /// reads them. All figures make some gigabytes. The kernel's and Discreet's figures write none
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+    /// Block traces for manylogs-6 to -8: every file of the directory, in a format that
+    /// `okeanos-lab disk replay` reads. Without it these figures make traces of their own
+    #[arg(long, value_name = "DIR")]
+    block_traces: Option<PathBuf>,
+}
+
+pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
+    match arguments.what {
+        Some(ReproduceCommand::List { json }) => list(json),
+        Some(ReproduceCommand::Report { out }) => report(&out),
+        None => run_figures(arguments.run),
+    }
+}
+
+#[derive(Serialize)]
+struct ListedFigure {
+    name: &'static str,
+    title: &'static str,
+    source: &'static str,
+    about: &'static str,
+    minutes: u32,
+    real_time: bool,
+}
+
+fn list(json: bool) -> Result<(), CliError> {
+    let figures = ::reproduce::all().into_iter().map(|figure| {
+        let Figure { name, title, source, about, minutes, real_time, .. } = figure;
+        ListedFigure { name, title, source, about, minutes, real_time }
+    });
+    let figures: Vec<ListedFigure> = figures.collect();
+    if json {
+        return print_json(&figures);
+    }
+    print(&figures.iter().map(listed_text).collect::<String>())
+}
+
+/// Name, title and minutes in one line; below it where it is from and what it does.
+fn listed_text(figure: &ListedFigure) -> String {
+    let clock = if figure.real_time { ", in real time, as root" } else { "" };
+    let head = format!("{:<10}  {}", figure.name, figure.title);
+    let mut text =
+        format!("{head}\n{:12}{}; about {} min{clock}\n", "", figure.source, figure.minutes);
+    for line in wrapped(figure.about, 88) {
+        text += &format!("{:12}{line}\n", "");
+    }
+    text + "\n"
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                *line += &format!(" {word}");
+            }
+            _ => lines.push(word.into()),
+        }
+    }
+    lines
+}
+
+fn report(out: &Path) -> Result<(), CliError> {
+    let finished = ::reproduce::finished_in(out);
+    if finished.is_empty() {
+        return Err(CliError::new(format!("{} holds no finished figure", out.display()))
+            .with_remedy("run `okeanos-lab reproduce all --out DIR` first"));
+    }
+    print(&::reproduce::markdown(&finished))
+}
+
+/// Set by Ctrl-C: no further part of a figure begins.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
+    crate::HEAP.keep();
+    let figures = chosen(&arguments.figures)?;
+    let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = Arc::new(Jobs::new(arguments.jobs.map_or(processors, usize::from)));
+    listen_for_interrupts();
+    let under_way = Arc::new(UnderWay::new());
+    let one = |figure: &Figure| {
+        let (begin, name, shown) = (Instant::now(), figure.name, under_way.clone());
+        let context = Context {
+            seed: arguments.seed,
+            turn: 0,
+            quick: arguments.quick,
+            jobs: jobs.clone(),
+            progress: Arc::new(move |done, all| shown.show(name, done, all)),
+            interrupted: &INTERRUPTED,
+            trace: arguments.trace.as_ref().map(|directory| directory.join(name)),
+            block_traces: arguments.block_traces.clone(),
+            varied: None,
+        };
+        let outcome = ::reproduce::run(figure, &options, &context);
+        under_way.ended(name);
+        if let Err(error) = &outcome
+            && !error.is_interrupted()
+        {
+            complain(&format!("okeanos-lab: {name}: {error}"));
+        }
+        (outcome, begin.elapsed())
+    };
+    let outcomes = ::reproduce::run_all(&figures, &jobs, one);
+    drop(under_way);
+    let mut table = Table::new(["figure", "statements", "took"]);
+    let (mut left, mut failed) = (0, Vec::new());
+    for (figure, (outcome, took)) in figures.iter().zip(outcomes) {
+        match outcome {
+            Ok(Outcome::Ran(finished)) => row(&mut table, &finished, &minutes(took)),
+            Ok(Outcome::WasThere(finished)) => row(&mut table, &finished, "was there"),
+            Err(error) if error.is_interrupted() => left += 1,
+            Err(_) => failed.push(figure.name),
+        }
+    }
+    print(&table)?;
+    if !failed.is_empty() {
+        return Err(CliError::new(format!("failed: {}", failed.join(", "))));
+    }
+    if left > 0 {
+        return Err(CliError::new(format!(
+            "interrupted: {left} of {} figures are not finished",
+            figures.len()
+        ))
+        .with_remedy("the same command goes on with these"));
+    }
+    print(&format_args!("see {}\n", options.out.join("index.html").display()))
+}
+
+/// The figures that are being played, as one line of progress.
+struct UnderWay {
+    begin: Instant,
+    /// By name: how many parts of how many are done.
+    figures: Mutex<BTreeMap<&'static str, (usize, usize)>>,
+    progress: Progress,
+}
+
+impl UnderWay {
+    fn new() -> UnderWay {
+        UnderWay { begin: Instant::now(), figures: Mutex::default(), progress: Progress::new() }
+    }
+    fn show(&self, figure: &'static str, done: usize, all: usize) {
+        let mut figures = self.figures.lock().expect("nobody panics while holding it");
+        figures.insert(figure, (done, all));
+        let parts = |(name, (done, all)): (&&str, &(usize, usize))| format!("{name} {done}/{all}");
+        let parts: Vec<String> = figures.iter().map(parts).collect();
+        let minutes = self.begin.elapsed().as_secs() / 60;
+        self.progress.show(format_args!("{minutes} min: {}", parts.join(", ")));
+    }
+    fn ended(&self, figure: &str) {
+        self.figures.lock().expect("nobody panics while holding it").remove(figure);
+    }
+}
+
+fn row(table: &mut Table, finished: &Finished, took: &str) {
+    let tally = Tally::of(&finished.results.claims);
+    table.row([finished.figure.clone(), tally.in_words(), took.into()]);
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02} min", seconds / 60, seconds % 60)
+}
+
+/// The figures named, each once, in the order of the papers.
+fn chosen(names: &[String]) -> Result<Vec<Figure>, CliError> {
+    let known: Vec<&str> = ::reproduce::all().iter().map(|figure| figure.name).collect();
+    let is_known = |name: &&String| *name == "all" || known.contains(&name.as_str());
+    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+        return Err(unknown(name, &known));
+    }
+    let wanted = |figure: &Figure| {
+        let named = names.iter().any(|name| name == figure.name);
+        named || (!figure.real_time && names.iter().any(|name| name == "all"))
+    };
+    Ok(::reproduce::all().into_iter().filter(wanted).collect())
+}
+
+fn unknown(name: &str, known: &[&str]) -> CliError {
+    let nearest = nearest(name, known);
+    let remedy = match nearest.is_empty() {
+        true => "see `okeanos-lab reproduce list`".into(),
+        false => format!("the nearest: {}; all: `okeanos-lab reproduce list`", nearest.join(", ")),
+    };
+    CliError::new(format!("no figure is called {name:?}")).with_remedy(remedy)
+}
+
+/// At most three names that differ little from what was typed.
+fn nearest<'a>(typed: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let plain = |text: &str| -> String {
+        let lower = text.to_lowercase();
+        let bare =
+            ["figure", "fig"].iter().find_map(|word| lower.strip_prefix(word)).unwrap_or(&lower);
+        bare.chars().filter(|letter| letter.is_alphanumeric()).collect()
+    };
+    let typed = plain(typed);
+    let mut far: Vec<(usize, &str)> =
+        known.iter().map(|name| (distance(&typed, &plain(name)), *name)).collect();
+    far.sort_by_key(|(distance, _)| *distance);
+    let Some(&(least, _)) = far.first() else { return Vec::new() };
+    let near = |distance: usize| {
+        distance <= least + usize::from(least > 0) && distance <= 1.max(typed.len() / 2)
+    };
+    far.into_iter().filter(|(distance, _)| near(*distance)).map(|(_, name)| name).take(3).collect()
+}
+
+/// How many letters must be changed, added or taken away to make one text of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let best = (diagonal + usize::from(from != *to)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}
+
+/// The first Ctrl-C is noted; the second ends the program, as if nobody listened.
+fn listen_for_interrupts() {
+    extern "C" fn note(_signal: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        let text = b"\nending when the parts under way are done; Ctrl-C again: at once\n";
+        // SAFETY: write(2) may be called in a signal handler; the text lives for ever.
+        unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    }
+    // SAFETY: the structure is filled in before use, and the handler calls only what a handler may.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
+        libc::sigaction(libc::SIGTERM, &action, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_mistyped_finds_its_neighbours() {
+        let known = ["1", "7a", "7b", "7c", "10a", "table-1", "raid-0", "kernel-7a"];
+        assert_eq!(nearest("fig7a", &known), ["7a"]);
+        assert_eq!(nearest("Figure-10a", &known), ["10a"]);
+        assert_eq!(nearest("table1", &known), ["table-1"]);
+        assert_eq!(nearest("7d", &known), ["7a", "7b", "7c"]);
+        assert_eq!(nearest("kernel7", &known), ["kernel-7a"]);
+        assert!(nearest("everything", &known).is_empty());
+    }
+
+    #[test]
+    fn distances_count_letters() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("7a", "7b"), 1);
+        assert_eq!(distance("raid0", "raid0"), 0);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

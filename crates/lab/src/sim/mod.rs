@@ -1,0 +1,335 @@
+//! `okeanos-lab sim`: the crash explorer from the command line, to replay one case or to run many.
+
+mod report;
+
+use crate::error::CliError;
+use crate::text::progress::Progress;
+use clap::Args;
+use disks::LineReplacement;
+use engine::{BarrierKind, DataMode};
+use report::{Evictions, Reports, print};
+use sim::faults::{FaultPlan, KINDS};
+use sim::liar::{Liar, TRIALS};
+use sim::script::{Mix, Script};
+use sim::setup::{self, Disks, SETUPS, Setup};
+use sim::{CACHE_BYTES, Case, CaseReport, Explorer, Failure, Scripts};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  okeanos-lab sim --seed 1 --rounds 20                     all modes on all kinds of volumes, seeds 1 to 20
+  okeanos-lab sim --hours 8 --state ~/explored             goes on where the last run with this file stopped
+  okeanos-lab sim --enumerated 3 --state ~/enumerated      every script of up to three letters, to the end
+  okeanos-lab sim --lying lru                              disks that ignore flushes: finds what they lose
+  okeanos-lab sim --lying lru --barrier coerce --rounds 20 the same with evictions, which lose nothing
+  okeanos-lab sim --mode wasteless --setup ext4-1k --seed 17 --cut 42                       one power cut again
+  okeanos-lab sim --mode journal --setup ext4-4k --script 'create:0 append:0+300,fsync'     a script of one's own
+
+Volumes are in memory and time is virtual; mke2fs makes the volumes and e2fsck judges a sample of what is
+recovered. A round has random scripts cut at every write, enumerated short scripts, and scripts on disks whose
+reads, writes or flushes fail. With --lying no faults, but disks that acknowledge flushes and keep the data in
+a cache of 128 KiB; where that replaces at random, evictions are no certainty, and losses are counted beside
+the bound that the profile gives.";
+
+/// Cut the power at every write of many scripts, or let the disk fail; recover, and check what is
+/// there
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SimArguments {
+    /// Only this mode: writeback, ordered, journal, wasteless, selective or adaptive
+    #[arg(long)]
+    mode: Option<DataMode>,
+    #[arg(long, value_parser = known_setup, help = setups_help())]
+    setup: Option<Setup>,
+    /// The first seed
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    seed: u64,
+    /// How many seeds, one after the other
+    #[arg(long, alias = "cases", default_value_t = 1)]
+    rounds: u64,
+    /// Writers that run at once, each its own script
+    #[arg(long, default_value_t = 3)]
+    writers: usize,
+    /// Actions in each script
+    #[arg(long, default_value_t = 14)]
+    steps: usize,
+    /// Go on with further seeds for so long; fractions are fine
+    #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
+    hours: Option<f64>,
+    /// All scripts of up to so many letters of the alphabet, each once in every mode, instead of
+    /// random ones
+    #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
+    enumerated: Option<usize>,
+    /// Keeps the next seed, to go on from after an interruption
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Cases at the same time; as many as there are processors unless given
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// This script instead of random ones; needs --mode and --setup
+    #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
+    // By its whole path: of a `Vec` clap expects one value for each element.
+    script: Option<std::vec::Vec<Script>>,
+    /// What random scripts do most: all, overwrites, crossing, large or scattered; otherwise the
+    /// seed says it
+    #[arg(long, requires_all = ["mode", "setup"])]
+    mix: Option<Mix>,
+    /// Steps of each given script that are over before anything goes wrong
+    #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "script")]
+    quiet: usize,
+    /// Look at this power cut only; needs --mode and --setup
+    #[arg(long, requires_all = ["mode", "setup"])]
+    cut: Option<u64>,
+    #[arg(long, requires_all = ["mode", "setup"], help = faults_help())]
+    fault: Option<FaultPlan>,
+    /// Let the bitmaps lie half way through; needs --mode and --setup
+    #[arg(long, requires_all = ["mode", "setup"], conflicts_with_all = ["fault", "cut", "script", "lying"])]
+    hostile: bool,
+    /// Bytes of the engine's cache
+    #[arg(long, default_value_t = CACHE_BYTES)]
+    cache: u64,
+    /// none: without barriers, which must lose data; coerce: evictions, needs --lying
+    #[arg(long, value_enum, default_value = "flush")]
+    barrier: SimulatedBarrier,
+    /// Disks that ignore flushes, with a cache that replaces so
+    #[arg(long, value_enum, value_name = "REPLACEMENT", conflicts_with = "fault")]
+    lying: Option<Lying>,
+    /// Trials of the profile that the evictions are from
+    #[arg(long, value_name = "N", default_value_t = TRIALS, requires = "lying", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    trials: u32,
+    /// After a failure, leave out steps of its script while it still fails
+    #[arg(long)]
+    shrink: bool,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+fn setups_help() -> String {
+    let names: Vec<_> = SETUPS.iter().map(|setup| setup.name).collect();
+    format!("Only this kind of volume: {}", names.join(", "))
+}
+
+fn faults_help() -> String {
+    let kinds = KINDS.map(|(operation, how)| FaultPlan { operation, how, place: 0 }.to_string());
+    let kinds = kinds.map(|kind| kind.replace("@0", "@N"));
+    format!(
+        "Let the disk fail instead of cutting the power: {}; needs --mode and --setup",
+        kinds.join(", ")
+    )
+}
+
+fn known_setup(name: &str) -> Result<Setup, String> {
+    setup::find(name).ok_or_else(|| {
+        let names: Vec<_> = SETUPS.iter().map(|setup| setup.name).collect();
+        format!("there is {}", names.join(", "))
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SimulatedBarrier {
+    Flush,
+    None,
+    Coerce,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Lying {
+    /// The least recently used makes room
+    Lru,
+    Random,
+}
+
+/// The disks that the arguments ask for.
+fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
+    let replacement = match arguments.lying {
+        Some(Lying::Lru) => LineReplacement::LeastRecentlyUsed,
+        Some(Lying::Random) => LineReplacement::Random,
+        None if arguments.barrier == SimulatedBarrier::Coerce => {
+            return Err(CliError::new("--barrier coerce is for disks that lie")
+                .with_remedy("Say how their cache replaces: --lying lru or --lying random."));
+        }
+        None => return Ok(None),
+    };
+    Ok(Some(match arguments.barrier {
+        SimulatedBarrier::Coerce => Liar::coerced(replacement, arguments.trials),
+        SimulatedBarrier::Flush | SimulatedBarrier::None => Liar::trusted(replacement),
+    }))
+}
+
+/// The case on the disks that the arguments ask for.
+fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
+    let barrier = match arguments.barrier {
+        SimulatedBarrier::None => BarrierKind::None,
+        SimulatedBarrier::Flush | SimulatedBarrier::Coerce => BarrierKind::Flush,
+    };
+    Case { barrier, liar: liar.clone(), ..case }
+}
+
+/// A letter more has ten times as many scripts.
+const LETTERS: usize = 3;
+
+pub fn run(arguments: SimArguments) -> Result<(), CliError> {
+    let mut reports = Reports::new();
+    let liar = liar(&arguments)?;
+    match (arguments.mode, arguments.setup) {
+        (Some(mode), Some(setup))
+            if arguments.script.is_some()
+                || arguments.cut.is_some()
+                || arguments.fault.is_some()
+                || arguments.mix.is_some()
+                || arguments.hostile =>
+        {
+            let scripts = match &arguments.script {
+                Some(scripts) => {
+                    Scripts::Given { scripts: scripts.clone(), quiet: arguments.quiet }
+                }
+                None => Scripts::Random { writers: arguments.writers, steps: arguments.steps },
+            };
+            let fresh = make(setup)?;
+            for seed in arguments.seed..arguments.seed.saturating_add(arguments.rounds) {
+                let case = Case {
+                    scripts: scripts.clone(),
+                    mix: arguments.mix,
+                    fault: arguments.fault,
+                    hostile: arguments.hostile,
+                    cache_bytes: arguments.cache,
+                    ..Case::random(setup, mode, seed, 0, 0)
+                };
+                let case = on_disks(case, &arguments, &liar);
+                let report = sim::run(&case, &fresh, arguments.cut)
+                    .map_err(|failure| told(failure, &arguments))?;
+                reports.entry(mode.name()).or_default().add(report);
+            }
+        }
+        _ => explore(&arguments, &liar, &mut reports)?,
+    }
+    print(&reports, liar.and_then(Evictions::of).as_ref(), arguments.json)
+}
+
+fn make(setup: Setup) -> Result<Disks, CliError> {
+    setup::make(setup).map_err(|error| {
+        CliError::new(format!("cannot make a volume: {error}")).with_remedy("install e2fsprogs")
+    })
+}
+
+fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
+    if !arguments.shrink {
+        return CliError::new(failure.to_string());
+    }
+    match setup::make(failure.case.setup) {
+        Ok(fresh) => CliError::new(sim::shrink(failure, &fresh).to_string()),
+        Err(_) => CliError::new(failure.to_string()),
+    }
+}
+
+fn explore(
+    arguments: &SimArguments,
+    liar: &Option<Liar>,
+    reports: &mut Reports,
+) -> Result<(), CliError> {
+    let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
+    let setups = arguments.setup.map_or(SETUPS.to_vec(), |setup| vec![setup]);
+    let letters = arguments.enumerated.unwrap_or(LETTERS);
+    let explorer = Explorer::new(modes, setups, arguments.writers, arguments.steps, letters);
+    let until =
+        arguments.hours.map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
+    let mut seed = first_seed(arguments)?;
+    let end = match arguments.enumerated {
+        None => seed.saturating_add(arguments.rounds),
+        Some(_) => u64::MAX,
+    };
+    let progress = Progress::new();
+    while until.map_or(seed < end, |until| Instant::now() < until) {
+        let cases = match arguments.enumerated {
+            None => explorer.round(seed),
+            Some(_) => explorer.enumerated(seed.saturating_sub(1)),
+        };
+        if cases.is_empty() {
+            break;
+        }
+        let possible = cases
+            .into_iter()
+            .filter(|case| liar.is_none() || case.fault.is_none() && !case.hostile);
+        let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, liar)).collect();
+        run_all(&cases, arguments, reports, &progress)?;
+        seed += 1;
+        if let Some(path) = &arguments.state {
+            std::fs::write(path, format!("{seed}\n"))
+                .map_err(|error| CliError::system(path.display().to_string(), error))?;
+        }
+    }
+    Ok(())
+}
+
+/// From the state file if there is one.
+fn first_seed(arguments: &SimArguments) -> Result<u64, CliError> {
+    let Some(path) = &arguments.state else { return Ok(arguments.seed) };
+    match std::fs::read_to_string(path) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| CliError::new(format!("{}: holds no seed; remove it", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(arguments.seed),
+        Err(error) => Err(CliError::system(path.display().to_string(), error)),
+    }
+}
+
+/// Runs the cases on several threads, each with volumes of its own.
+fn run_all(
+    cases: &[Case],
+    arguments: &SimArguments,
+    reports: &mut Reports,
+    progress: &Progress,
+) -> Result<(), CliError> {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.unwrap_or(available).clamp(1, 64);
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                let mut volumes: Vec<(Setup, Disks)> = Vec::new();
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = run_on(&mut volumes, case, arguments);
+                    let failed = result.is_err();
+                    // Nobody listens any more once a case has failed.
+                    if sender.send(result).is_err() || failed {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for result in results {
+            let (case, report) = result?;
+            reports.entry(case.mode.name()).or_default().add(report);
+            let images: u64 = reports.values().map(|report| report.images).sum();
+            progress.show(format!(
+                "{images} images; {} {} seed {}",
+                case.mode.name(),
+                case.setup.name,
+                case.seed
+            ));
+        }
+        Ok(())
+    })
+}
+
+fn run_on<'a>(
+    volumes: &mut Vec<(Setup, Disks)>,
+    case: &'a Case,
+    arguments: &SimArguments,
+) -> Result<(&'a Case, CaseReport), CliError> {
+    if !volumes.iter().any(|(setup, _)| *setup == case.setup) {
+        volumes.push((case.setup, make(case.setup)?));
+    }
+    let (_, fresh) = volumes.iter().find(|(setup, _)| *setup == case.setup).expect("just made");
+    sim::run(case, fresh, None)
+        .map(|report| (case, report))
+        .map_err(|failure| told(failure, arguments))
+}

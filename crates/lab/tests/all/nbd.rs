@@ -1,0 +1,50 @@
+//! `okeanos-lab nbd`, and `okeanos nbd` on an emulated disk, with a client of others.
+
+use crate::rig::Rig;
+use serde_json::Value;
+use std::process::Command;
+
+/// `serve PROGRAM OPTIONS…`: a server on the socket `s`, said what to `out`, until `stop`.
+/// `q COMMANDS…`: a client.
+const WORDS: &str = r#"
+    P=; trap '[ -z "$P" ] || kill -9 $P 2>/dev/null || true' EXIT
+    export_disk() {
+        "$@" >out & P=$!
+        for i in $(seq 300); do grep -qs listening out && return; sleep 0.1; done; return 1
+    }
+    stop() { kill -TERM $P; wait $P; P=; }
+    q() { timeout 100 qemu-io -f raw "$@" 'nbd+unix:///?socket=s' >q 2>&1 || { cat q; exit 1; }; }
+"#;
+
+fn run(script: &str) -> Value {
+    // Does nothing, and needs no network, when all are there.
+    let install = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-packages.sh");
+    assert!(Command::new(install).arg("qemu-utils").status().unwrap().success());
+    let out = Rig::new().run(&format!("{WORDS}{script}"));
+    // One object, behind the lines that the program says while it serves.
+    serde_json::from_str(&out[out.find('{').unwrap()..]).expect(&out)
+}
+
+#[test]
+fn an_emulated_drive_is_exported_in_real_time_and_tells_what_it_did() {
+    let told = run(
+        "export_disk $LAB nbd --socket s --model constellation-es3 --size 1G --cache off --scattered --json
+         q -c 'write -P 7 0 4k' -c 'write -P 7 500M 4k' -c flush -c 'read -P 7 500M 4k'; stop; cat out",
+    );
+    assert_eq!(told["logs"]["logged_writes"], 2, "{told}");
+    assert!(told["drive"]["cylinders_crossed"].as_u64().unwrap() > 0, "{told}");
+}
+
+/// `okeanos inspect` asks `okeanos-lab` how long requests take on a disk that it serves.
+#[test]
+fn inspect_times_a_checkpoint_on_the_disk_that_is_served() {
+    let told = run("$LAB disk serve --model cheetah-15k5 --size 64M $M
+         export_disk $O nbd --socket s --scattered --format --log-size 1M --group-size 8M --checkpoint manual $M/disk
+         q -c 'write -P 7 0 16k' -c 'write -P 8 4k 4k' -c flush; stop
+         $O inspect logs $M/disk | grep -q 'Cheetah\\|cheetah'
+         $O inspect logs --json $M/disk; $O umount $M");
+    assert!(told["times_on"].as_str().unwrap().to_lowercase().contains("cheetah"), "{told}");
+    let time = told["checkpoint"]["nanoseconds"].as_u64().unwrap();
+    // At least a revolution of 4 ms: it reads what is logged, and writes it elsewhere.
+    assert!((1_000_000..1_000_000_000).contains(&time), "{told}");
+}

@@ -1,0 +1,65 @@
+//! Errors of commands: the problem, the remedy, the exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What was wrong, with what, and what to do about it. The program prints it and exits non-zero.
+#[derive(Debug)]
+pub struct CliError {
+    problem: String,
+    remedy: Option<String>,
+    code: u8,
+}
+
+/// clap exits with 2 on a wrong command line.
+const FAILURE: u8 = 1;
+
+impl CliError {
+    pub fn new(problem: impl Into<String>) -> CliError {
+        CliError { problem: problem.into(), remedy: None, code: FAILURE }
+    }
+    /// Something the operating system refused: `subject` names what it was about ("open disk.img").
+    pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
+        CliError::new(format!("{subject}: {error}"))
+    }
+    /// The kernel gave no io_uring.
+    pub fn no_ring(error: std::io::Error) -> CliError {
+        let remedy = match error.raw_os_error() {
+            Some(libc::ENOMEM) => "Free some memory, or lock less of it: see `ulimit -l`.",
+            Some(libc::EMFILE | libc::ENFILE) => {
+                "Close some files, or allow more: see `ulimit -n`."
+            }
+            _ => "The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.",
+        };
+        CliError::system("io_uring", error).with_remedy(remedy)
+    }
+    /// Adds what the reader can do: a sentence that begins with a verb.
+    pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
+        CliError { remedy: Some(remedy.into()), ..self }
+    }
+    /// For commands whose exit codes others know.
+    pub fn with_code(self, code: u8) -> CliError {
+        CliError { code, ..self }
+    }
+    /// As another error of the same command.
+    pub fn with_code_of(self, other: &CliError) -> CliError {
+        self.with_code(other.code)
+    }
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "\n  {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+impl std::error::Error for CliError {}

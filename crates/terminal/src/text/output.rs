@@ -1,0 +1,79 @@
+//! What the program prints. Whoever stops reading (`okeanos … | head`) has seen enough: no error.
+
+use crate::error::CliError;
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
+
+/// Wider lines are tiring to read.
+const WIDTH_MAX: usize = 100;
+/// Narrower ones hold no word of ours.
+const WIDTH_MIN: usize = 40;
+
+/// How wide help may be: as the terminal, or as COLUMNS says.
+pub fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    let width = columns.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
+    width.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
+}
+
+/// Prints text for people, with names of files, volumes and processes as others chose them.
+pub fn print(text: &impl Display) -> Result<(), CliError> {
+    print_as_it_is(&harmless(&text.to_string()))
+}
+
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| CliError::new(error.to_string()))?;
+    print_as_it_is(&format_args!("{}\n", escaped(&text)))
+}
+
+/// Prints what holds no names of others: scripts, manual pages.
+pub fn print_as_it_is(text: &impl Display) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(CliError::system("standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the text without what a terminal would obey: control characters, those above ASCII too,
+/// are question marks. Lines and tabs stay.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_order) {
+        return text.into();
+    }
+    text.chars().map(|c| if is_order(c) { '?' } else { c }).collect::<String>().into()
+}
+
+/// JSON has escapes for control characters of ASCII; these are for the others, which stand in
+/// strings alone.
+fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(is_order) {
+        return json.into();
+    }
+    let escape = |c: char| if is_order(c) { format!("\\u{:04x}", c as u32) } else { c.into() };
+    json.chars().map(escape).collect::<String>().into()
+}
+
+fn is_order(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_gives_a_terminal_orders() {
+        assert_eq!(harmless("a\x1b[31m\u{9b}2J\rb\x7f\tc\n"), "a?[31m?2J?b?\tc\n");
+        assert_eq!(harmless("größe\n"), "größe\n");
+        let json = serde_json::to_string("\u{9b}2J\x1b\x7f").unwrap();
+        let text = escaped(&json);
+        assert!(!text.chars().any(char::is_control), "{text}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), "\u{9b}2J\x1b\x7f");
+    }
+}

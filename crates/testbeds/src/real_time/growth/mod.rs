@@ -1,0 +1,232 @@
+//! What grows, and how fast, when there is more of something: writers, bytes of a volume, files,
+//! bytes of a journal.
+//!
+//! Each series changes one number and keeps all others. Each point is measured several times;
+//! medians count. How fast a quantity grew is a power: 0 does not grow, 1 grows as the work does,
+//! above 1 faster than the work.
+
+mod files;
+mod journals;
+mod memory;
+mod sparse;
+mod volumes;
+mod writers;
+
+use crate::real_time::installed::Programs;
+use crate::real_time::rig::{self, RigError, Workspace};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub struct GrowthOptions {
+    /// How many append; this and the following lists rise. Of an empty one there is no series.
+    pub writers: Vec<u64>,
+    /// Bytes of a volume.
+    pub volumes: Vec<u64>,
+    pub files: Vec<u64>,
+    /// Bytes of a journal.
+    pub journals: Vec<u64>,
+    /// How long writers write.
+    pub time: Duration,
+    pub turns: u32,
+    /// Where the images are made.
+    pub directory: PathBuf,
+    pub programs: Programs,
+}
+
+/// What there is more of from point to point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrowthWork {
+    Writers,
+    VolumeBytes,
+    Files,
+    JournalBytes,
+}
+
+/// What is measured at each point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrowthQuantity {
+    Syncs,
+    SyncsOfFastCommit,
+    /// Of the daemon while the writers wrote, at most.
+    MemoryOfWriters,
+    Mount,
+    /// Of the daemon after the mount.
+    Memory,
+    FirstLookup,
+    FirstCreate,
+    /// Of a mount after a kill.
+    Recovery,
+    /// Of the daemon before the kill.
+    MemoryOfFullLog,
+    /// Of the daemon that recovered, at most.
+    MemoryOfRecovery,
+}
+
+/// In what a quantity is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrowthUnit {
+    PerSecond,
+    Seconds,
+    Bytes,
+}
+
+impl GrowthQuantity {
+    pub fn name(self) -> &'static str {
+        match self {
+            GrowthQuantity::Syncs => "syncs/s, wasteless",
+            GrowthQuantity::SyncsOfFastCommit => "syncs/s, ext4:fast_commit",
+            GrowthQuantity::MemoryOfWriters | GrowthQuantity::Memory => "memory",
+            GrowthQuantity::Mount => "mount",
+            GrowthQuantity::FirstLookup => "first lookup",
+            GrowthQuantity::FirstCreate => "first create",
+            GrowthQuantity::Recovery => "recovery",
+            GrowthQuantity::MemoryOfFullLog => "memory, log full",
+            GrowthQuantity::MemoryOfRecovery => "memory of recovery",
+        }
+    }
+    pub fn unit(self) -> GrowthUnit {
+        use GrowthQuantity::*;
+        match self {
+            Syncs | SyncsOfFastCommit => GrowthUnit::PerSecond,
+            Mount | FirstLookup | FirstCreate | Recovery => GrowthUnit::Seconds,
+            MemoryOfWriters | Memory | MemoryOfFullLog | MemoryOfRecovery => GrowthUnit::Bytes,
+        }
+    }
+}
+
+/// A quantity over all points of its series.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct GrowthRow {
+    pub quantity: GrowthQuantity,
+    pub unit: GrowthUnit,
+    /// Medians over the turns; per second, seconds or bytes.
+    pub values: Vec<f64>,
+    /// The last value to the first.
+    pub factor: f64,
+    /// By which power of the work it grew from the first point to the last, and over the last step
+    /// alone.
+    pub power: Option<f64>,
+    pub power_of_last_step: Option<f64>,
+}
+
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct GrowthSeries {
+    pub work: GrowthWork,
+    pub points: Vec<u64>,
+    pub rows: Vec<GrowthRow>,
+}
+
+/// What one turn at one point gave.
+type Sample = Vec<(GrowthQuantity, f64)>;
+
+/// What the series are measured with.
+struct Bench<'a> {
+    options: &'a GrowthOptions,
+    place: &'a Workspace,
+    progress: &'a dyn Fn(&str),
+}
+
+impl Bench<'_> {
+    /// Plays `turn` as often as was asked.
+    fn turns(
+        &self,
+        what: &str,
+        mut turn: impl FnMut() -> Result<Sample, RigError>,
+    ) -> Result<Vec<Sample>, RigError> {
+        let all = self.options.turns;
+        (0..all)
+            .map(|number| {
+                (self.progress)(&format!("{what}, turn {} of {all}", number + 1));
+                turn()
+            })
+            .collect()
+    }
+}
+
+/// Measures all series. `progress` is told what is being done.
+pub fn growth(
+    options: &GrowthOptions,
+    progress: impl Fn(&str),
+) -> Result<Vec<GrowthSeries>, RigError> {
+    rig::hide_mounts()?;
+    let place = Workspace::new(&options.directory)?;
+    let bench = Bench { options, place: &place, progress: &progress };
+    type Measure = fn(&Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError>;
+    let all: [(GrowthWork, &[u64], Measure); 4] = [
+        (GrowthWork::Writers, &options.writers, writers::measure),
+        (GrowthWork::VolumeBytes, &options.volumes, volumes::measure),
+        (GrowthWork::Files, &options.files, files::measure),
+        (GrowthWork::JournalBytes, &options.journals, journals::measure),
+    ];
+    let wanted = all.into_iter().filter(|(_, points, _)| !points.is_empty());
+    wanted.map(|(work, points, measure)| Ok(series(work, points, &measure(&bench)?))).collect()
+}
+
+/// Quantities that lack at a point are left out.
+fn series(work: GrowthWork, points: &[u64], samples: &[Vec<Sample>]) -> GrowthSeries {
+    let quantities = samples[0].first().into_iter().flatten().map(|(quantity, _)| *quantity);
+    let values = |quantity| -> Option<Vec<f64>> {
+        let at = |turns: &Vec<Sample>| {
+            let found =
+                turns.iter().flatten().filter(|(of, _)| *of == quantity).map(|(_, value)| *value);
+            let found: Vec<f64> = found.collect();
+            (!found.is_empty()).then(|| rig::median(found))
+        };
+        samples.iter().map(at).collect()
+    };
+    let rows =
+        quantities.filter_map(|quantity| Some(row(quantity, points, values(quantity)?))).collect();
+    GrowthSeries { work, points: points.to_vec(), rows }
+}
+
+fn row(quantity: GrowthQuantity, points: &[u64], values: Vec<f64>) -> GrowthRow {
+    let (first, last) = (0, values.len() - 1);
+    GrowthRow {
+        quantity,
+        unit: quantity.unit(),
+        factor: values[last] / values[first],
+        power: power(points, &values, first, last),
+        power_of_last_step: power(points, &values, last.saturating_sub(1), last),
+        values,
+    }
+}
+
+/// The slope between two points, where both axes are logarithmic.
+fn power(points: &[u64], values: &[f64], from: usize, to: usize) -> Option<f64> {
+    let power = (values[to] / values[from]).ln() / (points[to] as f64 / points[from] as f64).ln();
+    power.is_finite().then_some(power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_is_the_slope_between_two_points() {
+        let points = [1, 10, 1000];
+        let row = |values: [f64; 3]| row(GrowthQuantity::Mount, &points, values.to_vec());
+        let rounded = |power: Option<f64>| (power.unwrap() * 100.0).round() / 100.0;
+        let square = row([2.0, 200.0, 2e6]);
+        assert_eq!((rounded(square.power), rounded(square.power_of_last_step)), (2.0, 2.0));
+        let late = row([1.0, 1.0, 100.0]);
+        assert_eq!((rounded(late.power), rounded(late.power_of_last_step)), (0.67, 1.0));
+        assert_eq!((rounded(row([3.0; 3]).power), late.factor), (0.0, 100.0));
+        assert_eq!(power(&[7], &[1.0], 0, 0), None);
+        assert_eq!(power(&points, &[0.0, 1.0, 2.0], 0, 2), None);
+    }
+
+    #[test]
+    fn rows_hold_medians_of_what_every_point_has() {
+        use GrowthQuantity::{Memory, Mount};
+        let turns =
+            |values: [f64; 3]| values.map(|value| vec![(Mount, value), (Memory, 1.0)]).to_vec();
+        let mut samples = [turns([5.0, 1.0, 3.0]), turns([9.0, 6.0, 4.0])];
+        let rows = series(GrowthWork::Files, &[10, 100], &samples).rows;
+        assert_eq!((rows.len(), &rows[0].values[..], rows[0].factor), (2, &[3.0, 6.0][..], 2.0));
+        samples[1].iter_mut().for_each(|sample| sample.truncate(1));
+        assert_eq!(series(GrowthWork::Files, &[10, 100], &samples).rows.len(), 1);
+    }
+}

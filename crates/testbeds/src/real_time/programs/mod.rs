@@ -1,0 +1,214 @@
+//! Real programs on file systems side by side: databases, mail, sources, large files. What is
+//! slower is shown as slower.
+//!
+//! Each work runs on a volume made for it alone, one contender after the other. So what else the
+//! machine does meanwhile slows all of them alike. Ratios are taken within each turn, and are
+//! speeds: above 1 is faster.
+
+mod files;
+mod kept;
+mod maildir;
+mod postgresql;
+mod servers;
+
+use crate::real_time::contender::Contender;
+use crate::real_time::disk::{Disks, Ground};
+use crate::real_time::rig::{self, RigError, Workspace};
+use crate::real_time::volume::Volume;
+use kept::Kept;
+use std::collections::BTreeMap;
+
+/// A group of measurements that share what they prepare.
+type Run = fn(&mut Volume<'_>, &Kept, Scale) -> Result<Vec<Measured>, RigError>;
+
+/// Names of works, and what each needs from Debian.
+pub const WORKS: [(&str, &str); 9] = [
+    ("postgresql", "postgresql"),
+    ("wal", "postgresql"),
+    ("sqlite", "sqlite3"),
+    ("redis", "redis-server redis-tools"),
+    ("etcd", "etcd-server"),
+    ("maildir", ""),
+    ("git", "git"),
+    ("tree", "tar grep"),
+    ("large", ""),
+];
+
+fn run_of(work: &str) -> Option<Run> {
+    Some(match work {
+        "postgresql" => postgresql::database,
+        "wal" => postgresql::write_ahead_log,
+        "sqlite" => files::sqlite,
+        "redis" => servers::redis,
+        "etcd" => servers::etcd,
+        "maildir" => maildir::deliver,
+        "git" => files::git,
+        "tree" => files::tree,
+        "large" => files::large,
+        _ => return None,
+    })
+}
+
+/// How much each work does: 1 for a table, less for a look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale(pub f64);
+
+impl Scale {
+    pub fn of(self, count: u64) -> u64 {
+        ((count as f64 * self.0) as u64).max(1)
+    }
+    pub fn seconds(self, seconds: f64) -> f64 {
+        (seconds * self.0).max(1.0)
+    }
+}
+
+/// One number of one work.
+pub(crate) struct Measured {
+    pub name: String,
+    pub unit: &'static str,
+    pub value: f64,
+}
+
+impl Measured {
+    pub fn rate(name: impl Into<String>, value: f64) -> Measured {
+        Measured { name: name.into(), unit: "1/s", value }
+    }
+    pub fn seconds(name: impl Into<String>, value: f64) -> Measured {
+        Measured { name: name.into(), unit: "s", value }
+    }
+}
+
+pub struct ProgramsOptions {
+    /// The first is what the others are measured against.
+    pub contenders: Vec<Contender>,
+    /// Names of [`WORKS`].
+    pub works: Vec<String>,
+    pub turns: u32,
+    /// 1 for a table that is worth keeping.
+    pub scale: f64,
+    /// Where the image is made.
+    pub image_size: u64,
+    pub ground: Ground,
+}
+
+/// One number of one contender, over all turns.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ProgramsRow {
+    pub work: String,
+    pub contender: String,
+    /// `1/s`, where more is faster, or `s`.
+    pub unit: &'static str,
+    /// Median over the turns.
+    pub value: f64,
+    /// Median of the ratios of speed within each turn to the first contender.
+    pub ratio: f64,
+    pub turns: Vec<f64>,
+}
+
+/// Runs all turns. `progress` is told what is being run.
+pub fn programs(
+    options: &ProgramsOptions,
+    progress: impl Fn(&str),
+) -> Result<Vec<ProgramsRow>, RigError> {
+    let works = options
+        .works
+        .iter()
+        .map(|name| {
+            Ok((name, run_of(name).ok_or_else(|| RigError::new(format!("{name:?} is no work")))?))
+        })
+        .collect::<Result<Vec<_>, RigError>>()?;
+    rig::hide_mounts()?;
+    let place = Workspace::new(&options.ground.directory)?;
+    progress("making what the programs work on");
+    let kept = Kept::new(Scale(options.scale))?;
+    let disks = Disks::new(&place, options.ground.model.as_deref(), 1, options.image_size)?;
+    let mut table = Table::default();
+    for turn in 0..options.turns as usize {
+        for (name, run) in &works {
+            for step in 0..options.contenders.len() {
+                // Who is first changes from turn to turn.
+                let contender = &options.contenders[(turn + step) % options.contenders.len()];
+                progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
+                let disk = disks.fresh(0, &options.ground.programs)?;
+                let mut volume = Volume::new(
+                    contender,
+                    &options.ground.programs.okeanos,
+                    disk,
+                    place.mount_point(),
+                )?;
+                let measured = run(&mut volume, &kept, Scale(options.scale))
+                    .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;
+                volume.take_down()?;
+                for one in measured {
+                    table.add(contender, one);
+                }
+            }
+        }
+    }
+    Ok(table.rows(&options.contenders))
+}
+
+/// Values by work, in the order in which works were first met, and contender.
+#[derive(Default)]
+struct Table {
+    works: Vec<(String, &'static str)>,
+    values: BTreeMap<(String, String), Vec<f64>>,
+}
+
+impl Table {
+    fn add(&mut self, contender: &Contender, measured: Measured) {
+        if self.works.iter().all(|(name, _)| *name != measured.name) {
+            self.works.push((measured.name.clone(), measured.unit));
+        }
+        self.values.entry((measured.name, contender.to_string())).or_default().push(measured.value);
+    }
+
+    fn rows(&self, contenders: &[Contender]) -> Vec<ProgramsRow> {
+        let values = |work: &str, contender: &Contender| {
+            self.values.get(&(work.to_owned(), contender.to_string())).cloned().unwrap_or_default()
+        };
+        let mut rows = Vec::new();
+        for (work, unit) in &self.works {
+            let baseline = values(work, &contenders[0]);
+            for contender in contenders {
+                let turns = values(work, contender);
+                let speed_ratio = |(ours, theirs): (&f64, &f64)| match *unit {
+                    "s" => theirs / ours.max(1e-9),
+                    _ => ours / theirs.max(1e-9),
+                };
+                rows.push(ProgramsRow {
+                    work: work.clone(),
+                    contender: contender.to_string(),
+                    unit,
+                    value: rig::median(turns.clone()),
+                    ratio: rig::median(turns.iter().zip(&baseline).map(speed_ratio).collect()),
+                    turns,
+                });
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_speeds_whatever_the_unit() {
+        let (first, second) = (Contender::Ext4("ordered".into()), Contender::Xfs);
+        let mut table = Table::default();
+        for (contender, seconds, rate) in [(&first, 2.0, 100.0), (&second, 4.0, 50.0)] {
+            table.add(contender, Measured::seconds("untar", seconds));
+            table.add(contender, Measured::rate("inserts", rate));
+        }
+        let ratios: Vec<_> = table.rows(&[first, second]).iter().map(|row| row.ratio).collect();
+        assert_eq!(ratios, [1.0, 0.5, 1.0, 0.5]);
+    }
+
+    #[test]
+    fn every_work_can_be_run() {
+        assert!(WORKS.iter().all(|(name, _)| run_of(name).is_some()));
+        assert!(run_of("compile").is_none());
+    }
+}

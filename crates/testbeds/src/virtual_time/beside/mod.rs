@@ -1,0 +1,135 @@
+//! A large file that is read or written in order, beside others that make small writes durable:
+//! what the Manylogs paper measures.
+
+mod filebench;
+mod large;
+mod logs;
+mod started;
+mod updates;
+
+pub use filebench::FilebenchBeside;
+pub use large::Large;
+pub use logs::LogsBeside;
+pub use updates::{HomeOrder, Updates};
+
+use crate::virtual_time::start_line::StartLine;
+use crate::virtual_time::virtual_files::VirtualFiles;
+use crate::virtual_time::{Stage, StageError};
+use device::{LocalFuture, World};
+use ext4::{Caller, Inode, Volume};
+use runtime::VirtualWorld;
+use started::Started;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{InodeNumber, Instant};
+
+/// What shares the disk with the large file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Small {
+    Nobody,
+    Updates(Updates),
+    Filebench(FilebenchBeside),
+    Logs(LogsBeside),
+}
+
+/// The large file should not fit into memory, or its disk is not asked.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    pub large: Large,
+    pub small: Small,
+    pub seconds: u64,
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SharedDisk {
+    /// Of the large file, in order.
+    pub bytes_a_second: f64,
+    /// Small writes that were waited for, and for how long on average.
+    pub waits: u64,
+    pub mean_wait_ms: f64,
+}
+
+/// Of small writes that were waited for.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    count: u64,
+    mean_ms: f64,
+}
+
+/// What all parts share.
+#[derive(Clone)]
+struct Scene {
+    world: VirtualWorld,
+    volume: Rc<Volume>,
+    end: Instant,
+    seed: u64,
+}
+
+impl Beside {
+    pub fn play(self, stage: &Stage) -> Result<SharedDisk, StageError> {
+        let (world, volume) = (stage.world().clone(), stage.volume().clone());
+        stage.world().run(async move { self.run(world, volume).await })
+    }
+
+    async fn run(self, world: VirtualWorld, volume: Rc<Volume>) -> Result<SharedDisk, StageError> {
+        let large = self.large.make(&volume).await?;
+        let ready = match self.small {
+            Small::Nobody => Ready::Nobody,
+            Small::Updates(updates) => Ready::Updates(updates, updates.make(&volume).await?),
+            Small::Filebench(filebench) => {
+                Ready::Started(filebench.prepare(&world, &volume, self.seconds, self.seed).await?)
+            }
+            Small::Logs(logs) => {
+                Ready::Started(logs.prepare(&world, &volume, self.seconds, self.seed).await?)
+            }
+        };
+        volume.sync().await?;
+        // What made the files is over, also for a policy that looks at what was written before.
+        volume.engine().checkpoint().await.map_err(ext4::Error::from)?;
+        let begin = world.now();
+        let end = begin.plus(Duration::from_secs(self.seconds));
+        let scene = Scene { world: world.clone(), volume, end, seed: self.seed };
+        let large = self.large.begin(&scene, large);
+        let waits = match ready {
+            Ready::Nobody => Waits::default(),
+            Ready::Updates(updates, files) => updates.play(&scene, &files).await?,
+            Ready::Started(others) => others.play().await?,
+        };
+        let bytes_a_second = large.rate(&scene, begin).await?;
+        Ok(SharedDisk { bytes_a_second, waits: waits.count, mean_wait_ms: waits.mean_ms })
+    }
+}
+
+/// The small writers, when the large file's process begins.
+enum Ready {
+    Nobody,
+    Updates(Updates, Vec<Rc<Inode>>),
+    Started(Started),
+}
+
+/// Tenants' workloads at their line, each in a directory of its own and with a seed of its own.
+async fn line_up(
+    world: &VirtualWorld,
+    volume: &Rc<Volume>,
+    (instances, seed): (u32, u64),
+    workload: impl Fn(VirtualFiles, u64) -> LocalFuture<io::Result<Waits>>,
+) -> Result<Started, StageError> {
+    let line = Rc::new(StartLine::default());
+    let mut workloads = Vec::new();
+    for number in 0..instances {
+        let directory = tenant(volume, number).await?.number;
+        let files = VirtualFiles::new(world.clone(), volume.clone(), directory).starting_at(&line);
+        workloads.push(workload(files, seed + u64::from(number) * 1000));
+    }
+    Ok(Started::new(world, line, workloads).await)
+}
+
+/// The directory of one tenant: the allocator spreads directories of the root over the disk.
+async fn tenant(volume: &Rc<Volume>, number: u32) -> Result<Rc<Inode>, ext4::Error> {
+    let root = volume.inode(InodeNumber(2)).await?;
+    let name = format!("tenant-{number}");
+    Ok(volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await?.value)
+}

@@ -1,0 +1,172 @@
+//! Block requests with the times of a trace on one drive with an arm, whatever stands in front of
+//! it. The Manylogs paper measures this below file systems.
+
+use crate::virtual_time::StageError;
+use device::{DeviceError, Disk, World};
+use disks::MemoryDisk;
+use emulated::replay::{self, Pace, Recorded, Trace};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, ShingledDisk, Shingles};
+use runtime::VirtualWorld;
+use scattered::{CheckpointPolicy, NearHome, OpenError, ScatteredDisk, Settings, Sizes};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Memory that survives power loss, for the mapping table: only what is written of it takes any
+/// here.
+const TABLE: u64 = 1 << 30;
+/// Logs are open by then.
+const BEGIN: Duration = Duration::from_secs(5);
+
+/// What stands between the requests and the platters. The drive's write cache is off.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum BlockLayer {
+    /// Each request goes home.
+    Nothing,
+    /// Scattered logs for writes of at most so many bytes: the paper's MLB.
+    Scattered { logged: u64 },
+    /// The drive is shingled.
+    Shingled(Shingles),
+}
+
+/// Requests, and whether everything is brought home afterwards.
+#[derive(Clone, Debug)]
+pub struct BlockRun {
+    /// A model that comes with the program.
+    pub model: &'static str,
+    pub layer: BlockLayer,
+    /// Sorted by time, which counts from the begin of the run.
+    pub requests: Arc<[Recorded]>,
+    pub checkpoint: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct BlocksServed {
+    /// Milliseconds that each request took, in the order of the requests.
+    pub latency_ms: Vec<f64>,
+    pub swaps: u64,
+    /// Bytes of the mapping table: 16 for each entry, as in a snapshot; of a shingled drive for
+    /// each range.
+    pub table_bytes: u64,
+    pub checkpoint: Option<BroughtHome>,
+}
+
+/// What it took to bring everything home.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BroughtHome {
+    pub reading: Duration,
+    pub writing: Duration,
+    /// Shares of logged writes that were merged with neighbours or not needed any more, and of
+    /// logged blocks that were overwritten before.
+    pub reduced: Option<(f64, f64)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    #[error("{0}")]
+    Stage(#[from] StageError),
+    #[error("{0}")]
+    Device(#[from] DeviceError),
+    #[error("{0}")]
+    ShingledLogs(#[from] OpenError),
+    #[error("{0} cannot be shingled so")]
+    NotShingled(&'static str),
+}
+
+/// The disk that requests see.
+enum Layered {
+    Plain(Rc<dyn Disk>),
+    Scattered(ScatteredDisk),
+    Shingled(ShingledDisk),
+}
+
+impl BlockRun {
+    pub fn play(&self, seed: u64) -> Result<BlocksServed, BlockError> {
+        let world = VirtualWorld::new(seed);
+        let served = self.play_in(&world);
+        world.end();
+        served
+    }
+
+    fn play_in(&self, world: &VirtualWorld) -> Result<BlocksServed, BlockError> {
+        let layered = self.disk(world)?;
+        let disk: Rc<dyn Disk> = match &layered {
+            Layered::Plain(disk) => disk.clone(),
+            Layered::Scattered(disk) => Rc::new(disk.clone()),
+            Layered::Shingled(disk) => Rc::new(disk.clone()),
+        };
+        let size = disk.geometry().size;
+        // Times count from the first request: a read at the very begin.
+        let first =
+            Recorded { is_write: false, at: 0, length: 4096, time: Duration::ZERO, measured: None };
+        let of_trace = self.requests.iter().map(|request| {
+            let length = request.length.min(size);
+            Recorded {
+                at: request.at.min(size - length),
+                length,
+                time: request.time + BEGIN,
+                ..request.clone()
+            }
+        });
+        let requests = std::iter::once(first).chain(of_trace).collect();
+        let times = replay::run(world, &disk, Rc::new(Trace { pace: Pace::Timestamps, requests }))?;
+        let latency_ms = times[1..].iter().map(|time| *time as f64 / 1e6).collect();
+        let mut served = BlocksServed { latency_ms, ..BlocksServed::default() };
+        match layered {
+            Layered::Plain(_) => {}
+            Layered::Scattered(disk) => {
+                let statistics = disk.statistics();
+                (served.swaps, served.table_bytes) =
+                    (statistics.swaps, statistics.table_entries * 16);
+                if self.checkpoint {
+                    let report = world.run(async move { disk.checkpoint().await })?;
+                    let (reading, writing) = (report.reading, report.writing);
+                    let reduced = Some((report.writes_reduced(), report.blocks_reduced()));
+                    served.checkpoint = Some(BroughtHome { reading, writing, reduced });
+                }
+            }
+            Layered::Shingled(disk) => {
+                let statistics = disk.statistics();
+                (served.swaps, served.table_bytes) = (statistics.swaps, statistics.extents * 16);
+                if self.checkpoint {
+                    let cleaned = world.run(async move { disk.clean().await })?;
+                    let (reading, writing) = (cleaned.reading_logs, cleaned.rewriting);
+                    served.checkpoint = Some(BroughtHome { reading, writing, reduced: None });
+                }
+            }
+        }
+        Ok(served)
+    }
+
+    fn disk(&self, world: &VirtualWorld) -> Result<Layered, BlockError> {
+        let in_world: Rc<dyn World> = Rc::new(world.clone());
+        let model = find_model(self.model)?;
+        if let BlockLayer::Shingled(shingles) = self.layer {
+            let disk = ShingledDisk::new(in_world, model, shingles);
+            return disk.map(Layered::Shingled).ok_or(BlockError::NotShingled(self.model));
+        }
+        let options = DriveOptions { cache: CacheMode::Off, ..DriveOptions::default() };
+        let drive: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
+        let BlockLayer::Scattered { logged } = self.layer else { return Ok(Layered::Plain(drive)) };
+        let settings = Settings {
+            // Where logs cannot gain anything they are to cost little; the atomicity of blocks is
+            // no matter here.
+            near_home: NearHome::GoesHome,
+            logged_write_size: logged,
+            checkpoint: CheckpointPolicy::Manual,
+            ..Settings::default()
+        };
+        let made = world.run(async move {
+            let table: Rc<dyn Disk> = Rc::new(MemoryDisk::new(in_world.clone(), TABLE));
+            ScatteredDisk::format(&in_world, &drive, Some(&table), Sizes::default()).await?;
+            ScatteredDisk::open(in_world, drive, Some(table), settings).await
+        })?;
+        Ok(Layered::Scattered(made.0))
+    }
+}
+
+fn find_model(name: &'static str) -> Result<Model, StageError> {
+    let shipped = emulated::shipped().find(|(shipped, _)| *shipped == name);
+    let (_, text) = shipped.expect("a model that comes with the program");
+    Model::parse(text).map_err(|error| StageError::Model { name: name.into(), error })
+}

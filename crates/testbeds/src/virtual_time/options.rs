@@ -1,0 +1,285 @@
+//! What a stage is made of.
+
+use crate::virtual_time::error::StageError;
+use disks::HostScheduler;
+use emulated::{CacheMode, Lies, Model};
+use engine::{BarrierKind, DataMode, EngineOptions, LogKind, RecordFormat};
+use eviction::EvictionWorkload;
+use ext4::DurableOnly;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A disk of the stage.
+#[derive(Clone, Debug)]
+pub struct DiskChoice {
+    /// A model that comes with the program, or the path of a model file.
+    pub model: String,
+    /// Drives of a RAID-0; 1: the drive itself.
+    pub drives: u32,
+    /// Bytes of a RAID-0's chunk.
+    pub chunk: u64,
+    pub options: emulated::DriveOptions,
+    /// If given, the host sorts what waits and gives a drive one request at a time, as kernels did
+    /// without command queueing. If not, a drive gets all requests as they come.
+    pub elevator: Option<HostScheduler>,
+    /// Where its requests are written to, if anywhere.
+    pub trace: Option<PathBuf>,
+    /// A number of the model's file that is changed: to see what depends on it.
+    pub scaled: Option<Scaled>,
+}
+
+/// A number of a model's file, and what it is multiplied by.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scaled {
+    pub key: &'static str,
+    pub factor: f64,
+}
+
+impl Scaled {
+    /// Every number of that name in the text.
+    fn applied(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        let assignment = format!("{} = ", self.key);
+        while let Some(at) = rest.find(&assignment) {
+            let is_word =
+                !rest[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+            let (before, number) = rest.split_at(at + assignment.len());
+            out += before;
+            let length = number
+                .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+                .unwrap_or(number.len());
+            match number[..length].parse::<f64>() {
+                Ok(value) if is_word => out += &(value * self.factor).to_string(),
+                _ => out += &number[..length],
+            }
+            rest = &number[length..];
+        }
+        out + rest
+    }
+}
+
+/// The clock of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured
+/// otherwise. Its commits waited for it.
+const TICK: Duration = Duration::from_millis(4);
+
+/// How the volume is made, by the real mke2fs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeLayout {
+    /// `mke2fs -t ext3 -I 128`: as the papers' volumes were.
+    Ext3Paper,
+    /// `mke2fs -t ext4`, as today.
+    Ext4,
+}
+
+#[derive(Clone, Debug)]
+pub struct StageOptions {
+    pub home: DiskChoice,
+    /// `None`: the journal is a hidden inode of the volume.
+    pub journal: Option<DiskChoice>,
+    pub layout: VolumeLayout,
+    /// Bytes.
+    pub block_size: u32,
+    pub journal_size: u64,
+    /// Data mode, barrier, and the times of commit and write-back.
+    pub engine: EngineOptions,
+    /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux
+    /// 2.6.18 did (`ticks`). Zero: no ticks, and a commit begins as soon as the one before is done.
+    pub tick: Duration,
+    /// [`engine::CommitPacing::separates_barriers`].
+    pub separate_barriers: bool,
+    /// A writer whose file is in a transaction that is being committed waits until that is durable.
+    /// So did, in ext3, whoever wrote to a block under commit. (All of the commit is waited for,
+    /// and not one block alone.)
+    pub writers_wait: bool,
+    /// Bytes of the window that is read ahead of who reads a file in order, as a kernel does. Zero:
+    /// each read by itself.
+    pub read_ahead: u64,
+    /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these
+    /// writes. The journal must be in the volume.
+    pub eviction: Option<EvictionWorkload>,
+    /// The log lies in scattered logs. The journal must be in the volume, and that have extents.
+    pub logs: Option<LogSizes>,
+    /// Files of which durability is enough.
+    pub durable_only: Option<DurableOnly>,
+    /// Workloads run in a directory of their own, whose place on the disk the seed alone decides,
+    /// instead of in the root. Only with the journal in the volume.
+    pub directory: bool,
+    /// Decides everything that chance decides.
+    pub seed: u64,
+}
+
+/// Of scattered logs, in bytes: each, and from one to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSizes {
+    pub log: u64,
+    pub group: u64,
+}
+
+/// What is done about a drive whose cache is not to be trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caching {
+    /// The cache is switched off.
+    Off,
+    /// It is on, and nothing is flushed: fast, and a power cut loses what it holds.
+    Unsafe,
+    /// It is on, the drive ignores flushes, and every barrier is an eviction by these writes.
+    Discreet(EvictionWorkload),
+}
+
+impl StageOptions {
+    /// What the Okeanos paper measured on: two Cheetahs, and ext3 with 4 KiB blocks and 128 MiB of
+    /// journal on a disk of its own. Write-back comes every 5 s, of what is older than 30 s.
+    /// Commits wait for ticks, as Linux 2.6.18's did. Of the 3 GiB of memory there the cache may
+    /// have 2.
+    pub fn of_paper(data: DataMode) -> StageOptions {
+        let cheetah = DiskChoice {
+            model: "cheetah-15k5-300".into(),
+            drives: 1,
+            chunk: 64 << 10,
+            options: emulated::DriveOptions::default(),
+            elevator: None,
+            trace: None,
+            scaled: None,
+        };
+        StageOptions {
+            home: cheetah.clone(),
+            journal: Some(cheetah),
+            layout: VolumeLayout::Ext3Paper,
+            block_size: 4096,
+            journal_size: 128 << 20,
+            engine: EngineOptions {
+                data,
+                barrier: BarrierKind::None,
+                commit: Duration::from_secs(5),
+                writeback: Duration::from_secs(5),
+                expire: Duration::from_secs(30),
+                cache_bytes: 2 << 30,
+                records: Some(RecordFormat::Blocks),
+                order_overwrites: true,
+                past_cache_from: None,
+                ..EngineOptions::default()
+            },
+            tick: TICK,
+            separate_barriers: false,
+            writers_wait: false,
+            read_ahead: 0,
+            eviction: None,
+            logs: None,
+            durable_only: None,
+            directory: false,
+            seed: 1,
+        }
+    }
+
+    /// What the Manylogs paper measured on: one Cheetah of 146 GB. Extents in ext3's place, since
+    /// scattered logs need them, and nothing goes home within an hour: its checkpoints waited for
+    /// off-hours. The drive's write cache is off: a sync is on the medium. Linux 3.4's basic
+    /// elevator, `noop`, serves first what came first.
+    pub fn of_manylogs(data: DataMode, log: LogKind) -> StageOptions {
+        const LOGS: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
+        let of_paper = StageOptions::of_paper(data);
+        let hour = Duration::from_secs(3600);
+        StageOptions {
+            home: DiskChoice {
+                model: "cheetah-15k5".into(),
+                options: emulated::DriveOptions { cache: CacheMode::Off, ..of_paper.home.options },
+                elevator: Some(HostScheduler::NOOP),
+                ..of_paper.home
+            },
+            journal: None,
+            layout: VolumeLayout::Ext4,
+            journal_size: 512 << 20,
+            engine: EngineOptions {
+                log,
+                writeback: hour,
+                expire: hour,
+                cache_bytes: 256 << 20,
+                ..of_paper.engine
+            },
+            tick: Duration::ZERO,
+            logs: (log == LogKind::Scattered).then_some(LOGS),
+            ..of_paper
+        }
+    }
+
+    /// Has the requests of its disks written to `PREFIX-home.csv` and `PREFIX-journal.csv`.
+    pub fn trace_to(&mut self, prefix: &Path) {
+        let path = |disk: &str| PathBuf::from(format!("{}-{disk}.csv", prefix.display()));
+        self.home.trace = Some(path("home"));
+        if let Some(journal) = &mut self.journal {
+            journal.trace = Some(path("journal"));
+        }
+    }
+
+    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside,
+    /// Linux 2.6.23 without command queueing. The kernel's barriers were off. Of the 1 GiB of
+    /// memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
+    pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
+        let of_paper = StageOptions::of_paper(data);
+        let (cache, ignores_flush, barrier, eviction) = match caching {
+            Caching::Off => (CacheMode::Off, false, BarrierKind::None, None),
+            Caching::Unsafe => (CacheMode::On, false, BarrierKind::None, None),
+            Caching::Discreet(workload) => {
+                (CacheMode::On, true, BarrierKind::Flush, Some(workload))
+            }
+        };
+        let lies = Lies { ignores_flush, ..Lies::default() };
+        StageOptions {
+            home: DiskChoice {
+                model: "hitachi-7k80".into(),
+                options: emulated::DriveOptions { cache, lies, size: None },
+                elevator: Some(HostScheduler::COMPLETE_FAIR_QUEUEING),
+                ..of_paper.home
+            },
+            journal: None,
+            engine: EngineOptions { barrier, cache_bytes: (1 << 30) / 3 * 2, ..of_paper.engine },
+            tick: Duration::ZERO,
+            eviction,
+            directory: true,
+            ..of_paper
+        }
+    }
+}
+
+impl DiskChoice {
+    /// The model, with what is scaled of it.
+    pub fn find_model(&self) -> Result<Model, StageError> {
+        let name = self.model.clone();
+        let text = match emulated::shipped().find(|(shipped, _)| *shipped == name) {
+            Some((_, text)) => text.to_owned(),
+            None => match std::fs::read_to_string(&name) {
+                Ok(text) => text,
+                Err(error) => return Err(StageError::NoModel { name, error }),
+            },
+        };
+        let text = self.scaled.map_or(text.clone(), |scaled| scaled.applied(&text));
+        Model::parse(&text).map_err(|error| StageError::Model { name, error })
+    }
+    /// Bytes of one drive.
+    fn drive_size(&self, model: &Model) -> u64 {
+        self.options.size.unwrap_or(model.size.get())
+    }
+    /// Bytes of all.
+    pub(crate) fn size(&self, model: &Model) -> u64 {
+        match self.drives {
+            0 | 1 => self.drive_size(model),
+            drives => self.drive_size(model) / self.chunk * self.chunk * u64::from(drives),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_changed_wherever_it_stands_and_no_other() {
+        let scaled = Scaled { key: "hit_ms", factor: 0.5 };
+        let text = "hit_ms = 0.1 # chosen\n{ a = 1, hit_ms = 3 }\nother_hit_ms = 7\nread_ms = 2";
+        let expected =
+            "hit_ms = 0.05 # chosen\n{ a = 1, hit_ms = 1.5 }\nother_hit_ms = 7\nread_ms = 2";
+        assert_eq!(scaled.applied(text), expected);
+    }
+}

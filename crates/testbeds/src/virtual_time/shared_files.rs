@@ -1,0 +1,563 @@
+//! Files of a simulated cluster, as a client sees them: one that buffers in memory, or one with a
+//! journal on its host.
+//!
+//! There is one client, so what it has written it need not ask for: reads of that are answered from
+//! its memory.
+
+use crate::virtual_time::error::StageError;
+use crate::virtual_time::options::{DiskChoice, StageOptions};
+use crate::virtual_time::virtual_files::run_tasks;
+use device::{Disk, Operation, World};
+use disks::{Raid0, Watch, Watched};
+use emulated::{CacheMode, EmulatedDisk};
+use engine::DataMode;
+use host::{Destage, Durable, Host, HostJournal, HostOptions};
+use runtime::VirtualWorld;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{
+    Cluster, Creator, FileId, Identity, MetadataTimes, Network, NewNode, OpenFile, OpenMode,
+    ServerDisks, SimulatedStore, Store, Token,
+};
+use units::Instant;
+use workloads::{Actor, Files, SyncKind};
+
+const NAME: &str = "simulated cluster";
+const OWNER: Creator = Creator { uid: 0, gid: 0, umask: 0 };
+const FILE_MODE: u32 = 0o644;
+const PAGE: u64 = 4096;
+const PIECE: usize = store::TRANSFER_BYTES_MAX;
+
+/// How the client keeps what is written.
+#[derive(Clone, Copy, Debug)]
+pub enum SharedClient {
+    /// In memory: every `writeback`, files that are dirty for longer than `expire` go to the
+    /// servers.
+    Cached { writeback: Duration, expire: Duration },
+    /// Each write is at the servers when it returns.
+    Synchronous,
+    /// In a journal of its host: asynchronous writes within `flush`. Every `writeback`, files that
+    /// are dirty for longer than `destage` go to the servers; without `destage`, under pressure
+    /// alone.
+    Journaled { flush: Duration, writeback: Duration, destage: Option<Duration> },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct SharedOptions {
+    pub client: SharedClient,
+    pub servers: u32,
+    /// One way, and of each link.
+    pub latency: Duration,
+    pub bytes_per_second: u64,
+    /// How often a server's file system brings content to its place.
+    pub home_every: Duration,
+    /// What each write takes of a processor.
+    pub processor: Duration,
+    /// What each message takes of the metadata server's.
+    pub metadata: MetadataTimes,
+    pub seed: u64,
+}
+
+/// How long a disk was asked for something.
+#[derive(Clone, Default)]
+struct Meter(Rc<Busy>);
+#[derive(Default)]
+struct Busy {
+    under_way: Cell<u64>,
+    since: Cell<Instant>,
+    total: Cell<Duration>,
+    world: RefCell<Option<VirtualWorld>>,
+}
+
+impl Watch for Meter {
+    fn watch<T: 'static>(
+        &self,
+        _operation: Operation,
+        _place: Range<u64>,
+        request: device::LocalFuture<T>,
+    ) -> device::LocalFuture<T> {
+        let busy = self.0.clone();
+        Box::pin(async move {
+            let now = || busy.world.borrow().as_ref().map_or(Instant(0), |world| world.now());
+            if busy.under_way.replace(busy.under_way.get() + 1) == 0 {
+                busy.since.set(now());
+            }
+            let result = request.await;
+            busy.under_way.set(busy.under_way.get() - 1);
+            if busy.under_way.get() == 0 {
+                busy.total.set(busy.total.get() + now().since(busy.since.get()));
+            }
+            result
+        })
+    }
+}
+
+/// A cluster and its one client.
+pub struct SharedStage {
+    world: VirtualWorld,
+    cluster: Cluster,
+    homes: Vec<Meter>,
+    files: SharedFiles,
+    begun: Cell<(Instant, u64, Duration)>,
+}
+
+impl SharedStage {
+    pub fn build(options: &SharedOptions) -> Result<SharedStage, StageError> {
+        let world = VirtualWorld::new(options.seed);
+        let shared: Rc<dyn World> = Rc::new(world.clone());
+        let choice = StageOptions::of_paper(DataMode::Wasteless).home;
+        let model = DiskChoice::find_model(&choice)?;
+        let drive = |size: u64, cache| -> Rc<dyn Disk> {
+            let own = emulated::DriveOptions {
+                cache,
+                size: Some(size),
+                ..emulated::DriveOptions::default()
+            };
+            Rc::new(EmulatedDisk::new(shared.clone(), model.clone(), own))
+        };
+        let mut homes = Vec::new();
+        let servers: Vec<ServerDisks> = (0..options.servers)
+            .map(|_| {
+                let watch = Meter::default();
+                *watch.0.world.borrow_mut() = Some(world.clone());
+                homes.push(watch.clone());
+                let home = Rc::new(Watched { disk: drive(8 << 30, CacheMode::On), watch });
+                ServerDisks {
+                    journal: drive(256 << 20, CacheMode::On),
+                    home,
+                    home_every: options.home_every,
+                }
+            })
+            .collect();
+        let network = Network {
+            latency: options.latency,
+            bytes_per_second: options.bytes_per_second,
+            lease: Duration::from_secs(3600),
+            metadata: options.metadata,
+            ..Network::default()
+        };
+        let cluster = Cluster::with_homes(shared.clone(), network, &servers, servers.len());
+        let identity = Identity("client".into());
+        let store: Rc<dyn Store> = Rc::new(match options.client {
+            SharedClient::Journaled { .. } => SimulatedStore::connect(&cluster, identity.clone()),
+            _ => SimulatedStore::connect_as_kernel(&cluster, identity.clone()),
+        });
+        // Two drives in RAID-0 without their write caches, as the paper's host had.
+        let journal = || {
+            Raid0::of(
+                vec![drive(1 << 30, CacheMode::Off), drive(1 << 30, CacheMode::Off)],
+                64 << 10,
+            )
+        };
+        let (client, processor) = (options.client, options.processor);
+        let side = match client {
+            SharedClient::Journaled { flush, writeback, destage } => {
+                let (store, disk, clock) = (store.clone(), journal(), shared.clone());
+                let host = world.run(async move {
+                    let journal = HostJournal::format(&*clock, disk, identity, NAME).await?;
+                    let options = HostOptions {
+                        journal_flush: flush,
+                        destage: destage.map_or(Destage::UnderPressure, Destage::After),
+                        writeback,
+                        ..HostOptions::default()
+                    };
+                    Host::open(clock, store, &journal, options).await
+                });
+                Side::Journaled(
+                    host.map_err(|error| StageError::Make(io::Error::other(error.to_string())))?,
+                )
+            }
+            client => Side::Cached(Rc::new(Cached {
+                world: world.clone(),
+                store: store.clone(),
+                files: RefCell::default(),
+                is_synchronous: matches!(client, SharedClient::Synchronous),
+            })),
+        };
+        if let (SharedClient::Cached { writeback, expire }, Side::Cached(cached)) = (client, &side)
+        {
+            let cached = cached.clone();
+            world.spawn(Box::pin(async move { cached.write_back(writeback, expire).await }));
+        }
+        let files = SharedFiles(Rc::new(State {
+            world: world.clone(),
+            cluster: cluster.clone(),
+            store,
+            side,
+            processor,
+            names: RefCell::default(),
+            sizes: RefCell::default(),
+            cold: RefCell::default(),
+        }));
+        Ok(SharedStage { world, cluster, homes, files, begun: Cell::default() })
+    }
+
+    pub fn run<T: 'static, W: Future<Output = T> + 'static>(
+        &self,
+        workload: impl FnOnce(SharedFiles) -> W,
+    ) -> T {
+        self.world.run(workload(self.files.clone()))
+    }
+    pub fn world(&self) -> &VirtualWorld {
+        &self.world
+    }
+    pub fn restart_counting(&self) {
+        self.begun.set((self.world.now(), self.cluster.traffic().data_bytes, self.busy()));
+    }
+    /// What one data server has received.
+    pub fn received_bytes(&self) -> u64 {
+        (self.cluster.traffic().data_bytes - self.begun.get().1) / self.homes.len() as u64
+    }
+    fn busy(&self) -> Duration {
+        self.homes.iter().map(|home| home.0.total.get()).sum()
+    }
+    /// The share of the time in which the disk of a server's file system was asked for something.
+    pub fn home_use(&self) -> f64 {
+        let (since, _, before) = self.begun.get();
+        let time = self.world.now().since(since).as_secs_f64() * self.homes.len() as f64;
+        (self.busy() - before).as_secs_f64() / time.max(1e-9)
+    }
+}
+
+impl Drop for SharedStage {
+    /// Its tasks hold the world that holds them.
+    fn drop(&mut self) {
+        self.world.end();
+    }
+}
+
+/// Clones are the same files.
+#[derive(Clone)]
+pub struct SharedFiles(Rc<State>);
+
+struct State {
+    world: VirtualWorld,
+    cluster: Cluster,
+    store: Rc<dyn Store>,
+    side: Side,
+    processor: Duration,
+    names: RefCell<BTreeMap<String, FileId>>,
+    sizes: RefCell<BTreeMap<FileId, u64>>,
+    /// Of files that were there before the client: pages that it has not seen.
+    cold: RefCell<BTreeMap<FileId, BTreeSet<u64>>>,
+}
+
+enum Side {
+    Cached(Rc<Cached>),
+    Journaled(Rc<Host>),
+}
+
+/// A client that keeps what is written in memory.
+struct Cached {
+    world: VirtualWorld,
+    store: Rc<dyn Store>,
+    files: RefCell<BTreeMap<FileId, Held>>,
+    is_synchronous: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    open: OpenFile,
+    dirty_since: Option<Instant>,
+    dirty_bytes: u64,
+}
+
+pub struct SharedFile {
+    id: FileId,
+    end: u64,
+    sync: SyncKind,
+}
+
+impl Cached {
+    /// Ceph's answer to a new file comes with everything that its first write needs.
+    async fn create(&self, parent: FileId, name: &[u8]) -> io::Result<FileId> {
+        let created = self.store.create(parent, name, FILE_MODE, OWNER).await.map_err(of_store)?;
+        let file = created.found.file;
+        if let (Some(open), true) = (created.open, created.is_held) {
+            self.files.borrow_mut().insert(file, Held { open, dirty_since: None, dirty_bytes: 0 });
+        }
+        Ok(file)
+    }
+    async fn write(&self, file: FileId, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let held = self.files.borrow().get(&file).copied();
+        let open = match held {
+            Some(held) => held.open,
+            None => {
+                let open = self.store.open(file, OpenMode::ReadWrite).await.map_err(of_store)?;
+                self.store.take_token(open, Token::ExclusiveWrite).await.map_err(of_store)?;
+                let fresh = Held { open, dirty_since: None, dirty_bytes: 0 };
+                self.files.borrow_mut().insert(file, fresh);
+                open
+            }
+        };
+        self.store.write(open, at, bytes).await.map_err(of_store)?;
+        if let Some(held) = self.files.borrow_mut().get_mut(&file) {
+            held.dirty_since.get_or_insert(self.world.now());
+            held.dirty_bytes += bytes.len() as u64;
+        }
+        match self.is_synchronous {
+            true => self.sync(file).await,
+            false => Ok(()),
+        }
+    }
+    async fn sync(&self, file: FileId) -> io::Result<()> {
+        let open = match self.files.borrow_mut().get_mut(&file) {
+            Some(held) => {
+                (held.dirty_since, held.dirty_bytes) = (None, 0);
+                held.open
+            }
+            None => return Ok(()),
+        };
+        self.store.make_durable(open).await.map_err(of_store)
+    }
+    async fn drop_file(&self, file: FileId) -> io::Result<()> {
+        let Some(held) = self.files.borrow_mut().remove(&file) else { return Ok(()) };
+        self.store.close(held.open).await.map_err(of_store)?;
+        // Linux's client waits for no server with that.
+        let returned = self.store.return_token(file);
+        self.world.spawn(Box::pin(async move {
+            let _ = returned.await;
+        }));
+        Ok(())
+    }
+    async fn write_back(self: Rc<Self>, every: Duration, expire: Duration) {
+        loop {
+            self.world.sleep_until(self.world.now().plus(every)).await;
+            let now = self.world.now();
+            let is_old =
+                |held: &Held| held.dirty_since.is_some_and(|since| now.since(since) >= expire);
+            let old: Vec<FileId> = self
+                .files
+                .borrow()
+                .iter()
+                .filter(|(_, held)| is_old(held))
+                .map(|(file, _)| *file)
+                .collect();
+            for file in old {
+                // The simulated servers do not fail here.
+                let _ = self.sync(file).await;
+            }
+        }
+    }
+}
+
+fn of_store(error: store::StoreError) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
+fn of_host(error: host::HostError) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
+
+impl SharedFiles {
+    /// Bytes of file data that only the client's memory has.
+    pub fn volatile_bytes(&self) -> u64 {
+        match &self.0.side {
+            Side::Cached(cached) => {
+                cached.files.borrow().values().map(|held| held.dirty_bytes).sum()
+            }
+            Side::Journaled(host) => host.statistics().dirty_in_memory,
+        }
+    }
+    /// A file that was there before, with content that neither the client nor the servers have in
+    /// memory.
+    pub async fn create_cold(&self, path: &str, size: u64) -> io::Result<SharedFile> {
+        let mut file = self.create(path, SyncKind::None).await?;
+        file.end = size;
+        self.0.sizes.borrow_mut().insert(file.id, size);
+        self.0.cold.borrow_mut().insert(file.id, (0..size.div_ceil(PAGE)).collect());
+        Ok(file)
+    }
+
+    fn find(&self, path: &str) -> io::Result<FileId> {
+        let found = self.0.names.borrow().get(path).copied();
+        found.ok_or(io::ErrorKind::NotFound.into())
+    }
+    fn parent<'a>(&self, path: &'a str) -> io::Result<(FileId, &'a [u8])> {
+        match path.rsplit_once('/') {
+            Some((parent, name)) => Ok((self.find(parent)?, name.as_bytes())),
+            None => Ok((self.0.store.root(), path.as_bytes())),
+        }
+    }
+
+    /// A kernel's page cache fetches what a write leaves of a page. A client that keeps bytes does
+    /// not.
+    async fn fetch_partial_pages(&self, file: FileId, at: u64, end: u64) {
+        let edges =
+            [(at / PAGE, !at.is_multiple_of(PAGE)), (end / PAGE, !end.is_multiple_of(PAGE))];
+        for (page, is_partial) in edges {
+            let is_cold =
+                self.0.cold.borrow_mut().get_mut(&file).is_some_and(|pages| pages.remove(&page));
+            if is_partial && is_cold {
+                self.0.cluster.read_cold(file, page * PAGE).await;
+            }
+        }
+        if let Some(pages) = self.0.cold.borrow_mut().get_mut(&file) {
+            (at.div_ceil(PAGE)..end / PAGE).for_each(|page| {
+                pages.remove(&page);
+            });
+        }
+    }
+}
+
+impl Files for SharedFiles {
+    type File = SharedFile;
+
+    fn now(&self) -> Instant {
+        self.0.world.now()
+    }
+    async fn sleep_until(&self, at: Instant) {
+        self.0.world.sleep_until(at).await;
+    }
+    async fn create(&self, path: &str, sync: SyncKind) -> io::Result<SharedFile> {
+        let (parent, name) = self.parent(path)?;
+        let id = match &self.0.side {
+            Side::Cached(cached) => cached.create(parent, name).await?,
+            Side::Journaled(host) => {
+                host.create(parent, name, FILE_MODE, OWNER).await.map_err(of_host)?.file
+            }
+        };
+        self.0.names.borrow_mut().insert(path.into(), id);
+        self.0.sizes.borrow_mut().insert(id, 0);
+        Ok(SharedFile { id, end: 0, sync })
+    }
+    async fn open(&self, path: &str, sync: SyncKind) -> io::Result<SharedFile> {
+        let id = self.find(path)?;
+        if let Side::Journaled(host) = &self.0.side {
+            host.open_file(id).await.map_err(of_host)?;
+        }
+        let end = self.0.sizes.borrow().get(&id).copied().unwrap_or(0);
+        Ok(SharedFile { id, end, sync })
+    }
+    async fn close(&self, file: SharedFile) {
+        if let Side::Journaled(host) = &self.0.side {
+            // Told by the next sync.
+            let _ = host.close_file(file.id).await;
+        }
+    }
+    async fn append(&self, file: &mut SharedFile, bytes: &[u8]) -> io::Result<()> {
+        self.write_at(file, file.end, bytes).await
+    }
+    async fn write_at(&self, file: &mut SharedFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let state = &*self.0;
+        if !state.processor.is_zero() {
+            state.world.sleep_until(state.world.now().plus(state.processor)).await;
+        }
+        let end = offset + bytes.len() as u64;
+        let mut at = offset;
+        for piece in bytes.chunks(PIECE) {
+            match &state.side {
+                Side::Cached(cached) => {
+                    self.fetch_partial_pages(file.id, at, at + piece.len() as u64).await;
+                    cached.write(file.id, at, piece).await?;
+                }
+                Side::Journaled(host) => {
+                    let durable =
+                        if file.sync == SyncKind::OSync { Durable::Now } else { Durable::Soon };
+                    host.write(file.id, at, piece, durable).await.map_err(of_host)?;
+                }
+            }
+            at += piece.len() as u64;
+        }
+        file.end = file.end.max(end);
+        let size = state.sizes.borrow().get(&file.id).copied().unwrap_or(0);
+        state.sizes.borrow_mut().insert(file.id, size.max(end));
+        match (file.sync, &state.side) {
+            (SyncKind::None, _) | (SyncKind::OSync, Side::Journaled(_)) => Ok(()),
+            _ => self.sync(file).await,
+        }
+    }
+    async fn read_at(&self, file: &SharedFile, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let size = self.0.sizes.borrow().get(&file.id).copied().unwrap_or(0);
+        let count = size.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        bytes[..count].fill(0);
+        Ok(count)
+    }
+    async fn sync(&self, file: &SharedFile) -> io::Result<()> {
+        match &self.0.side {
+            Side::Cached(cached) => cached.sync(file.id).await,
+            Side::Journaled(host) => host.sync_file(file.id).await.map_err(of_host),
+        }
+    }
+    async fn length(&self, path: &str) -> io::Result<u64> {
+        Ok(self.0.sizes.borrow().get(&self.find(path)?).copied().unwrap_or(0))
+    }
+    async fn unlink(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let file = self.find(path)?;
+        match &self.0.side {
+            Side::Cached(cached) => {
+                self.0.store.unlink(parent, name).await.map_err(of_store)?;
+                cached.drop_file(file).await?;
+            }
+            Side::Journaled(host) => host.unlink(parent, name).await.map_err(of_host)?,
+        }
+        self.0.names.borrow_mut().remove(path);
+        self.0.sizes.borrow_mut().remove(&file);
+        Ok(())
+    }
+    async fn make_directory(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let node = NewNode::Directory { mode: 0o755 };
+        let made = match &self.0.side {
+            Side::Cached(_) => {
+                self.0.store.make(parent, name, node, OWNER).await.map_err(of_store)?
+            }
+            Side::Journaled(host) => host.make(parent, name, node, OWNER).await.map_err(of_host)?,
+        };
+        self.0.names.borrow_mut().insert(path.into(), made.file);
+        Ok(())
+    }
+    async fn run_actors<A: Actor<Self>>(
+        &self,
+        actors: Vec<A>,
+        watch: impl FnMut(),
+    ) -> io::Result<Vec<A::Output>> {
+        run_tasks(&self.0.world, self, None, actors, watch).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_that_is_gone_leaves_nothing_in_memory() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let clients = [
+            SharedClient::Cached { writeback: SECOND, expire: SECOND },
+            SharedClient::Synchronous,
+            SharedClient::Journaled {
+                flush: SECOND,
+                writeback: SECOND / 12,
+                destage: Some(SECOND),
+            },
+        ];
+        for client in clients {
+            let stage = SharedStage::build(&SharedOptions {
+                client,
+                servers: 3,
+                latency: Duration::from_micros(100),
+                bytes_per_second: 125_000_000,
+                home_every: SECOND,
+                processor: Duration::ZERO,
+                metadata: MetadataTimes::default(),
+                seed: 1,
+            });
+            let stage = stage.unwrap();
+            stage
+                .run(|files| async move {
+                    let mut file = files.create("file", SyncKind::Fsync).await?;
+                    files.append(&mut file, &[7; 10_000]).await
+                })
+                .unwrap();
+            let store = Rc::downgrade(&stage.files.0.store);
+            drop(stage);
+            assert!(store.upgrade().is_none(), "{client:?}");
+        }
+    }
+}
