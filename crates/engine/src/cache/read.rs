@@ -3,7 +3,7 @@
 
 use crate::cache::block::{Block, CachedBlock};
 use crate::cache::block_cache::{PastCache, Temperature};
-use crate::engine::Engine;
+use crate::cache::reader::Reader;
 use crate::interface::error::EngineError;
 use device::Buffer;
 use runtime::sync::Event;
@@ -19,7 +19,7 @@ const STREAM_BYTES: usize = 64 << 10;
 /// content, [`CachedBlock::is_whole_in_all_images`] for those who send it home.
 type Known = fn(&CachedBlock) -> bool;
 
-impl Engine {
+impl Reader<'_> {
     /// A metadata block, from the cache or the home disk.
     pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
         self.check_range(at, 1)?;
@@ -101,7 +101,7 @@ impl Engine {
     /// read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
-        let read = PastCache::begin(&self.cache, run.clone());
+        let read = PastCache::begin(self.cache, run.clone());
         self.counters.borrow_mut().requested_home_read();
         self.direct_writes.until_home_holds(&run).await;
         let content = self.home.read(at, count).await?;

@@ -1,28 +1,43 @@
 //! Who wants something durable: waits for a commit, and takes data along that no commit waits for.
 
+use crate::cache::direct_writes::DirectWrites;
 use crate::cache::direct_writes::LongWrite;
-use crate::engine::Engine;
 use crate::interface::error::EngineError;
+use crate::interface::stats::Counters;
+use crate::transaction::abort::Aborter;
+use crate::transaction::admit::Admission;
+use crate::writeback::unordered_data::UnorderedData;
 use journal::plan_home_durable;
+use std::cell::RefCell;
 use units::{HomeBlock, Owner, TransactionId};
 
-impl Engine {
+/// Makes changes durable.
+#[derive(Clone, Copy)]
+pub(crate) struct Syncer<'a> {
+    pub admission: Admission<'a>,
+    pub aborter: Aborter<'a>,
+    pub counters: &'a RefCell<Counters>,
+    pub unordered: &'a UnorderedData,
+    pub direct_writes: &'a DirectWrites,
+}
+
+impl Syncer<'_> {
     /// Waits until `transaction` and all before it are durable, starting a commit if need be.
     pub async fn commit(&self, transaction: TransactionId) -> Result<(), EngineError> {
-        let asked = self.world.now();
-        self.pipeline.check()?;
-        self.pipeline.note_return();
-        if let Some(completion) = self.pipeline.completion_of(transaction) {
+        let asked = self.admission.world.now();
+        self.admission.pipeline.check()?;
+        self.admission.pipeline.note_return();
+        if let Some(completion) = self.admission.pipeline.completion_of(transaction) {
             completion.wait().await?;
         }
-        let latency = self.world.now().since(asked);
+        let latency = self.admission.world.now().since(asked);
         self.counters.borrow_mut().synced(latency);
         Ok(())
     }
 
     /// Waits until all that is on its way to the disk now is durable; asks for nothing.
     pub async fn wait_for_commits_in_flight(&self) -> Result<(), EngineError> {
-        match self.pipeline.last_in_flight() {
+        match self.admission.pipeline.last_in_flight() {
             Some(last) => last.wait().await,
             None => Ok(()),
         }
@@ -36,7 +51,7 @@ impl Engine {
         owner: Owner,
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
-        self.pacing.synced(owner, self.world.now());
+        self.admission.pacing.synced(owner, self.admission.world.now());
         let mut unordered = self.unordered.of(owner);
         if units::fault!("fsync-leaves-data") {
             unordered.clear();
@@ -47,7 +62,7 @@ impl Engine {
     /// Makes all that was done before the call durable: `sync`, `syncfs`.
     pub async fn sync(&self) -> Result<(), EngineError> {
         let unordered = self.unordered.all();
-        self.sync_unordered(None, unordered, self.running()).await
+        self.sync_unordered(None, unordered, self.admission.pipeline.running_id()).await
     }
 
     /// Commits `transaction`, and data of `owner`, or of everybody, that no commit waited for.
@@ -67,7 +82,7 @@ impl Engine {
         };
         // Write-back may have sent some home already; that is durable only after a flush.
         if let Err(error) = self.make_unordered_durable(owner).await {
-            self.abort(&error);
+            self.aborter.abort(&error);
         }
         self.commit(transaction).await
     }
@@ -78,8 +93,8 @@ impl Engine {
         &self,
         owner: Option<Owner>,
     ) -> Result<(), EngineError> {
-        match self.durability.wants_flush_of_unordered(owner) {
-            true => self.runner.run(plan_home_durable()).await,
+        match self.aborter.durability.wants_flush_of_unordered(owner) {
+            true => self.aborter.runner.run(plan_home_durable()).await,
             false => Ok(()),
         }
     }
@@ -94,15 +109,15 @@ impl Engine {
         // No credits: data that goes home takes no log blocks, and the commit block is in every
         // bound.
         if units::fault!("loose-without-admission") {
-            self.pipeline.join(0, 0, self.world.now());
+            self.admission.pipeline.join(0, 0, self.admission.world.now());
         } else {
-            self.pipeline.pass(|| self.admit(0, 0).transpose()).await?;
+            self.admission.pipeline.pass(|| self.admission.admit(0, 0).transpose()).await?;
         }
-        let mut transaction = self.pipeline.transaction();
+        let mut transaction = self.admission.pipeline.transaction();
         let id = transaction.id();
         for (owner, at) in blocks {
             if self.unordered.remove(owner, at)
-                && let Some(block) = self.cache.borrow().peek(at)
+                && let Some(block) = self.admission.cache.borrow().peek(at)
             {
                 block.order_unordered(owner);
                 transaction.add_home_data(owner, at, 0);

@@ -12,12 +12,18 @@
 //!    records where they lie, or no snapshot.
 //! 5. A piece says what was committed when it was written: runs lay then where it says.
 
+use crate::cache::block_cache::Cache;
 use crate::cache::mapping::sum;
-use crate::engine::Engine;
+use crate::commit::executor::Runner;
 use crate::interface::error::EngineError;
+use crate::interface::options::EngineOptions;
+use crate::log::log_state::LogState;
 use crate::log::log_state::Naming;
+use crate::transaction::pipeline::Pipeline;
+use crate::writeback::dirty_queue::DirtyQueue;
 use format::snapshot::{HOME_END, SnapshotItem};
 use journal::{LogRun, LogSwap, NewPiece, WholePlace, plan_naming, plan_piece};
+use std::cell::RefCell;
 use units::{HomeBlock, TransactionId};
 
 /// Blocks that are looked at before others have their turn: a millisecond or so.
@@ -31,9 +37,20 @@ enum Outcome {
     NoRoom,
 }
 
-impl Engine {
+/// Writes pieces of the snapshot, and the superblock that names them.
+#[derive(Clone, Copy)]
+pub(crate) struct SnapshotWriter<'a> {
+    pub log: Option<&'a RefCell<LogState>>,
+    pub pipeline: &'a Pipeline,
+    pub options: &'a EngineOptions,
+    pub runner: &'a Runner,
+    pub cache: &'a RefCell<Cache>,
+    pub queue: &'a DirtyQueue,
+}
+
+impl SnapshotWriter<'_> {
     pub(crate) fn snapshot_is_due(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.borrow().snapshot_is_due())
+        self.log.is_some_and(|log| log.borrow().snapshot_is_due())
     }
 
     /// Tells what is committed, if a restart would have to read more than it should. Whoever asks
@@ -50,7 +67,7 @@ impl Engine {
     /// The copies of `swap` are durable, with their headers. One write of the superblock makes them
     /// count, and has the snapshot record them, or names none. The caller holds the turn.
     pub(crate) async fn count_copies(&self, swap: &LogSwap) -> Result<(), EngineError> {
-        let is_named = self.log.as_ref().is_some_and(|log| log.borrow().names_snapshot());
+        let is_named = self.log.is_some_and(|log| log.borrow().names_snapshot());
         if is_named && units::fault!("snapshot-kept-in-swap") {
             return self.name_snapshot(None, Some(self.pipeline.committed().next()), true).await;
         }
@@ -62,7 +79,7 @@ impl Engine {
     }
 
     async fn write_piece(&self, swap: Option<&LogSwap>) -> Result<Outcome, EngineError> {
-        let Some(log) = &self.log else { return Ok(Outcome::NoRoom) };
+        let Some(log) = self.log else { return Ok(Outcome::NoRoom) };
         let (from, most) = log.borrow().uncovered();
         let mut end = from;
         let moves = swap.map_or(0, |swap| swap.runs().len());
@@ -120,7 +137,7 @@ impl Engine {
         read_from: Option<TransactionId>,
         ends_swap: bool,
     ) -> Result<(), EngineError> {
-        let Some(log) = &self.log else { return Ok(()) };
+        let Some(log) = self.log else { return Ok(()) };
         // Meanwhile the superblock is free for whoever commits.
         self.runner.run(plan_piece(piece.as_ref())).await?;
         loop {
@@ -143,7 +160,7 @@ impl Engine {
 
     /// What is told of `transaction`, which is committed.
     fn items_of(&self, transaction: TransactionId) -> Option<Vec<SnapshotItem>> {
-        let log = self.log.as_ref()?.borrow();
+        let log = self.log?.borrow();
         let run = log.run_of(transaction)?;
         let (start, blocks) = (run.start, run.count);
         let mut items = vec![SnapshotItem::Run { transaction, start, blocks }];
@@ -200,7 +217,7 @@ impl Engine {
     /// The oldest transaction before `end` that a restart needs for a block which the log does not
     /// hold whole; `end` if there is none.
     fn oldest_in_part(&self, end: TransactionId) -> TransactionId {
-        let Some(log) = &self.log else { return end };
+        let Some(log) = self.log else { return end };
         let (log, mut oldest) = (log.borrow(), end);
         self.queue.while_dirty(&self.cache.borrow(), |block| {
             let left_out = units::fault!("snapshot-part-left-out");

@@ -12,11 +12,21 @@
 //! Addresses are bound and announced in order, by that task. Answers, checkpoints and frees are in
 //! order, too: each waits until it is the oldest.
 
-use crate::engine::Engine;
 use crate::interface::limits::IN_FLIGHT_MAX;
+use crate::interface::options::EngineOptions;
+use crate::log::move_tail::TailMover;
+use crate::transaction::pipeline::Pipeline;
 use journal::Plan;
 
-impl Engine {
+/// Decides which commits may be in flight together.
+#[derive(Clone, Copy)]
+pub(crate) struct Overlap<'a> {
+    pub tail: TailMover<'a>,
+    pub options: &'a EngineOptions,
+    pub pipeline: &'a Pipeline,
+}
+
+impl Overlap<'_> {
     fn in_flight_max(&self) -> usize {
         if self.options.overlaps() { self.options.commits_in_flight.min(IN_FLIGHT_MAX) } else { 1 }
     }
@@ -40,11 +50,11 @@ impl Engine {
     /// `fit`: so is the transaction that is to set out.
     fn may_overlap(&self, fit: bool) -> bool {
         let in_flight = self.pipeline.in_flight();
-        in_flight == 0 || fit && in_flight < self.in_flight_max() && !self.tail_goes_along()
+        in_flight == 0 || fit && in_flight < self.in_flight_max() && !self.tail.tail_goes_along()
     }
 
     /// Whether another may set out while this plan is carried out.
     pub(crate) fn may_be_passed(&self, plan: &Plan) -> bool {
-        self.in_flight_max() > 1 && plan.is_log_alone() && !self.tail_goes_along()
+        self.in_flight_max() > 1 && plan.is_log_alone() && !self.tail.tail_goes_along()
     }
 }

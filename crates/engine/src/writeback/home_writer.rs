@@ -2,14 +2,18 @@
 //! running transaction sends home in any case goes before it commits.
 
 use crate::cache::block::{AsOf, CachedBlock};
+use crate::cache::reader::Reader;
 use crate::commit::clocks::HomeClock;
+use crate::commit::durability::Durability;
 use crate::commit::durability::HomeWrites;
-use crate::engine::Engine;
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_REQUESTS_MAX;
 use crate::writeback::coalescing::{Neighbours, Run, runs_of};
+use crate::writeback::copies::CopyWriter;
+use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::writeback_outcome::{WritebackOutcome, read_those_that_can};
 use device::Buffer;
+use journal::Policy;
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -32,7 +36,17 @@ struct Sent {
     as_of: AsOf,
 }
 
-impl Engine {
+/// Writes blocks to their home.
+#[derive(Clone, Copy)]
+pub(crate) struct HomeWriter<'a> {
+    pub reader: Reader<'a>,
+    pub copies: CopyWriter<'a>,
+    pub policy: &'a dyn Policy,
+    pub durability: &'a Durability,
+    pub unordered: &'a UnorderedData,
+}
+
+impl HomeWriter<'_> {
     /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be
     /// read, and what may go along. No barrier yet.
     pub(crate) async fn write_home(
@@ -58,22 +72,22 @@ impl Engine {
         neighbours: Neighbours,
         asked: Asked,
     ) -> Result<WritebackOutcome, EngineError> {
-        let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
+        let runs = runs_of(&self.reader.cache.borrow(), &numbers, neighbours);
         let asked = if runs.len() == 1 { asked } else { Asked::ByWriteBack };
         let clock = self
             .policy
             .learns()
-            .map(|auto| HomeClock::begin(auto, &*self.world, asked == Asked::BySync));
+            .map(|auto| HomeClock::begin(auto, self.copies.world, asked == Asked::BySync));
         let clock_of_runs = clock.as_ref();
         let writes = runs
             .into_iter()
             .map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, asked, clock_of_runs)) });
         let outcomes = join_window(writes, HOME_REQUESTS_MAX).await?;
-        self.cache.borrow_mut().shrink();
-        self.pipeline.wake_joiners();
+        self.reader.cache.borrow_mut().shrink();
+        self.copies.pipeline.wake_joiners();
         let all = outcomes.into_iter().fold(WritebackOutcome::default(), WritebackOutcome::and);
         clock.into_iter().for_each(HomeClock::end);
-        Ok(all.and(self.copies_home(&numbers).await?))
+        Ok(all.and(self.copies.copies_home(&numbers).await?))
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
@@ -84,7 +98,7 @@ impl Engine {
         clock: Option<&HomeClock<'_>>,
     ) -> Result<WritebackOutcome, EngineError> {
         let load = async |blocks: &[Rc<CachedBlock>]| {
-            self.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
+            self.reader.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
             Ok(vec![(); blocks.len()])
         };
         let (run, unreadable) = read_those_that_can(run, load).await;
@@ -93,7 +107,7 @@ impl Engine {
             return Ok(WritebackOutcome { written: 0, unreadable });
         };
         let count = run[run.len() - 1].number().get() + 1 - first.number().get();
-        let _claim = self.claims.claim(first.number(), count).await;
+        let _claim = self.copies.claims.claim(first.number(), count).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
         let mut written = 0;
@@ -105,27 +119,27 @@ impl Engine {
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
             let at = sent[0].block.number();
             let volatile = match asked {
-                Asked::BySync if is_one => self.runner.sync_home(at, &kinds, parts).await?,
-                _ => Some(self.runner.write_home(at, &kinds, parts).await?),
+                Asked::BySync if is_one => self.reader.runner.sync_home(at, &kinds, parts).await?,
+                _ => Some(self.reader.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
             let is_logged =
                 |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
-            self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
+            self.copies.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
             if let Some(clock) = clock {
-                let bytes = sent.len() * self.block_size.bytes();
+                let bytes = sent.len() * self.reader.block_size.bytes();
                 clock.wrote(sent[0].block.contents(), bytes as u64);
             }
         }
-        self.counters.borrow_mut().requested_home_write();
+        self.reader.counters.borrow_mut().requested_home_write();
         Ok(WritebackOutcome { written, unreadable })
     }
 
     /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
     /// Whether it is the first there that is to be flushed.
     pub(crate) fn note_unordered_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
-        self.durability.note_unordered(owner, writes, self.world.now())
+        self.durability.note_unordered(owner, writes, self.copies.world.now())
     }
 
     /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache
@@ -134,9 +148,9 @@ impl Engine {
         let Sent { block, bytes, as_of } = sent;
         match as_of {
             AsOf::Committed(as_of) => {
-                if let Some(log) = &self.log {
+                if let Some(log) = self.reader.log {
                     let all = units::fault!("newer-image-dropped");
-                    let as_of = if all { self.pipeline.committed() } else { *as_of };
+                    let as_of = if all { self.copies.pipeline.committed() } else { *as_of };
                     log.borrow_mut().home_written(block.number(), as_of);
                 }
                 block.committed_arrived(bytes);
@@ -146,7 +160,7 @@ impl Engine {
                     if let Some(writes) = volatile {
                         self.durability.note_early(writes);
                     }
-                    let mut transaction = self.pipeline.transaction();
+                    let mut transaction = self.copies.pipeline.transaction();
                     transaction.home_data_written(owner, block.number());
                     block.leave_order(transaction.logs(block.number()));
                 }
@@ -164,7 +178,7 @@ impl Engine {
                 }
             }
         }
-        self.queue.mark_clean(block);
+        self.copies.queue.mark_clean(block);
     }
 }
 
