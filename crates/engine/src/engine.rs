@@ -54,7 +54,7 @@ pub struct Engine {
     pub(crate) block_size: BlockSize,
     pub(crate) options: EngineOptions,
     pub(crate) policy: Box<dyn Policy>,
-    /// Of home, for a policy that learns.
+    /// Utilization of home, for a policy that learns.
     pub(crate) utilization: Option<Rc<Utilization>>,
     pub(crate) pacing: Rc<dyn CommitPacing>,
     pub(crate) counters: Rc<RefCell<Counters>>,
@@ -101,8 +101,8 @@ impl Engine {
     pub fn running(&self) -> TransactionId {
         self.pipeline.running_id()
     }
-    /// Whether the running transaction is being locked: whoever begins a change now waits, and is
-    /// in the next one.
+    /// Whether the running transaction is being locked: a caller that begins a change now waits,
+    /// and is in the next one.
     pub fn is_locking(&self) -> bool {
         self.pipeline.is_locking()
     }

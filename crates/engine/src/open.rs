@@ -48,7 +48,7 @@ impl Engine {
         Engine::open_with(parts, None).await
     }
 
-    /// The same, or with the log that [`crate::recovery::restart`] has `kept`.
+    /// Opens as [`Engine::open`] does, or with the log that [`crate::restart`] has retained.
     pub async fn open_with(
         parts: EngineParts,
         kept: Option<RetainedLog>,
@@ -212,7 +212,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What was opened to be read, or has come to rest, may be changed from now on.
+    /// Allows changes to an engine that was opened to be read, or has quiesced.
     pub async fn begin_writing(self: &Rc<Self>) -> Result<(), EngineError> {
         self.check()?;
         self.pipeline.set_quiesced(false);

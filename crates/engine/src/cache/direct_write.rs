@@ -1,10 +1,10 @@
-//! Long rows of requests go home past the cache: a run of blocks at a time, from the request's
-//! memory or a copy of it.
+//! Long sequential streams bypass the cache: a run of blocks at a time, from the request's memory
+//! or a copy of it.
 //!
 //! What would be logged does not. Nor do blocks of which the cache holds something newer than home.
 
 use crate::cache::block_cache::Temperature;
-use crate::cache::direct_writes::LongWrite;
+use crate::cache::direct_writes::DirectWrite;
 use crate::commit::file_data::DataUpdates;
 use crate::interface::error::EngineError;
 use crate::interface::update::FileRun;
@@ -26,8 +26,8 @@ pub(crate) struct DirectWriter<'a> {
 }
 
 impl DirectWriter<'_> {
-    /// What the policy says of all `blocks`; `None` if the cache has one of them that it needs, or
-    /// if one is to be logged.
+    /// Returns the policy's decision on all `blocks`; `None` if the cache has one of them that it
+    /// needs, or if one is to be logged.
     pub fn decide_past_cache(
         &self,
         blocks: &Range<HomeBlock>,
@@ -44,7 +44,7 @@ impl DirectWriter<'_> {
         (!first.is_logged() && decisions.all(|decision| decision == first)).then_some(first)
     }
 
-    /// What the policy says of a block that the cache does not have.
+    /// Returns the policy's decision on a block that the cache does not have.
     fn decide_of(&self, at: HomeBlock, run: &FileRun<'_>) -> Decision {
         if self.aborter.log.is_none() {
             return Decision::HomeBeforeCommit;
@@ -60,7 +60,7 @@ impl DirectWriter<'_> {
         })
     }
 
-    pub async fn send_past_cache(&self, write: LongWrite, claim: Claim, memory: Rc<Buffer>) {
+    pub async fn send_past_cache(&self, write: DirectWrite, claim: Claim, memory: Rc<Buffer>) {
         self.updates.world.name_task("large write");
         let count = memory.len() >> self.updates.reader.block_size.shift();
         let claim = if units::fault!("long-write-claims-late") {
@@ -85,9 +85,9 @@ impl DirectWriter<'_> {
         self.updates.pipeline.wake_joiners();
     }
 
-    /// What could not be written home stays in memory: readers go on seeing it, and never what the
-    /// disk held before.
-    fn keep(&self, write: &LongWrite, memory: &Buffer) {
+    /// Keeps in memory the blocks that could not be written home: readers go on seeing them, and
+    /// never the former content of the disk.
+    fn keep(&self, write: &DirectWrite, memory: &Buffer) {
         for (index, part) in memory.chunks_exact(self.updates.reader.block_size.bytes()).enumerate()
         {
             let at = write.blocks.start.plus(index as u64);
@@ -107,7 +107,7 @@ impl DirectWriter<'_> {
 
     async fn write_past_cache(
         &self,
-        write: &LongWrite,
+        write: &DirectWrite,
         count: usize,
         memory: Rc<Buffer>,
     ) -> Result<(), EngineError> {
@@ -117,7 +117,7 @@ impl DirectWriter<'_> {
         self.updates.reader.counters.borrow_mut().requested_home_write();
         match write.before {
             Some(_) => self.writer.durability.note_early(writes),
-            // Whoever flushes it a second later may be asleep.
+            // The task that flushes it a second later may be asleep.
             None if self.writer.note_unordered_at_home(write.owner, writes) => {
                 self.updates.queue.request()
             }

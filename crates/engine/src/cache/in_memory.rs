@@ -1,4 +1,4 @@
-//! Questions about what the cache holds, for whoever compares the disk with it.
+//! Look-ups in the cache without a read, for callers that compare the disk with it.
 
 use crate::cache::block::Block;
 use crate::cache::reader::Reader;

@@ -1,7 +1,7 @@
-//! What uses the mapping table. Memory lets go of blocks that the log holds whole, reads of them
-//! are redirected to the log, and they go home from there.
+//! Uses of the mapping table. Memory evicts blocks that the log holds whole, reads of them are
+//! redirected to the log, and they are written back from there.
 //!
-//! A block that was let go is as clean as any other: it may leave the cache, be read and changed
+//! A block that was evicted is as clean as any other: it may leave the cache, be read and changed
 //! again. Only the place differs from which unknown content is read: the log, and not home.
 
 use crate::cache::block::CachedBlock;
@@ -63,7 +63,7 @@ impl Reader<'_> {
             let bytes = loop {
                 copy = match (found, self.copy_of(at)) {
                     (Some(bytes), _) => break bytes,
-                    // It has gone home meanwhile, or is overwritten in memory.
+                    // It was written home in between, or is overwritten in memory.
                     (None, None) => break Rc::new(self.home.read(at, 1).await?),
                     (None, Some(now)) if now == copy => {
                         return Err(EngineError::LogCopyDamaged { at });
@@ -78,7 +78,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What the log holds; `None` where it is not, or no longer, what was logged.
+    /// Reads copies from the log; `None` for a place that does not, or no longer, hold the block
+    /// that was logged.
     pub(crate) async fn fetch(
         &self,
         copies: &[Copy],

@@ -62,8 +62,8 @@ impl Reader<'_> {
         Ok(blocks)
     }
 
-    /// The same for whoever keeps what he read: long runs of blocks that are not in the cache do
-    /// not enter it. One buffer may hold several blocks.
+    /// Reads as [`Reader::read_data`] does, for a caller that keeps the content: long runs of
+    /// blocks that are not in the cache do not enter it. One buffer may hold several blocks.
     pub async fn read_data_past_cache(
         &self,
         at: HomeBlock,
@@ -76,7 +76,7 @@ impl Reader<'_> {
         while from < end {
             let mut run = self.cache.borrow().missing_run(from..end, long);
             let mut known = run.start;
-            // What memory has let go because the log holds it is not home either.
+            // A block that memory has evicted because the log holds it is not home either.
             if let Some(copy) = self.first_copy_within(&run) {
                 match copy.get() - run.start.get() >= long {
                     true => run.end = copy,
@@ -96,9 +96,9 @@ impl Reader<'_> {
     }
 
     /// Blocks that are neither in the cache nor in the mapping table: home has their latest
-    /// version. Whoever changes one has it in the cache first, and nothing of it goes home before.
-    /// So if none came into the cache while the read was under way, none was changed, and what was
-    /// read is neither old nor torn. Otherwise the cache is asked.
+    /// version. A caller that changes one has it in the cache first, and nothing of it is written
+    /// home before. So if none came into the cache while the read was under way, none was changed,
+    /// and what was read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
         let read = PastCache::begin(self.cache, run.clone());
@@ -156,8 +156,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and whoever may have to
-    /// read would be as long as one.
+    /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and the future of each
+    /// caller that may have to read would be as long as one.
     pub(crate) async fn load(
         &self,
         block: &Rc<CachedBlock>,

@@ -34,24 +34,24 @@ use std::time::Duration;
 use units::BlockSize;
 use units::HomeBlock;
 
-/// Blocks that are logged, and blocks that go home in the commit.
+/// Blocks that are logged, and blocks that are written home in the commit.
 type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 
-/// Blocks, and runs of them, that leave the cache before others have their turn.
+/// Blocks, and runs of them, that leave the cache before other tasks run.
 const FREED_LOOKS: usize = 1024;
 
 /// A transaction on its way to the disk, and the blocks that wait for the outcome.
 pub(crate) struct Commit {
     transaction: CommittingTransaction,
     freed: Vec<Freed>,
-    /// Blocks whose image is in the log: from then on it may go home.
+    /// Blocks whose image is in the log: from then on it may be written home.
     logged: Vec<Rc<CachedBlock>>,
-    /// Blocks that go home in the commit itself.
+    /// Blocks that are written home in the commit itself.
     home: Vec<Rc<CachedBlock>>,
     plan: CommitPlan,
     /// Blocks made for the log.
     made: usize,
-    /// Where the log will hold blocks whole, sorted.
+    /// Places at which the log will hold blocks whole, sorted.
     places: Vec<(HomeBlock, WholePlace)>,
     handles: u64,
     /// Few enough wait for it to make staying awake for the disk worth while.
@@ -109,8 +109,7 @@ impl Committer<'_> {
         }
     }
 
-    /// Waits as long as whoever sets the pacing says, and for the writers answered by the last
-    /// commit.
+    /// Waits as long as the pacing says, and for the writers answered by the last commit.
     async fn hold(&self) {
         let next = || {
             self.admission
@@ -296,13 +295,14 @@ impl Committer<'_> {
         self.finish(commit).await
     }
 
-    /// Who learns nothing counts no writes of `first`, the plan up to its last barrier but one.
+    /// Starts the clock of a commit. A policy that learns nothing counts no writes of `first`, the
+    /// plan up to its last barrier but one.
     fn begin_clock(&self, first: &Plan) -> CommitClock {
         let home = self.policy.learns().map(|_| first.home_writes());
         CommitClock::begin(self.admission.world.now(), home.unwrap_or_default())
     }
 
-    /// It is about to count as committed.
+    /// Notes the time of a commit that is about to count as committed.
     fn log_is_written(&self, commit: &Commit, clock: CommitClock) {
         let Some(log) = self.admission.log else { return };
         let (now, written) = (self.admission.world.now(), commit.plan.log_bytes());
@@ -320,8 +320,8 @@ impl Committer<'_> {
         }
     }
 
-    /// The commit block is durable: what was logged may go home, what was freed may be used again.
-    /// Waits only where it freed much.
+    /// The commit block is durable: what was logged may be written home, what was freed may be used
+    /// again. Waits only where it freed much.
     async fn finish(&self, mut commit: Commit) -> Result<(), EngineError> {
         let committed = commit.plan.carried_out(commit.transaction);
         let place = |at: HomeBlock| {
@@ -360,8 +360,8 @@ impl Committer<'_> {
         Ok(())
     }
 
-    /// The transaction that freed these blocks is committed: nothing of them goes home any more.
-    /// Lets others run now and then.
+    /// The transaction that freed these blocks is committed: nothing of them is written home any
+    /// more. Lets others run now and then.
     async fn drop_freed(&self, freed: &[Freed]) {
         let mut looks = 0;
         for (at, count) in freed {

@@ -97,7 +97,7 @@ impl DataUpdates<'_> {
         (decision, sequence)
     }
 
-    /// What becomes of the block with an update.
+    /// Puts the block into the state that the decision on an update leads to.
     pub(crate) fn note_data(
         &self,
         block: &Rc<CachedBlock>,

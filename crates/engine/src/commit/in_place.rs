@@ -29,9 +29,9 @@ impl InPlaceSync<'_> {
         }
     }
 
-    /// Makes data of `owner` durable that goes home before the running transaction commits, or
-    /// whenever: by home writes and one flush, or one durable write. The caller knows that whatever
-    /// leads to it is committed already. False if it takes a commit all the same.
+    /// Makes data of `owner` durable that is written home before the running transaction commits,
+    /// or whenever: by home writes and one flush, or one durable write. The caller knows that
+    /// whatever leads to it is committed already. False if it takes a commit all the same.
     pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
         let asked = self.syncs.admission.world.now();
         self.syncs.admission.pipeline.check()?;
@@ -73,8 +73,9 @@ impl InPlaceSync<'_> {
         Ok(true)
     }
 
-    /// The owner's blocks that may go home as they are now; `None` if a commit is the better way.
-    /// An older image that is not home yet is a reason: moving it is a matter of the log's tail.
+    /// The owner's blocks that may be written home as they are now; `None` if a commit is the
+    /// better way. An older image that is not home yet is a reason: moving it is a matter of the
+    /// log's tail.
     fn data_in_place(&self, owner: Owner) -> Option<Vec<HomeBlock>> {
         if self.syncs.admission.pacing.commits_every_sync() {
             return None;

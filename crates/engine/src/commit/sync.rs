@@ -1,7 +1,7 @@
-//! Who wants something durable: waits for a commit, and takes data along that no commit waits for.
+//! Syncs: each waits for a commit, and orders data that no commit waits for.
 
+use crate::cache::direct_writes::DirectWrite;
 use crate::cache::direct_writes::DirectWrites;
-use crate::cache::direct_writes::LongWrite;
 use crate::interface::error::EngineError;
 use crate::interface::stats::Counters;
 use crate::transaction::abort::Aborter;
@@ -44,8 +44,8 @@ impl Syncer<'_> {
     }
 
     /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`.
-    /// What is logged, or goes home before the commit, needs no more than that; what goes home at
-    /// any time is sent there now. Nobody else's is.
+    /// What is logged, or is written home before the commit, needs no more than that; what is
+    /// written home at any time is sent there now. Nobody else's is.
     pub async fn sync_owner(
         &self,
         owner: Owner,
@@ -72,7 +72,7 @@ impl Syncer<'_> {
         unordered: Vec<(Owner, HomeBlock)>,
         transaction: TransactionId,
     ) -> Result<(), EngineError> {
-        let is_meant = |write: &LongWrite| owner.is_none_or(|owner| write.owner == owner);
+        let is_meant = |write: &DirectWrite| owner.is_none_or(|owner| write.owner == owner);
         if !units::fault!("long-write-not-synced") {
             self.direct_writes.until_arrived(is_meant).await;
         }
@@ -87,8 +87,8 @@ impl Syncer<'_> {
         self.commit(transaction).await
     }
 
-    /// What write-back has sent home of the data of `owner`, or of everybody, that no log holds is
-    /// durable when this returns.
+    /// Makes durable the data of `owner`, or of all owners, that write-back has written home and no
+    /// log holds.
     pub(crate) async fn make_unordered_durable(
         &self,
         owner: Option<Owner>,
@@ -99,15 +99,15 @@ impl Syncer<'_> {
         }
     }
 
-    /// Has data go home with the running transaction, to share its barrier. It joins as a handle
-    /// does: the commit takes log space. What write-back has sent home while this waited is left
-    /// out.
+    /// Has data written home with the running transaction, to share its barrier. It joins as a
+    /// handle does: the commit takes log space. What write-back has sent home while this waited is
+    /// left out.
     async fn order_unordered(
         &self,
         blocks: Vec<(Owner, HomeBlock)>,
     ) -> Result<TransactionId, EngineError> {
-        // No credits: data that goes home takes no log blocks, and the commit block is in every
-        // bound.
+        // No credits: data that is written home takes no log blocks, and the commit block is in
+        // every bound.
         if units::fault!("loose-without-admission") {
             self.admission.pipeline.join(0, 0, self.admission.world.now());
         } else {

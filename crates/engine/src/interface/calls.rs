@@ -50,8 +50,8 @@ impl Engine {
         self.reader().read_data(at, count).await
     }
 
-    /// The same for whoever keeps what he read: long runs of blocks that are not in the cache do
-    /// not enter it. One buffer may hold several blocks.
+    /// Reads as [`Engine::read_data`] does, for a caller that keeps the content: long runs of
+    /// blocks that are not in the cache do not enter it. One buffer may hold several blocks.
     pub async fn read_data_past_cache(
         &self,
         at: HomeBlock,
@@ -94,14 +94,14 @@ impl Engine {
     }
 
     /// A write or flush failed: what is durable is unknown, so nothing is written any more, and
-    /// everyone who waits or ever will is told. Also for whoever has changed blocks and cannot end
-    /// what he began: nothing of the running transaction will ever be committed.
+    /// every present and later waiter gets this error. Also for a caller that has changed blocks
+    /// and cannot finish its change: nothing of the running transaction will ever be committed.
     pub fn abort(&self, cause: &EngineError) {
         self.aborter().abort(cause)
     }
 
-    /// As [`Aborter::abort`], of a journal that is well: what it holds is replayed by the next
-    /// mount, and e2fsck need not look.
+    /// Stops writing as [`Engine::abort`] does, but leaves the journal sound: the next mount
+    /// replays it, and e2fsck need not run.
     pub fn stop_writing(&self, cause: &EngineError) {
         self.aborter().stop_writing(cause)
     }
@@ -117,8 +117,8 @@ impl Engine {
     }
 
     /// Makes the data of one owner durable as well as `transaction`, its latest change: `fsync`.
-    /// What is logged, or goes home before the commit, needs no more than that; what goes home at
-    /// any time is sent there now. Nobody else's is.
+    /// What is logged, or is written home before the commit, needs no more than that; what is
+    /// written home at any time is sent there now. Nobody else's is.
     pub async fn sync_owner(
         &self,
         owner: Owner,
@@ -138,9 +138,9 @@ impl Engine {
         self.in_place_sync().note_sync_of_data()
     }
 
-    /// Makes data of `owner` durable that goes home before the running transaction commits, or
-    /// whenever: by home writes and one flush, or one durable write. The caller knows that whatever
-    /// leads to it is committed already. False if it takes a commit all the same.
+    /// Makes data of `owner` durable that is written home before the running transaction commits,
+    /// or whenever: by home writes and one flush, or one durable write. The caller knows that
+    /// whatever leads to it is committed already. False if it takes a commit all the same.
     pub async fn sync_in_place(&self, owner: Owner) -> Result<bool, EngineError> {
         self.in_place_sync().sync_in_place(owner).await
     }
@@ -181,8 +181,8 @@ impl Engine {
         self.writeback().checkpoint_progress()
     }
 
-    /// What each line that changes metadata blocks declared, and what it changed. Empty in release
-    /// builds.
+    /// Returns, for each line that changes metadata blocks, the bytes that it declared and those
+    /// that it changed. Empty in release builds.
     pub fn declared(&self) -> BTreeMap<&'static Location<'static>, Declared> {
         self.range_checks.declared()
     }

@@ -36,8 +36,8 @@ impl TailMover<'_> {
         !self.pacing.separates_barriers() && self.durability.commits_cover_home()
     }
 
-    /// Moves the tail as far as it may, or leaves it to a commit. Whoever does so holds the turn of
-    /// the home writer.
+    /// Moves the tail as far as it may, or leaves it to a commit. The caller holds the write-back
+    /// lock.
     pub(crate) async fn advance_tail(&self, occasion: TailRequest) -> Result<(), EngineError> {
         let Some(log) = self.log else { return Ok(()) };
         let moved = log.borrow_mut().ask_tail(occasion, self.commits_cover_home());
@@ -98,7 +98,7 @@ impl TailMover<'_> {
                     self.runner.run(plan_announcement(change.image())).await?;
                     // A commit, or a swap, may have one more to announce.
                     log.borrow_mut().announced(change);
-                    // Whoever would have moved the tail meanwhile has left it.
+                    // Write-back may have left the tail in place during the announcement.
                     self.queue.request();
                     return Ok(());
                 }

@@ -28,8 +28,7 @@ const AT_ONCE_MAX: u64 = 1024;
 /// Most look-ups that freeing a run at once may take in each table: a fraction of a millisecond.
 /// What memory has nothing of is freed without one.
 const VISITS_MAX: u64 = 4096;
-/// So many open handles need not wait until one of them stops. Each may free [`FREED_BESIDE`]
-/// blocks.
+/// Open handles of which none need wait until another stops. Each may free [`FREED_BESIDE`] blocks.
 const HANDLES_USUAL: u64 = 256;
 
 /// Bounds what may be freed in one step.
@@ -62,12 +61,13 @@ impl Freeing<'_> {
         let log = log.borrow();
         let most = log.revokes_at_once();
         let live = log.live();
-        // Of the whole range: whoever frees takes its part from either end.
+        // Counted over the whole range: the caller frees its part from either end.
         let is_more = || live.in_run(start, count).nth(most as usize).is_some();
         if live.len() as u64 > most && is_more() { some.min(most) } else { some }
     }
 
-    /// As many of `count` as [`crate::Handle::forget`] and the commit may visit at once.
+    /// Returns how many of `count` blocks [`crate::Handle::forget`] and the commit may visit at
+    /// once.
     fn visited_at_once(&self, start: HomeBlock, count: u64) -> u64 {
         let live = self.log.map_or(0, |log| log.borrow().live().visits(start, count));
         let visits = self.cache.borrow().visits_within(start, count).max(live);
@@ -83,7 +83,7 @@ impl LogState {
         self.records().revoke_blocks_bound((handles * FREED_BESIDE).min(self.live().len() as u64))
             + 1
     }
-    /// The same, while as many handles are open as there usually are at most.
+    /// Returns the reserve for the usual maximum of open handles.
     pub fn usual_revoke_reserve(&self) -> u32 {
         self.revoke_reserve(HANDLES_USUAL)
     }

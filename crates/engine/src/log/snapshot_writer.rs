@@ -1,11 +1,11 @@
-//! Tells what was committed in a snapshot of the mapping table, which bounds what a restart reads
-//! of the log.
+//! Writes a snapshot of the mapping table. On restart only transactions newer than the snapshot are
+//! read from the log.
 //!
-//! 1. Of a block the newest record is told that is committed. If memory holds that as whole in the
-//!    log, or has let go of it, the snapshot says where it lies, and its checksum. If home has it,
-//!    that is made durable before the snapshot counts.
-//! 2. Whoever commits meanwhile is not waited for: what comes is read from the log, or told by the
-//!    next piece.
+//! 1. The snapshot records the newest committed record of a block. If memory knows it as whole in
+//!    the log, or has evicted it, the snapshot says where it lies, and its checksum. If home has
+//!    it, that is made durable before the snapshot counts.
+//! 2. Concurrent commits are not waited for: transactions committed while a piece is written are
+//!    covered by the log or by the next piece.
 //! 3. Blocks of which home lacks a part are read from the log: from the oldest transaction on that
 //!    any of them needs. That is looked up last.
 //! 4. The write of the superblock that makes copies of a swap count also names the piece that
@@ -26,14 +26,14 @@ use journal::{LogRun, LogSwap, NewPiece, WholePlace, plan_naming, plan_piece};
 use std::cell::RefCell;
 use units::{HomeBlock, TransactionId};
 
-/// Blocks that are looked at before others have their turn: a millisecond or so.
+/// Blocks that are looked at before other tasks run: a millisecond or so.
 const LOOKED_AT_MAX: usize = 1024;
 
-/// What became of a piece.
+/// Outcome of writing a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Counts,
-    /// There is no room for it, or nothing to tell.
+    /// There is no room for it, or nothing to record.
     NoRoom,
 }
 
@@ -53,8 +53,8 @@ impl SnapshotWriter<'_> {
         self.log.is_some_and(|log| log.borrow().snapshot_is_due())
     }
 
-    /// Tells what is committed, if a restart would have to read more than it should. Whoever asks
-    /// holds the turn.
+    /// Writes pieces while a restart would have to read more than it should. The caller holds the
+    /// write-back lock.
     pub(crate) async fn write_snapshot_if_due(&self) -> Result<(), EngineError> {
         while self.snapshot_is_due() && !self.pipeline.is_over() {
             if self.write_piece(None).await? == Outcome::NoRoom {
@@ -65,7 +65,8 @@ impl SnapshotWriter<'_> {
     }
 
     /// The copies of `swap` are durable, with their headers. One write of the superblock makes them
-    /// count, and has the snapshot record them, or names none. The caller holds the turn.
+    /// count, and has the snapshot record them, or names none. The caller holds the write-back
+    /// lock.
     pub(crate) async fn count_copies(&self, swap: &LogSwap) -> Result<(), EngineError> {
         let is_named = self.log.is_some_and(|log| log.borrow().names_snapshot());
         if is_named && units::fault!("snapshot-kept-in-swap") {
@@ -138,7 +139,7 @@ impl SnapshotWriter<'_> {
         ends_swap: bool,
     ) -> Result<(), EngineError> {
         let Some(log) = self.log else { return Ok(()) };
-        // Meanwhile the superblock is free for whoever commits.
+        // During this write the superblock is free for commits.
         self.runner.run(plan_piece(piece.as_ref())).await?;
         loop {
             let naming = log.borrow_mut().begin_naming(piece.as_ref(), read_from, ends_swap);
@@ -158,7 +159,7 @@ impl SnapshotWriter<'_> {
         }
     }
 
-    /// What is told of `transaction`, which is committed.
+    /// Returns the items that record `transaction`, which is committed.
     fn items_of(&self, transaction: TransactionId) -> Option<Vec<SnapshotItem>> {
         let log = self.log?.borrow();
         let run = log.run_of(transaction)?;
@@ -176,8 +177,8 @@ impl SnapshotWriter<'_> {
                 .and_then(|block| block.latest_by())
                 .is_some_and(|latest| latest.is_after(transaction))
             {
-                // It is told of that one, or read. Of one in part a restart needs this too: that
-                // home has it.
+                // The later transaction records it, or is read. Of one in part a restart needs this
+                // too: that home has it.
                 continue;
             }
             let in_memory =

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. It begins when nothing runs or commits, and gives up when something comes before the headers
 //!    are written.
-//! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
+//! 2. During a swap the largest transaction finds room elsewhere: nobody waits for it.
 //! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of
 //!    it.
 //! 4. Copies count for recovery when the superblock on disk says so, of all runs at once. That is
@@ -40,7 +40,7 @@ enum Copies {
     Written,
     /// Somebody asked for something.
     Interrupted,
-    /// What was read is not what was written there.
+    /// The bytes that were read are not those that were written there.
     Unreadable,
 }
 
@@ -67,8 +67,8 @@ impl LogSwapper<'_> {
         is_quiet && !self.tail.pipeline.is_over() && self.activity() == activity
     }
 
-    /// Swaps logs one after the other, if nothing was done since the last round. Whoever asks holds
-    /// the turn.
+    /// Swaps logs one after the other, if nothing was done since the last round. The caller holds
+    /// the write-back lock.
     pub(crate) async fn swap_in_idle_time(&self) -> Result<(), EngineError> {
         let now = self.activity();
         let was_idle = self.checkpoints.is_idle_round(now);
@@ -90,8 +90,8 @@ impl LogSwapper<'_> {
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = self.tail.log else { return Ok(false) };
-        // Nothing is on its way yet. Whoever comes before the swap is over waits for no flush of
-        // this one, but for its own.
+        // Nothing is on its way yet. A sync that comes before the swap has ended waits for no flush
+        // of this one, but for its own.
         let pages = log.borrow_mut().forget_table();
         self.tail.runner.run(plan_table_forgotten(pages)).await?;
         if !units::fault!("swap-not-announced") {

@@ -24,8 +24,8 @@ pub(crate) struct Aborter<'a> {
 
 impl Aborter<'_> {
     /// A write or flush failed: what is durable is unknown, so nothing is written any more, and
-    /// everyone who waits or ever will is told. Also for whoever has changed blocks and cannot end
-    /// what he began: nothing of the running transaction will ever be committed.
+    /// every present and later waiter gets this error. Also for a caller that has changed blocks
+    /// and cannot finish its change: nothing of the running transaction will ever be committed.
     pub fn abort(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.stop_writing(cause);
@@ -33,8 +33,8 @@ impl Aborter<'_> {
         }
     }
 
-    /// As [`Aborter::abort`], of a journal that is well: what it holds is replayed by the next
-    /// mount, and e2fsck need not look.
+    /// Stops writing as [`Aborter::abort`] does, but leaves the journal sound: the next mount
+    /// replays it, and e2fsck need not run.
     pub fn stop_writing(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.pipeline.fail(cause);

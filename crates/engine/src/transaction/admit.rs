@@ -1,4 +1,4 @@
-//! Who may join the running transaction: there must be room in the log and in memory, or it is
+//! Admission to the running transaction: there must be room in the log and in memory, or it is
 //! made.
 //!
 //! A handle reserves log space before it starts and never waits for any while open, so a full log
@@ -97,7 +97,8 @@ impl Admission<'_> {
         if log.has_free(bound, handles) {
             return true;
         }
-        // The oldest transactions must go home; if there are none, this one has to become one.
+        // The oldest transactions must be written home; if there are none, this one has to become
+        // one.
         if log.is_all_home() && used {
             self.pipeline.request(self.pipeline.running_id());
         }
@@ -128,10 +129,10 @@ impl Admission<'_> {
         self.has_memory(credits.0, made)
     }
 
-    /// Beyond half of the cache pinned images go home early. Beyond three quarters nobody may make
-    /// more of them, where `needed` credits and those of the open handles count as one image each.
-    /// A handle that is alone may, whatever it needs. `made_at_most`: blocks made for the log, with
-    /// what the handle will add.
+    /// Beyond half of the cache pinned images are written home early. Beyond three quarters nobody
+    /// may make more of them, where `needed` credits and those of the open handles count as one
+    /// image each. A handle that is alone may, whatever it needs. `made_at_most`: blocks made for
+    /// the log, with what the handle will add.
     fn has_memory(&self, needed: u32, made_at_most: usize) -> bool {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);

@@ -44,7 +44,7 @@ impl Handle {
             engine.pipeline.transaction().add_home_run(run.bytes.len() as u64);
         }
         engine.cache.borrow_mut().pass(&blocks);
-        // Now: whoever brings these blocks into the cache from here on sends them home later.
+        // Now: a task that brings these blocks into the cache from here on writes them home later.
         let claim = engine.claims.enqueue(run.home, count as u64);
         let write = engine.direct_writes.set_out(run.owner, blocks, before);
         let memory = run.kept_memory().unwrap_or_else(|| Rc::new(copy(run.bytes)));

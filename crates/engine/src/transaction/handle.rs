@@ -27,7 +27,7 @@ pub struct Handle {
     credits: u32,
     /// Logged data updates that it may still make without asking whether there is room.
     data_credits: u32,
-    /// Blocks of data that goes home without the log, which it may still write.
+    /// Blocks of data that is written home without the log, which it may still write.
     home_credits: u32,
     /// Revokes that it has made since it asked for room.
     revokes: u32,
@@ -75,12 +75,12 @@ impl Handle {
     pub fn transaction(&self) -> TransactionId {
         self.transaction
     }
-    /// It has written `count` blocks of data past the cache.
+    /// Notes that it has written `count` blocks of data past the cache.
     pub(crate) fn note_run(&mut self, count: u32) {
         self.changes += 1;
         self.use_home_credits(count);
     }
-    /// It writes so many blocks of data past the log.
+    /// Uses credits for `count` blocks of data that bypass the log.
     fn use_home_credits(&mut self, count: u32) {
         let count = count.min(self.home_credits);
         if count > 0 {
@@ -88,7 +88,8 @@ impl Handle {
             self.engine.pipeline.use_home_credits(count);
         }
     }
-    /// How many changes it has made so far: whoever fails without one leaves nothing behind.
+    /// How many changes it has made so far: a caller that fails before the first leaves nothing
+    /// behind.
     pub fn changes(&self) -> u32 {
         self.changes
     }
@@ -209,8 +210,8 @@ impl Handle {
         }
     }
 
-    /// The same without waiting: `None`, and nothing is done, if the rest of the block must be read
-    /// first.
+    /// Writes as [`Handle::file_data`] does, but never waits: returns `None`, and does nothing, if
+    /// the rest of the block must be read first.
     pub fn file_data_now(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
         let engine = self.engine.clone();
         assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
@@ -233,7 +234,7 @@ impl Handle {
         Ok(Some(decision.is_logged()))
     }
 
-    /// It logs bytes of a block, with a credit of its own.
+    /// Notes that it logs bytes of a block, with a credit of its own.
     pub(crate) fn note_logged(
         &mut self,
         update: &FileUpdate<'_>,
@@ -267,8 +268,9 @@ impl Handle {
         self.changes += 1;
     }
 
-    /// Has data of this handle that would go home at any time go home before the commit, whatever
-    /// the mode. It serves what was durable elsewhere, and is not any more with this handle.
+    /// Has data of this handle that would be written home at any time written home before the
+    /// commit, whatever the mode. It serves what was durable elsewhere, and is not any more with
+    /// this handle.
     pub fn order_data(&mut self, owner: Owner, at: HomeBlock) {
         let engine = &self.engine;
         if engine.unordered.remove(owner, at)

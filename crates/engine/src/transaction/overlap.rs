@@ -1,11 +1,12 @@
-//! Two commits on their way at once (`commits_in_flight=2`): which may be, and who waits for whom.
+//! Two commits on their way at once (`commits_in_flight=2`): which may be, and which waits for
+//! which.
 //!
 //! | the transaction that is to set out | while another is on its way |
 //! |---|---|
 //! | the log is of another format, or has not begun | waits: a transaction must say which ones were durable before it |
 //! | it brings data home | waits: its barriers mean what lies before them |
 //! | it takes the log's tail along | waits: the superblock says where the other begins |
-//! | nothing happened in it | waits: whoever waits for it waits for all before it |
+//! | nothing happened in it | waits: its waiters wait for all before it |
 //! | none of these: it writes its log, and one barrier behind it | sets out |
 //!
 //! Those that wait set out alone, and nothing passes them: the commit task itself carries them out.
@@ -37,7 +38,8 @@ impl Overlap<'_> {
         self.pipeline.until(|| self.may_overlap(self.pipeline.transaction().is_all_logged())).await;
     }
 
-    /// Its handles have stopped, and perhaps done what lets it wait.
+    /// Waits until the transaction may be locked, after its handles have stopped: they may have
+    /// done what makes it wait.
     pub(crate) async fn until_it_may_be_locked(&self) {
         let is_fit = || {
             let transaction = self.pipeline.transaction();

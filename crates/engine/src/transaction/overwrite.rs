@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. The bytes that are compared are those that a replay finds beneath the record: the log holds
-//!    them, or this transaction or an earlier one does, or home holds them durably. What went home
-//!    past the log and may still be in a disk's cache is none of these: a crash would leave old
-//!    bytes beneath the difference.
+//!    them, or this transaction or an earlier one does, or home holds them durably. Data that was
+//!    written home past the log and may still be in a disk's cache is none of these: a crash would
+//!    leave old bytes beneath the difference.
 //! 2. The policy decides as for the whole update. Only where it would log the block is there
 //!    anything to spare.
 //! 3. All parts of a block take no more of the log than the credit of one block.

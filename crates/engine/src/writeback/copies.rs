@@ -20,8 +20,8 @@ use units::HomeBlock;
 
 /// The part of the cache that blocks read together on their way home may take.
 const BATCH_PART: usize = 16;
-/// Most blocks that memory lets go of before others have their turn: a millisecond or so.
-const LET_GO_MAX: usize = 1024;
+/// Most blocks that memory evicts before other tasks run: a millisecond or so.
+const EVICTED_MAX: usize = 1024;
 
 /// Evicts and writes back blocks that the log holds whole.
 #[derive(Clone, Copy)]
@@ -41,8 +41,8 @@ impl CopyWriter<'_> {
         self.queue.dirty() + mapped
     }
 
-    /// Memory lets go of some blocks that the log holds whole, those first that have not been home
-    /// for longest, until `is_enough`. Whether there may be more.
+    /// Memory evicts some blocks that the log holds whole, those first that have not been home for
+    /// longest, until `is_enough`. Whether there may be more.
     pub(crate) fn evict(&self, is_enough: impl Fn() -> bool) -> bool {
         let Some(log) = self.reader.log.filter(|log| log.borrow().redirects()) else {
             return false;
@@ -52,7 +52,7 @@ impl CopyWriter<'_> {
         let table = log.borrow().mapping().memory();
         let (mut count, now) = (0, self.world.now());
         self.queue.while_dirty(&cache, |block| {
-            if count == LET_GO_MAX || is_enough() || table.get() >= table_max {
+            if count == EVICTED_MAX || is_enough() || table.get() >= table_max {
                 return false;
             }
             if let Some((by, place, bytes)) = block.evict() {
@@ -68,11 +68,11 @@ impl CopyWriter<'_> {
             self.reader.cache.borrow_mut().shrink();
             self.pipeline.wake_joiners();
         }
-        count == LET_GO_MAX
+        count == EVICTED_MAX
     }
 
-    /// Writes those of `numbers` (sorted) home that the table names. No barrier yet. Whoever asks
-    /// holds the turn.
+    /// Writes those of `numbers` (sorted) home that the table names. No barrier yet. The caller
+    /// holds the write-back lock.
     pub(crate) async fn copies_home(
         &self,
         numbers: &[HomeBlock],

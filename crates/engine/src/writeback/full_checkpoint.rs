@@ -1,5 +1,4 @@
-//! A checkpoint that someone asks for: everything goes home now, and the log is empty but for what
-//! comes meanwhile.
+//! A checkpoint on request: everything is written home now, and the log holds only later changes.
 
 use crate::interface::error::EngineError;
 use crate::log::tail::TailRequest;

@@ -1,5 +1,5 @@
-//! Blocks go home only as of the latest committed transaction, and always whole. Data that the
-//! running transaction sends home in any case goes before it commits.
+//! Blocks are written home only as of the latest committed transaction, and always whole. Data that
+//! the running transaction sends home in any case goes before it commits.
 
 use crate::cache::block::{AsOf, CachedBlock};
 use crate::cache::reader::Reader;
@@ -21,15 +21,15 @@ use units::{HomeBlock, Owner};
 
 type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<WritebackOutcome, EngineError>> + 'a>>;
 
-/// Who has blocks written home.
+/// Caller that has blocks written home.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     ByWriteBack,
-    /// It waits until they are durable.
+    /// A sync, which waits until the blocks are durable.
     BySync,
 }
 
-/// What was written of a block.
+/// Image of a block that was sent home.
 struct Sent {
     block: Rc<CachedBlock>,
     bytes: Rc<Buffer>,
@@ -57,8 +57,8 @@ impl HomeWriter<'_> {
         self.write_runs(numbers, neighbours, Asked::ByWriteBack).await
     }
 
-    /// The same, where a sync waits for all of them: if that is one request it is durable by
-    /// itself, if that saves a flush.
+    /// Writes as [`HomeWriter::write_home`] does, for a sync that waits for all blocks: if they
+    /// take one request, it is durable by itself where that saves a flush.
     pub(crate) async fn sync_home(
         &self,
         numbers: Vec<HomeBlock>,
@@ -142,8 +142,8 @@ impl HomeWriter<'_> {
         self.durability.note_unordered(owner, writes, self.copies.world.now())
     }
 
-    /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache
-    /// only.
+    /// Notes that `sent` is home. `volatile`: the last write of it, if it may be in the disk's
+    /// cache only.
     fn arrived(&self, sent: &Sent, volatile: Option<HomeWrites>) {
         let Sent { block, bytes, as_of } = sent;
         match as_of {
@@ -167,7 +167,7 @@ impl HomeWriter<'_> {
             }
             // Also for one that was changed meanwhile and is still unordered: what was sent is in a
             // disk's cache.
-            AsOf::UnorderedData => {
+            AsOf::Unordered => {
                 if let Some(owner) = block.unordered_owner() {
                     if let Some(writes) = volatile {
                         self.note_unordered_at_home(owner, writes);
@@ -183,7 +183,7 @@ impl HomeWriter<'_> {
 }
 
 impl Sent {
-    /// The image that may go home; `None` if home has it already.
+    /// The image that may be written home; `None` if home has it already.
     fn of(block: Rc<CachedBlock>) -> Option<Sent> {
         let (bytes, as_of) = block.to_send()?;
         Some(Sent { block, bytes, as_of })

@@ -1,4 +1,4 @@
-//! Blocks brought home for whoever reads or writes them past the journal.
+//! Write-back of given blocks, for callers that read or write them past the journal.
 
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_BATCH_MAX;

@@ -1,9 +1,10 @@
-//! Write-back and checkpoint: committed blocks go home, then the log tail moves past their records.
+//! Write-back and checkpoint: committed blocks are written home, then the log tail moves past their
+//! records.
 //!
 //! Three reasons: age (`writeback=`, `expire=`) or what `checkpoint=` says in its place, a short
 //! log (the oldest transactions first), and memory. Data of the running transaction may go early:
 //! so memory that runs short asks for no commit. What no commit waits for is flushed a second after
-//! it went home, if nobody else has done it.
+//! it was written home, if nobody else has done it.
 
 use crate::commit::durability::Durability;
 use crate::commit::sync::Syncer;
@@ -147,8 +148,9 @@ impl Writeback<'_> {
         (!blocks.is_empty()).then_some(blocks)
     }
 
-    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory lets
-    /// go of those that the log holds whole, and the others go home, until a quarter is left.
+    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory
+    /// evicts those that the log holds whole, and the others are written home, until a quarter is
+    /// left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
         let limit = self.admission.cache.borrow().limit();
         if self.admission.pinned_images() <= limit / 2 {
@@ -162,9 +164,9 @@ impl Writeback<'_> {
             if blocks.is_empty()
                 || !self.writer.write_home(blocks, Neighbours::GoAlong).await?.progress()?
             {
-                // The rest is in transactions that are not committed yet, or goes home past the
-                // cache. Where nothing is to be committed, a request would wake those who wait for
-                // memory, and they this task, without end.
+                // The rest is in transactions that are not committed yet, or is written home past
+                // the cache. Where nothing is to be committed, a request would wake those who wait
+                // for memory, and they this task, without end.
                 if !self.admission.pipeline.is_idle() {
                     self.admission.pipeline.request(self.admission.pipeline.running_id());
                 }
@@ -175,9 +177,9 @@ impl Writeback<'_> {
         Ok(())
     }
 
-    /// Where the table takes more than its part, has sequences end: what is committed is written
-    /// back, files of which durability is enough included, and the tail moves. The caller holds
-    /// the turn.
+    /// Ends sequences where the table takes more than its part: committed blocks are written back,
+    /// files of which durability is enough included, and the tail moves. The caller holds the
+    /// write-back lock.
     async fn relieve_sequences(&self) -> Result<(), EngineError> {
         if self.sequences.want_sweep() {
             self.sweep().await;
@@ -219,14 +221,14 @@ impl Writeback<'_> {
                 break;
             }
             if self.options.checkpoint != CheckpointTimes::ByAge {
-                // What no log holds goes home by its age all the same.
+                // What no log holds is written home by its age all the same.
                 let cache = self.admission.cache.borrow();
                 blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.is_held_by_log()));
             }
             self.leave_out_those_that_stay(&mut blocks);
             // What could not be read stays dirty and is tried again when it is due again.
             self.writer.write_home(blocks, Neighbours::Stay).await?;
-            // Thousands may be due, and whoever needs log space meanwhile does not wait for all of
+            // Thousands may be due, and a handle that needs log space does not wait for all of
             // them.
             self.relieve_log().await?;
         }
@@ -264,7 +266,7 @@ impl Writeback<'_> {
     }
 
     /// Everything that is committed now, but for files of which durability is enough. What the log
-    /// cannot be read for stays there, and is told. Whoever asks holds the turn.
+    /// cannot be read for stays there, and is returned. The caller holds the write-back lock.
     pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
         let began = self.admission.world.now();
         self.swaps.checkpoints.begin(self.writer.copies.blocks_until_home() as u64);
