@@ -12,8 +12,10 @@ use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
 use units::BlockSize;
 
-/// Of a disk that is no shorter; a sixteenth of a shorter one.
-const JOURNAL_BYTES: u64 = 64 << 20;
+/// Size of a journal within a disk of 4 GiB or more; a sixteenth of a smaller disk. A file system
+/// above writes its own journal, of 64 to 128 MiB by default, again and again: blocks that it
+/// overwrites while the log still holds them are never written home.
+const JOURNAL_BYTES: u64 = 256 << 20;
 
 /// *LogSize* in every *GroupSize*, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +31,7 @@ pub struct BlocksFormatOptions {
     pub uuid: [u8; 16],
     /// The identity of the journal's device; `None`: the journal is inside.
     pub journal_uuid: Option<[u8; 16]>,
-    /// In bytes; `None`: 64 MiB, or a sixteenth of a small disk.
+    /// In bytes; `None`: 256 MiB, or a sixteenth of a disk below 4 GiB.
     pub journal_bytes: Option<u64>,
     pub groups: Option<GroupBytes>,
     /// Seconds since 1970.

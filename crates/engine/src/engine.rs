@@ -32,6 +32,7 @@ use crate::transaction::admit::Admission;
 use crate::transaction::overlap::Overlap;
 use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
+use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
 use crate::writeback::claims::HomeClaims;
 use crate::writeback::copies::CopyWriter;
@@ -63,6 +64,7 @@ pub struct Engine {
     pub(crate) cache: RefCell<Cache>,
     pub(crate) queue: DirtyQueue,
     pub(crate) claims: HomeClaims,
+    pub(crate) home_bytes: BytesInFlight,
     pub(crate) durability: Rc<Durability>,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) unordered: UnorderedData,
@@ -172,6 +174,7 @@ impl Engine {
             policy: &*self.policy,
             durability: &self.durability,
             unordered: &self.unordered,
+            home_bytes: &self.home_bytes,
         }
     }
     pub(crate) fn tail_mover(&self) -> TailMover<'_> {

@@ -15,6 +15,7 @@ use crate::log::superblock::read_superblock;
 use crate::recovery::retained_log::RetainedLog;
 use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
+use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
 use crate::writeback::claims::HomeClaims;
 use crate::writeback::dirty_queue::DirtyQueue;
@@ -131,6 +132,7 @@ impl Engine {
             cache: RefCell::new(cache),
             queue: DirtyQueue::default(),
             claims,
+            home_bytes: BytesInFlight::default(),
             durability,
             checkpoints: Checkpoints::default(),
             unordered: UnorderedData::default(),

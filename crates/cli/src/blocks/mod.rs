@@ -78,7 +78,7 @@ enum BlocksCommand {
 
 #[derive(Args)]
 struct FormatArguments {
-    /// Size of the journal; 64M, or a sixteenth of a small disk, if not given
+    /// Size of the journal; 256M, or a sixteenth of a disk below 4 GiB, if not given
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     journal_size: Option<u64>,
     /// Put the journal on this device or image file, which is made a journal

@@ -46,27 +46,41 @@ pub fn lock() -> Option<&'static str> {
     None
 }
 
-/// Whether the memory of this process has a limit of its own, within which it may wait for itself:
-/// a memory cgroup, version 1 or 2.
+/// Returns whether the memory of this process has a limit of its own, within which it may wait for
+/// itself: a memory cgroup, version 1 or 2.
 fn memory_is_limited() -> bool {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let holds_limit = |file: String| {
-        let limit = fs::read_to_string(file).unwrap_or_default();
-        limit.trim().parse().is_ok_and(|bytes: u64| bytes < UNLIMITED)
-    };
-    groups.lines().any(|line| {
+    limit_files(&groups)
+        .iter()
+        .any(|file| holds_limit(&fs::read_to_string(file).unwrap_or_default()))
+}
+
+/// Returns the files that may hold a limit for a process of these groups (`/proc/PID/cgroup`,
+/// cgroups(7)): of its groups and of all above them.
+fn limit_files(groups: &str) -> Vec<String> {
+    let files = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { return false };
+        let (controllers, group) = (fields.next()?, fields.next()?);
         let (root, name) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max"),
             _ if controllers.split(',').any(|word| word == "memory") => {
                 ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
             }
-            _ => return false,
+            _ => return None,
         };
-        let mut groups = std::path::Path::new(group).ancestors();
-        groups.any(|group| holds_limit(format!("{root}{}/{name}", group.display())))
-    })
+        let groups = std::path::Path::new(group).ancestors();
+        let file = move |group: &std::path::Path| {
+            format!("{root}{}/{name}", group.display().to_string().trim_end_matches('/'))
+        };
+        Some(groups.map(file))
+    });
+    files.flatten().collect()
+}
+
+/// Returns whether this is a limit: a number of bytes below what version 1 calls unlimited.
+/// Version 2 says `max` where there is none.
+fn holds_limit(text: &str) -> bool {
+    text.trim().parse().is_ok_and(|bytes: u64| bytes < UNLIMITED)
 }
 
 /// Returns a warning for root where its memory has a limit. An ordinary user is refused each time,
@@ -112,5 +126,34 @@ mod tests {
         }
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         assert!(maps.lines().filter_map(program_range).count() > 1);
+    }
+
+    #[test]
+    fn limits_of_both_versions_are_looked_for_up_to_the_root() {
+        assert_eq!(
+            limit_files("0::/user.slice/a\n"),
+            [
+                "/sys/fs/cgroup/user.slice/a/memory.max",
+                "/sys/fs/cgroup/user.slice/memory.max",
+                "/sys/fs/cgroup/memory.max"
+            ]
+        );
+        let first = "5:cpu,cpuacct:/x\n4:memory:/a:b\n1:name=systemd:/x\n";
+        assert_eq!(
+            limit_files(first),
+            [
+                "/sys/fs/cgroup/memory/a:b/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
+        );
+        assert!(limit_files("nonsense\n::\n3:memory\n").len() < 2);
+    }
+
+    #[test]
+    fn what_is_unlimited_in_either_version_is_no_limit() {
+        assert!(holds_limit("1073741824\n"));
+        for text in ["max\n", "9223372036854771712\n", "", "many"] {
+            assert!(!holds_limit(text), "{text}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::commit::durability::Durability;
 use crate::commit::durability::HomeWrites;
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_REQUESTS_MAX;
+use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::coalescing::{Neighbours, Run, runs_of};
 use crate::writeback::copies::CopyWriter;
 use crate::writeback::unordered_data::UnorderedData;
@@ -44,6 +45,7 @@ pub(crate) struct HomeWriter<'a> {
     pub policy: &'a dyn Policy,
     pub durability: &'a Durability,
     pub unordered: &'a UnorderedData,
+    pub home_bytes: &'a BytesInFlight,
 }
 
 impl HomeWriter<'_> {
@@ -107,6 +109,13 @@ impl HomeWriter<'_> {
             return Ok(WritebackOutcome { written: 0, unreadable });
         };
         let count = run[run.len() - 1].number().get() + 1 - first.number().get();
+        // No claim is held during this wait: a sync may want to write one of these blocks.
+        let _in_flight = match asked {
+            Asked::ByWriteBack => {
+                Some(self.home_bytes.admit(count << self.reader.block_size.shift()).await)
+            }
+            Asked::BySync => None,
+        };
         let _claim = self.copies.claims.claim(first.number(), count).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();

@@ -1,5 +1,6 @@
 //! Write-back and checkpoints: committed blocks are written to their home.
 
+pub(crate) mod bytes_in_flight;
 pub(crate) mod checkpoints;
 pub(crate) mod claims;
 pub(crate) mod coalescing;

@@ -293,6 +293,7 @@ fn the_engine_holds_its_owners_and_what_it_was_opened_with() {
         "cache",
         "queue",
         "claims",
+        "home_bytes",
         "durability",
         "checkpoints",
         "unordered",

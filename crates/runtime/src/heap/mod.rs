@@ -18,8 +18,7 @@
 //!    library's.
 //! 2. A bit of `taken` is one for each page that is out, and of `full` for each slab without a free
 //!    one.
-//! 3. Empty slabs hold no memory, but for `most_spares` of them (and, before Linux 5.18, where all
-//!    memory is locked).
+//! 3. Empty slabs hold no memory, but for `most_spares` of them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -32,8 +31,6 @@ const PAGES: usize = SLAB / PAGE;
 const WORDS: usize = PAGES / 64;
 /// Of address space; 64 GiB of blocks. What does not fit is the C library's.
 const SLABS_MAX: usize = 32 << 10;
-/// madvise(2); the C library does not have it yet.
-const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 /// What bursts leave empty and keep, 4 MiB.
 const SPARE_SLABS: usize = 2;
 
@@ -191,12 +188,8 @@ impl Pages {
         } else {
             let start = (self.start + slab * SLAB) as *mut libc::c_void;
             // SAFETY: nobody uses a page of this slab, and its next owner expects nothing in it.
-            unsafe {
-                if libc::madvise(start, SLAB, libc::MADV_DONTNEED) != 0 {
-                    // The daemon's memory is locked. Before Linux 5.18 the slab stays in memory.
-                    libc::madvise(start, SLAB, MADV_DONTNEED_LOCKED);
-                }
-            }
+            // Where it fails, the slab stays in memory.
+            unsafe { libc::madvise(start, SLAB, libc::MADV_DONTNEED) };
         }
         true
     }
