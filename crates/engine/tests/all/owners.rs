@@ -74,8 +74,8 @@ fn names<'a>(text: &'a str, before: &str, after: &str) -> BTreeSet<&'a str> {
     text.split(before).skip(1).filter_map(name).collect()
 }
 
-/// Methods, each with the file that defines it, of types that are declared in another file: a call
-/// needs no import. Names that several files define are left out.
+/// Methods, each with the file that defines it, of types that borrow owners and are declared in
+/// another file: a call needs no import. Names that several files define are left out.
 fn methods_elsewhere(sources: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
     let mut declared: BTreeMap<&str, &str> = BTreeMap::new();
     let mut defined: BTreeMap<&str, usize> = BTreeMap::new();
@@ -85,9 +85,10 @@ fn methods_elsewhere(sources: &BTreeMap<String, String>) -> BTreeMap<&str, &str>
         let own = names(text, "fn ", "").into_iter().filter(|_| file != "calls");
         own.for_each(|name| *defined.entry(name).or_default() += 1);
     }
+    let borrows = |part: &&str| part.split(' ').next().is_some_and(|name| name.ends_with("<'_>"));
     let mut methods = BTreeMap::new();
-    for (file, text) in sources {
-        for part in text.split("\nimpl ").skip(1) {
+    for (file, text) in sources.iter().filter(|(file, _)| *file != "calls") {
+        for part in text.split("\nimpl ").skip(1).filter(|part| borrows(part)) {
             let end = part.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(0);
             let (name, body) = (&part[..end], part.split("\n}\n").next().unwrap());
             if declared.get(name).is_some_and(|home| home != file) {
@@ -111,8 +112,15 @@ fn edges(sources: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
     }
     let edges_of = |file: &str, text: &'static str| -> BTreeSet<&str> {
         let mut known = named_files(sources, text);
-        let calls = names(text, ".", "(").into_iter();
-        known.extend(calls.filter_map(|method| methods.get(method).copied()));
+        // Others call methods of the same names, of types of other crates.
+        let borrows = |name: &&str| {
+            sources[*name].contains("#[derive(Clone, Copy)]\npub(crate) struct")
+                && sources[*name].contains("<'a> {")
+        };
+        if known.contains("engine") || known.iter().chain([&file]).any(borrows) {
+            let calls = names(text, ".", "(").into_iter();
+            known.extend(calls.filter_map(|method| methods.get(method).copied()));
+        }
         known.remove(file);
         known
     };
