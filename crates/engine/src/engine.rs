@@ -8,24 +8,40 @@
 //! and `rest`.
 
 use crate::cache::block_cache::Cache;
+use crate::cache::direct_write::DirectWriter;
 use crate::cache::direct_writes::DirectWrites;
+use crate::cache::reader::Reader;
+use crate::commit::commit_task::Committer;
 use crate::commit::durability::Durability;
 use crate::commit::executor::Runner;
+use crate::commit::file_data::DataUpdates;
+use crate::commit::in_place::InPlaceSync;
+use crate::commit::sync::Syncer;
 use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
 use crate::interface::home::Home;
 use crate::interface::options::EngineOptions;
 use crate::interface::stats::{CacheUse, Counters, LogUse, Statistics};
 use crate::log::log_state::LogState;
+use crate::log::move_tail::TailMover;
+use crate::log::revokes::Freeing;
+use crate::log::snapshot_writer::SnapshotWriter;
+use crate::log::swap::LogSwapper;
+use crate::transaction::abort::Aborter;
+use crate::transaction::admit::Admission;
+use crate::transaction::overlap::Overlap;
 use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
 use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
 use crate::writeback::claims::HomeClaims;
+use crate::writeback::copies::CopyWriter;
 use crate::writeback::dirty_queue::DirtyQueue;
+use crate::writeback::home_writer::HomeWriter;
 use crate::writeback::sequences::Sequences;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::Utilization;
+use crate::writeback::writeback_task::Writeback;
 use device::World;
 use journal::Policy;
 use std::cell::{Cell, RefCell};
@@ -39,7 +55,7 @@ pub struct Engine {
     pub(crate) block_size: BlockSize,
     pub(crate) options: EngineOptions,
     pub(crate) policy: Box<dyn Policy>,
-    /// Of home, for a policy that learns.
+    /// Utilization of home, for a policy that learns.
     pub(crate) utilization: Option<Rc<Utilization>>,
     pub(crate) pacing: Rc<dyn CommitPacing>,
     pub(crate) counters: Rc<RefCell<Counters>>,
@@ -87,8 +103,8 @@ impl Engine {
     pub fn running(&self) -> TransactionId {
         self.pipeline.running_id()
     }
-    /// Whether the running transaction is being locked: whoever begins a change now waits, and is
-    /// in the next one.
+    /// Whether the running transaction is being locked: a caller that begins a change now waits,
+    /// and is in the next one.
     pub fn is_locking(&self) -> bool {
         self.pipeline.is_locking()
     }
@@ -126,44 +142,163 @@ impl Engine {
     pub fn would_replay(&self, block: HomeBlock) -> bool {
         self.log.as_ref().is_some_and(|log| log.borrow().live().contains(block))
     }
+}
 
-    /// A write or flush failed: what is durable is unknown, so nothing is written any more, and
-    /// everyone who waits or ever will is told. Also for whoever has changed blocks and cannot end
-    /// what he began: nothing of the running transaction will ever be committed.
-    pub fn abort(&self, cause: &EngineError) {
-        if !self.pipeline.has_failed() {
-            self.stop_writing(cause);
-            self.record_failure();
+/// The parts of the engine, each with the owners that it needs.
+impl Engine {
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader {
+            home: &*self.home,
+            block_size: self.block_size,
+            cache: &self.cache,
+            counters: &self.counters,
+            direct_writes: &self.direct_writes,
+            log: self.log.as_ref(),
+            runner: &self.runner,
         }
     }
-
-    /// As [`Engine::abort`], of a journal that is well: what it holds is replayed by the next
-    /// mount, and e2fsck need not look.
-    pub fn stop_writing(&self, cause: &EngineError) {
-        if !self.pipeline.has_failed() {
-            self.pipeline.fail(cause);
-            // What is under way writes nothing more either.
-            let _: Result<(), EngineError> = self.durability.note(Err(cause.clone()));
-            self.wake_all();
+    pub(crate) fn copies(&self) -> CopyWriter<'_> {
+        CopyWriter {
+            reader: self.reader(),
+            world: &*self.world,
+            queue: &self.queue,
+            claims: &self.claims,
+            checkpoints: &self.checkpoints,
+            pipeline: &self.pipeline,
         }
     }
-
-    pub(crate) fn wake_all(&self) {
-        self.pipeline.wake_tasks();
-        self.queue.wake();
-        self.pipeline.wake_joiners();
-        if let Some(log) = &self.log {
-            log.borrow().superblock().wake();
+    pub(crate) fn home_writer(&self) -> HomeWriter<'_> {
+        HomeWriter {
+            reader: self.reader(),
+            copies: self.copies(),
+            policy: &*self.policy,
+            durability: &self.durability,
+            unordered: &self.unordered,
+            home_bytes: &self.home_bytes,
         }
     }
-
-    /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks
-    /// closely.
-    fn record_failure(&self) {
-        let Some(log) = &self.log else { return };
-        let note = log.borrow().superblock().with_failure(self.options.journal_checksum);
-        let Ok(write) = self.runner.write_after_failure(note) else { return };
-        // Whether it succeeds changes nothing: the engine has stopped.
-        self.world.spawn(Box::pin(async move { drop(write.await) }));
+    pub(crate) fn tail_mover(&self) -> TailMover<'_> {
+        TailMover {
+            home: &*self.home,
+            log: self.log.as_ref(),
+            durability: &self.durability,
+            pacing: &*self.pacing,
+            pipeline: &self.pipeline,
+            runner: &self.runner,
+            queue: &self.queue,
+            counters: &self.counters,
+            sequences: &self.sequences,
+        }
+    }
+    pub(crate) fn snapshot_writer(&self) -> SnapshotWriter<'_> {
+        SnapshotWriter {
+            log: self.log.as_ref(),
+            pipeline: &self.pipeline,
+            options: &self.options,
+            runner: &self.runner,
+            cache: &self.cache,
+            queue: &self.queue,
+        }
+    }
+    pub(crate) fn log_swapper(&self) -> LogSwapper<'_> {
+        LogSwapper {
+            tail: self.tail_mover(),
+            snapshots: self.snapshot_writer(),
+            block_size: self.block_size,
+            checkpoints: &self.checkpoints,
+            counters: &self.counters,
+            home: &*self.home,
+        }
+    }
+    pub(crate) fn freeing(&self) -> Freeing<'_> {
+        Freeing { log: self.log.as_ref(), cache: &self.cache, sequences: &self.sequences }
+    }
+    pub(crate) fn admission(&self) -> Admission<'_> {
+        Admission {
+            world: &*self.world,
+            log: self.log.as_ref(),
+            policy: &*self.policy,
+            pipeline: &self.pipeline,
+            queue: &self.queue,
+            cache: &self.cache,
+            pacing: &*self.pacing,
+        }
+    }
+    pub(crate) fn aborter(&self) -> Aborter<'_> {
+        Aborter {
+            world: &*self.world,
+            options: &self.options,
+            log: self.log.as_ref(),
+            pipeline: &self.pipeline,
+            durability: &self.durability,
+            queue: &self.queue,
+            runner: &self.runner,
+        }
+    }
+    pub(crate) fn syncer(&self) -> Syncer<'_> {
+        Syncer {
+            admission: self.admission(),
+            aborter: self.aborter(),
+            counters: &self.counters,
+            unordered: &self.unordered,
+            direct_writes: &self.direct_writes,
+        }
+    }
+    pub(crate) fn in_place_sync(&self) -> InPlaceSync<'_> {
+        InPlaceSync { syncs: self.syncer(), writer: self.home_writer(), policy: &*self.policy }
+    }
+    pub(crate) fn data_updates(&self) -> DataUpdates<'_> {
+        DataUpdates {
+            reader: self.reader(),
+            world: &*self.world,
+            policy: &*self.policy,
+            pipeline: &self.pipeline,
+            queue: &self.queue,
+            unordered: &self.unordered,
+            sequences: &self.sequences,
+        }
+    }
+    pub(crate) fn direct_writer(&self) -> DirectWriter<'_> {
+        DirectWriter {
+            updates: self.data_updates(),
+            writer: self.home_writer(),
+            aborter: self.aborter(),
+        }
+    }
+    pub(crate) fn overlap(&self) -> Overlap<'_> {
+        Overlap { tail: self.tail_mover(), options: &self.options, pipeline: &self.pipeline }
+    }
+    pub(crate) fn committer(&self) -> Committer<'_> {
+        Committer {
+            admission: self.admission(),
+            aborter: self.aborter(),
+            overlap: self.overlap(),
+            tail: self.tail_mover(),
+            snapshots: self.snapshot_writer(),
+            commit_age: &self.commit_age,
+            block_size: self.block_size,
+            policy: &*self.policy,
+            utilization: self.utilization.as_deref(),
+            cache: &self.cache,
+            checkpoints: &self.checkpoints,
+            unordered: &self.unordered,
+            direct_writes: &self.direct_writes,
+            sequences: &self.sequences,
+            counters: &self.counters,
+        }
+    }
+    pub(crate) fn writeback(&self) -> Writeback<'_> {
+        Writeback {
+            writer: self.home_writer(),
+            admission: self.admission(),
+            syncs: self.syncer(),
+            tail: self.tail_mover(),
+            snapshots: self.snapshot_writer(),
+            swaps: self.log_swapper(),
+            freeing: self.freeing(),
+            options: &self.options,
+            sequences: &self.sequences,
+            durability: &self.durability,
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Carries plans out: block cache, handles, commit, write-back, checkpoint, recovery. One thread,
 //! no locks.
 //!
-//! What the floor above sees: [`Engine`], [`Block`], [`Handle`], [`FileUpdate`], [`Credits`]; how
-//! it is opened: [`EngineParts`], [`recover`].
+//! What the floor above sees: [`crate::Engine`], [`Block`], [`Handle`], [`FileUpdate`],
+//! [`Credits`]; how it is opened: [`EngineParts`], [`recover`].
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::interface::commit_pacing::NoPacing;
 use crate::interface::error::EngineError;
 use crate::interface::home::DiskHome;
-use crate::interface::options::{EngineOptions, EngineParts};
+use crate::interface::options::{BarrierKind, EngineOptions, EngineParts};
 use crate::interface::stats::Counters;
 use crate::log::log_state::LogState;
 use crate::log::superblock::read_superblock;
@@ -27,6 +27,7 @@ use device::{Disk, World};
 use journal::{ReplayImage, plan_empty_log};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 use units::{BlockSize, TransactionId};
 
 impl Engine {
@@ -48,7 +49,7 @@ impl Engine {
         Engine::open_with(parts, None).await
     }
 
-    /// The same, or with the log that [`crate::recovery::restart`] has `kept`.
+    /// Opens as [`Engine::open`] does, or with the log that [`crate::restart`] has retained.
     pub async fn open_with(
         parts: EngineParts,
         kept: Option<RetainedLog>,
@@ -155,11 +156,22 @@ impl Engine {
         engine
     }
 
-    pub(crate) fn spawn_tasks(self: &Rc<Self>) {
+    fn spawn_tasks(self: &Rc<Self>) {
         if !self.begun.replace(true) {
-            self.world.spawn(Box::pin(self.clone().commit_task()));
-            self.world.spawn(Box::pin(self.clone().commit_timer_task()));
-            self.world.spawn(Box::pin(self.clone().home_task()));
+            let engine = self.clone();
+            self.world.spawn(Box::pin(async move {
+                let beside = |commit| {
+                    let engine = engine.clone();
+                    engine.world.clone().spawn(Box::pin(async move {
+                        engine.committer().carry_out_beside(commit).await;
+                    }));
+                };
+                engine.committer().commit_task(&beside).await;
+            }));
+            let engine = self.clone();
+            self.world.spawn(Box::pin(async move { engine.committer().commit_timer_task().await }));
+            let engine = self.clone();
+            self.world.spawn(Box::pin(async move { engine.writeback().home_task().await }));
         }
     }
 
@@ -174,7 +186,7 @@ impl Engine {
             self.sync().await?;
         }
         self.pipeline.close();
-        self.wake_all();
+        self.aborter().wake_all();
         if is_stable {
             return Ok(());
         }
@@ -185,10 +197,10 @@ impl Engine {
         result
     }
 
-    pub(crate) async fn empty_log(&self) -> Result<(), EngineError> {
+    async fn empty_log(&self) -> Result<(), EngineError> {
         let _lock = self.queue.lock().await;
         self.pipeline.check()?;
-        self.write_everything_home().await?;
+        self.writeback().write_everything_home().await?;
         let checksums = self.options.journal_checksum;
         let clean = self
             .log
@@ -198,6 +210,48 @@ impl Engine {
         self.pipeline.check()?;
         if let Some(log) = &self.log {
             log.borrow_mut().emptied(self.pipeline.committed());
+        }
+        Ok(())
+    }
+
+    /// Allows changes to an engine that was opened to be read, or has quiesced.
+    pub async fn begin_writing(self: &Rc<Self>) -> Result<(), EngineError> {
+        self.check()?;
+        self.pipeline.set_quiesced(false);
+        self.spawn_tasks();
+        Ok(())
+    }
+
+    /// Commits, sends everything home and empties the log, as [`Engine::shutdown`] does; then
+    /// nothing may be changed until [`Engine::begin_writing`]. No handle may be open, and nobody
+    /// about to start one.
+    pub async fn quiesce(&self) -> Result<(), EngineError> {
+        self.sync().await?;
+        self.pipeline.set_quiesced(true);
+        // What has come in between.
+        let rested = match self.commit(self.running()).await {
+            Ok(()) => self.empty_log().await,
+            Err(error) => Err(error),
+        };
+        rested.inspect_err(|error| self.abort(error))
+    }
+
+    /// From the next transaction on.
+    pub fn set_commit_age(&self, age: Duration) {
+        self.commit_age.set(age);
+    }
+    /// Between commits: no commit is ordered in a part of it alone. What was written without
+    /// barriers is flushed by the first that comes, on each disk, and the tail moves past nothing
+    /// of it before.
+    pub async fn set_barrier(&self, barrier: BarrierKind) -> Result<(), EngineError> {
+        let _lock = self.queue.lock().await;
+        while self.pipeline.in_flight() > 0 {
+            self.wait_for_commits_in_flight().await?;
+        }
+        if self.durability.keep_barriers(barrier == BarrierKind::Flush)
+            && let Some(log) = &self.log
+        {
+            log.borrow_mut().forget_notes();
         }
         Ok(())
     }

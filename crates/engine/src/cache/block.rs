@@ -1,11 +1,12 @@
-//! A block in memory: its images, what its current one waits for, and which of them may go home.
+//! A block in memory: its images, what its current one waits for, and which of them may be written
+//! home.
 //!
 //! Invariants
-//! 1. Of a block that the log holds, only the image of the latest committed transaction may go
-//!    home.
-//! 2. The current image may go home only if no commit waits for it, or if the running transaction
-//!    sends it home in any case. It may not while an older image is on its way with a transaction
-//!    in flight, which would overwrite it.
+//! 1. Of a block that the log holds, only the image of the latest committed transaction may be
+//!    written home.
+//! 2. The current image may be written home only if no commit waits for it, or if the running
+//!    transaction sends it home in any case. It may not while an older image is on its way with a
+//!    transaction in flight, which would overwrite it.
 
 use crate::cache::images::{Images, Usage};
 use crate::cache::state::BlockState;
@@ -40,7 +41,7 @@ impl Block {
     }
 }
 
-/// Where a block stands in the cache's clock.
+/// Position of a block in the cache's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClockState {
     /// Asked for since the hand of the clock passed.
@@ -50,14 +51,14 @@ pub(crate) enum ClockState {
     Out,
 }
 
-/// Which image goes home.
+/// Which image is written home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AsOf {
     Committed(TransactionId),
     /// Data that must be home before the running transaction commits.
     Running,
     /// Data of no transaction.
-    UnorderedData,
+    Unordered,
 }
 
 pub(crate) struct CachedBlock {
@@ -66,12 +67,12 @@ pub(crate) struct CachedBlock {
     state: Cell<BlockState>,
     contents: Cell<Contents>,
     verified: Cell<bool>,
-    /// Durability is enough for it: it goes home only if there is no other way.
+    /// Durability is enough for it: it is written home only if there is no other way.
     stays: Cell<bool>,
     clock: Cell<ClockState>,
     /// When it became newer than home: its entry in the queue of dirty blocks.
     dirty_since: Cell<Option<Instant>>,
-    /// A read of the base is under way; whoever needs it waits here.
+    /// A read of the base is under way; readers that need it wait here.
     reading: RefCell<Option<Rc<Event>>>,
 }
 
@@ -94,7 +95,7 @@ impl CachedBlock {
     pub fn number(&self) -> HomeBlock {
         self.number
     }
-    /// What readers see.
+    /// Returns the content that readers see.
     pub fn bytes(&self) -> Rc<Buffer> {
         self.images.current()
     }
@@ -154,7 +155,7 @@ impl CachedBlock {
     pub fn is_in_flight(&self) -> bool {
         self.images.is_in_flight()
     }
-    /// Nobody is changing it, and no commit is writing it.
+    /// Returns whether nobody changes the block, no commit writes it, and all of it is known.
     pub fn is_stable(&self) -> bool {
         !self.is_running() && !self.images.is_in_flight() && self.is_whole()
     }
@@ -174,7 +175,7 @@ impl CachedBlock {
         self.images.fill(base, size);
     }
 
-    /// Enters a state in which it may go home.
+    /// Enters a state in which it may be written home.
     fn set_released(&self, state: BlockState) {
         self.state.set(state);
         self.images.note_release();
@@ -199,11 +200,11 @@ impl CachedBlock {
         self.contents.set(Contents::Data);
         self.set_released(self.state.get().unordered_for(owner));
     }
-    /// What was unordered is ordered from now on.
+    /// Orders data that was unordered: the running transaction writes it home before it commits.
     pub fn order_unordered(&self, owner: Owner) {
         self.set_released(self.state.get().without_unordered().ordered_for(owner));
     }
-    /// What was unordered is so no longer: the log gets it.
+    /// Ends the unordered state of data that the log gets.
     pub fn clear_unordered(&self) {
         self.state.set(self.state.get().without_unordered());
     }
@@ -233,8 +234,8 @@ impl CachedBlock {
     pub fn frozen(&self, by: TransactionId) -> Option<Rc<Buffer>> {
         self.images.frozen(by)
     }
-    /// `by` is committed in the log: its image may go home, in place of any older one. `place`:
-    /// where the log holds it whole.
+    /// `by` is committed in the log: its image may be written home, in place of any older one.
+    /// `place`: where the log holds it whole.
     pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
         self.images.commit(by, place);
         self.images.note_release();
@@ -256,8 +257,8 @@ impl CachedBlock {
     pub fn moved(&self, run: &SwappedRun) {
         self.images.moved(run);
     }
-    /// What the log holds of it by `by`, if that is its latest committed image and not home. Where,
-    /// if it is whole, and its bytes.
+    /// Returns the place and the bytes of the image that `by` logged, if it is the latest committed
+    /// one and not home. The place is `None` if the log does not hold the image whole.
     pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
         self.images.committed_by(by)
     }
@@ -269,8 +270,8 @@ impl CachedBlock {
     pub fn is_whole_in_log(&self) -> bool {
         self.images.is_whole_in_log()
     }
-    /// Nothing in memory waits to go home as of the latest committed transaction any more, because
-    /// the log holds that image whole. This says whose it is, where it lies, and its bytes.
+    /// Nothing in memory waits to be written home as of the latest committed transaction any more,
+    /// because the log holds that image whole. This says whose it is, where it lies, and its bytes.
     pub fn evict(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
         self.images.evict()
     }
@@ -279,12 +280,12 @@ impl CachedBlock {
         self.images.note_release();
         self.images.commit_home(by)
     }
-    /// The transaction that freed it is committed: nothing of it goes home any more.
+    /// The transaction that freed it is committed: nothing of it is written home any more.
     pub fn drop_committed(&self) {
         self.images.drop_committed();
     }
 
-    /// Whether something of it may go home: the latest committed image, or its current one.
+    /// Whether something of it may be written home: the latest committed image, or its current one.
     pub fn may_go_home(&self) -> bool {
         self.images.is_committed() || self.current_may_go_home()
     }
@@ -298,7 +299,7 @@ impl CachedBlock {
         }
         (state.unordered().is_some() || state.ordered().is_some()) && !self.images.is_in_flight()
     }
-    /// Whether all that is to go home of it is its current image.
+    /// Whether all that is to be written home of it is its current image.
     pub fn goes_home_as_it_is(&self) -> bool {
         !self.images.is_committed() && self.current_may_go_home() && self.images.is_whole()
     }
@@ -306,7 +307,7 @@ impl CachedBlock {
     pub fn is_held_by_log(&self) -> bool {
         self.images.is_committed()
     }
-    /// The image that may go home; `None` if home has it already. All images are known.
+    /// The image that may be written home; `None` if home has it already. All images are known.
     pub fn to_send(&self) -> Option<(Rc<Buffer>, AsOf)> {
         match self.images.committed() {
             Some((as_of, _)) if units::fault!("home-uncommitted") => {
@@ -319,7 +320,7 @@ impl CachedBlock {
             None if !self.current_may_go_home() => None,
             None => {
                 let as_of = if self.state.get().unordered().is_some() {
-                    AsOf::UnorderedData
+                    AsOf::Unordered
                 } else {
                     AsOf::Running
                 };
@@ -333,12 +334,12 @@ impl CachedBlock {
         self.images.committed_arrived(sent);
     }
     /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the
-    /// transaction locked, meanwhile. In that case it goes home once more.
+    /// transaction locked, meanwhile. In that case it is written home once more.
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
         self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
-    /// The running transaction no longer waits for it to go home. `logs`: it logs the block all the
-    /// same.
+    /// The running transaction no longer waits for it to be written home. `logs`: it logs the block
+    /// all the same.
     pub fn leave_order(&self, logs: bool) {
         self.state.set(self.state.get().without_order(logs));
     }
@@ -436,7 +437,7 @@ mod tests {
         block.mark_unordered(FILE);
         let (bytes, as_of) = block.to_send().unwrap();
         write(&block, 8, 1);
-        assert_eq!((as_of, block.unordered_arrived(&bytes)), (AsOf::UnorderedData, false));
+        assert_eq!((as_of, block.unordered_arrived(&bytes)), (AsOf::Unordered, false));
         // A sync takes it along; written again meanwhile, it is unordered besides.
         block.order_unordered(FILE);
         block.mark_unordered(FILE);

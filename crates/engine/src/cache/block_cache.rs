@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use units::{BlockAreas, BlockMap, BlockSize, HomeBlock};
 
-/// Where a block enters the clock.
+/// Point at which a block enters the clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Temperature {
     /// Stays a round of the clock.
@@ -94,8 +94,8 @@ impl Cache {
     pub fn images(&self) -> usize {
         self.usage.blocks() + self.held()
     }
-    /// Those of them that are no block's current one: they stay until they are home, or in the log.
-    /// Tables count as so many.
+    /// Counts images that are no block's current one: they stay until they are home, or in the log.
+    /// Tables count as the number of images that take the same memory.
     pub fn held(&self) -> usize {
         self.usage.frozen()
             + self.made
@@ -108,12 +108,12 @@ impl Cache {
         self.made += blocks;
         self.shrink();
     }
-    /// It is over.
+    /// Drops blocks that [`Cache::note_made`] has counted.
     pub fn drop_made(&mut self, blocks: usize) {
         self.made -= blocks;
         self.shrink();
     }
-    /// So many blocks are on their way from the log to home, or to another log.
+    /// Notes how many blocks are in flight from the log to home, or to another log.
     pub fn note_fetched(&mut self, blocks: usize) {
         self.fetched = blocks;
         self.shrink();
@@ -125,7 +125,7 @@ impl Cache {
             .all(|at| self.blocks.get(&HomeBlock(at)).is_none_or(is_free))
     }
     /// `blocks`, without which it can do, get other content, which does not enter it. Reads of them
-    /// that are under way past the cache are told.
+    /// that are in flight past the cache are notified.
     pub fn pass(&mut self, blocks: &Range<HomeBlock>) {
         (blocks.start.get()..blocks.end.get()).for_each(|at| drop(self.remove(HomeBlock(at))));
         let overlaps =
@@ -134,7 +134,7 @@ impl Cache {
         self.passed += (blocks.end.get() - blocks.start.get()) as usize;
         self.shrink();
     }
-    /// So many of these are home.
+    /// Drops `blocks` that bypassed the cache and are home.
     pub fn drop_passed(&mut self, blocks: usize) {
         self.passed -= blocks;
     }
@@ -271,7 +271,7 @@ struct Passing {
     met: Cell<bool>,
 }
 
-/// As long as it lives, the cache watches those blocks.
+/// Watch over a range of blocks: as long as it lives, the cache notes whether one of them comes in.
 pub(crate) struct PastCache<'a> {
     cache: &'a RefCell<Cache>,
     read: Rc<Passing>,

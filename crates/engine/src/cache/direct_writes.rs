@@ -24,7 +24,7 @@ const AHEAD_OWNERS_MAX: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct DirectWrites {
-    under_way: RefCell<Vec<LongWrite>>,
+    under_way: RefCell<Vec<DirectWrite>>,
     /// Owners that wrote while so many were under way, and how many bytes of theirs the cache is to
     /// take yet.
     ahead: RefCell<BTreeMap<Owner, u64>>,
@@ -33,7 +33,7 @@ pub(crate) struct DirectWrites {
 }
 
 #[derive(Clone)]
-pub(crate) struct LongWrite {
+pub(crate) struct DirectWrite {
     pub owner: Owner,
     pub blocks: Range<HomeBlock>,
     /// The transaction that makes new blocks reachable; `None`: an overwrite that no commit waits
@@ -67,20 +67,20 @@ impl DirectWrites {
         owner: Owner,
         blocks: Range<HomeBlock>,
         before: Option<TransactionId>,
-    ) -> LongWrite {
+    ) -> DirectWrite {
         let number = self.begun.replace(self.begun.get() + 1);
-        let write = LongWrite { owner, blocks, before, number };
+        let write = DirectWrite { owner, blocks, before, number };
         self.under_way.borrow_mut().push(write.clone());
         write
     }
 
-    pub fn arrive(&self, write: &LongWrite) {
+    pub fn arrive(&self, write: &DirectWrite) {
         self.under_way.borrow_mut().retain(|other| other.number != write.number);
         self.arrived.notify();
     }
 
     /// Whether a later one of this block is under way.
-    pub fn is_followed(&self, write: &LongWrite, at: HomeBlock) -> bool {
+    pub fn is_followed(&self, write: &DirectWrite, at: HomeBlock) -> bool {
         self.under_way
             .borrow()
             .iter()
@@ -88,9 +88,9 @@ impl DirectWrites {
     }
 
     /// Waits for those under way of which `concerns` is true; not for those that set out later.
-    pub async fn until_arrived(&self, concerns: impl Fn(&LongWrite) -> bool) {
+    pub async fn until_arrived(&self, concerns: impl Fn(&DirectWrite) -> bool) {
         let begun = self.begun.get();
-        let is_one = |write: &LongWrite| write.number < begun && concerns(write);
+        let is_one = |write: &DirectWrite| write.number < begun && concerns(write);
         self.arrived.until(|| (!self.under_way.borrow().iter().any(is_one)).then_some(())).await;
     }
 

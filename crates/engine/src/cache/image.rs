@@ -1,8 +1,8 @@
 //! The content of a block at one moment, perhaps known in part only.
 //!
 //! Invariants
-//! 1. Bytes are shared and copied on write ([`Rc::make_mut`]): whoever took an image keeps what he
-//!    took.
+//! 1. Bytes are shared and copied on write ([`Rc::make_mut`]): a holder of an image keeps its
+//!    content.
 //! 2. Bytes outside the known ranges were never changed since the block came into the cache. They
 //!    are what home holds, and are filled in when someone needs them.
 
@@ -36,7 +36,8 @@ impl Image {
     pub fn is(&self, bytes: &Rc<Buffer>) -> bool {
         Rc::ptr_eq(&self.bytes, bytes)
     }
-    /// Its bytes, to be changed: copied first if anyone shares them. What is known stays as it is.
+    /// Returns the bytes, to be changed: copied first if anyone shares them. The known ranges stay
+    /// as they are.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         Rc::<Buffer>::make_mut(&mut self.bytes)
     }

@@ -16,13 +16,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, TransactionId};
 
-/// What is in memory, blocks that have left the cache and are still held by someone included.
+/// Images in memory, those of blocks included that have left the cache and are still held.
 #[derive(Default)]
 pub(crate) struct Usage {
     blocks: Cell<usize>,
     /// Images of blocks besides the current one.
     frozen: Cell<usize>,
-    /// Counts whatever may let a block go home that might not before.
+    /// Counts whatever may let a block be written home that might not before.
     released: Cell<u64>,
 }
 
@@ -41,23 +41,23 @@ impl Usage {
 pub(crate) struct Images {
     kept: RefCell<Kept>,
     usage: Rc<Usage>,
-    /// Its part of [`Usage::frozen`].
+    /// Share of [`Usage::frozen`].
     counted: Cell<usize>,
 }
 
 struct Kept {
     current: Image,
-    /// Those of transactions in flight, as of their lock, the latest first.
+    /// Images of transactions in flight, as of their lock, the latest first.
     frozen: [Option<(TransactionId, Image)>; IN_FLIGHT_MAX],
     /// Not yet home.
     committed: Option<Committed>,
 }
 
-/// As of the latest committed transaction.
+/// Image of the latest committed transaction.
 struct Committed {
     by: TransactionId,
     image: Image,
-    /// Where the log holds it, if it holds it whole.
+    /// Place at which the log holds the image, if it holds it whole.
     in_log: Option<WholePlace>,
 }
 
@@ -84,7 +84,7 @@ impl Images {
         Images { kept, usage, counted: Cell::new(0) }
     }
 
-    /// What readers see.
+    /// Returns the image that readers see.
     pub fn current(&self) -> Rc<Buffer> {
         self.kept.borrow().current.bytes().clone()
     }
@@ -124,8 +124,8 @@ impl Images {
             .map(|committed| (committed.by, committed.image.clone()))
     }
 
-    /// Where the log holds the latest committed image, and its bytes, if it is of `by` and not
-    /// home. `None` for the place: the log does not hold it whole.
+    /// Returns the place and the bytes of the latest committed image, if it is of `by` and not
+    /// home. The place is `None` if the log does not hold the image whole.
     pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
         let kept = self.kept.borrow();
         let committed = kept.committed.as_ref().filter(|committed| committed.by == by)?;
@@ -167,7 +167,7 @@ impl Images {
         })
     }
 
-    /// The block may go home now, if nothing else is in its way.
+    /// The block may be written home now, if nothing else is in its way.
     pub fn note_release(&self) {
         let Usage { released, .. } = &*self.usage;
         released.set(released.get() + 1);
@@ -177,8 +177,8 @@ impl Images {
     pub fn freeze(&self, by: TransactionId) {
         self.alter(|kept| kept.freeze(by))
     }
-    /// `by` is committed in the log: its image may go home, in place of any older one. `in_log`:
-    /// where the log holds it whole.
+    /// `by` is committed in the log: its image may be written home, in place of any older one.
+    /// `in_log`: where the log holds it whole.
     pub fn commit(&self, by: TransactionId, in_log: Option<WholePlace>) {
         self.alter(|kept| {
             let mut image = kept.thaw(by).expect("one image of each, since the lock");
@@ -200,7 +200,7 @@ impl Images {
         let all = units::fault!("newer-image-dropped");
         self.alter(|kept| kept.committed.take_if(|committed| all || committed.image.is(sent)));
     }
-    /// The latest committed image goes home no more.
+    /// The latest committed image is written home no more.
     pub fn drop_committed(&self) {
         self.alter(|kept| kept.committed = None)
     }

@@ -1,10 +1,10 @@
-//! Questions about what the cache holds, for whoever compares the disk with it.
+//! Look-ups in the cache without a read, for callers that compare the disk with it.
 
 use crate::cache::block::Block;
-use crate::engine::Engine;
+use crate::cache::reader::Reader;
 use units::HomeBlock;
 
-impl Engine {
+impl Reader<'_> {
     /// The first of the blocks `at .. at + count` that is in memory, or in the log alone. A freed
     /// block leaves both with the commit that frees it, so a block that is free to be allocated is
     /// never found here.

@@ -6,7 +6,7 @@
 //!    content, a later transaction logs the block whole, or one revokes it. That is just when the
 //!    checkpoint needs its transaction no more. So the log keeps what an entry names.
 //! 2. What is read there is that record: the entry knows its checksum.
-//! 3. Whoever counts memory sees what the table takes, after every change of it.
+//! 3. The cache counts the memory of the table after every change of it.
 
 use crate::interface::update::Contents;
 use device::Buffer;
@@ -26,7 +26,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u32 {
     Seed(!0).with(bytes).0
 }
 
-/// Where the log holds a block whole.
+/// Place at which the log holds a block whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LogCopy {
     pub by: TransactionId,
@@ -34,7 +34,7 @@ pub(crate) struct LogCopy {
     at: LogBlock,
     offset: u16,
     pub contents: Contents,
-    /// It goes home only if there is no other way.
+    /// Whether it is written home only if there is no other way.
     pub stays: bool,
 }
 
@@ -88,14 +88,14 @@ impl Mapping {
         self.copies.insert(block.get(), copy);
         self.count();
     }
-    /// What the log holds of `block` up to transaction `by` is needed no more.
+    /// Forgets the log's copy of `block` if it is of `by` or an earlier transaction.
     pub fn forget(&mut self, block: HomeBlock, by: TransactionId) {
         if self.get(block).is_some_and(|copy| !copy.by.is_after(by)) {
             self.copies.remove(block.get());
             self.count();
         }
     }
-    /// What `run` holds lies elsewhere in the log now.
+    /// Notes that `run` now lies elsewhere in the log.
     pub fn moved(&mut self, block: HomeBlock, run: &SwappedRun) {
         if let Some(copy) = self.get(block).filter(|copy| copy.by == run.transaction) {
             self.copies.insert(block.get(), LogCopy { at: run.moved(copy.at), ..copy });
@@ -116,12 +116,12 @@ impl Mapping {
     pub fn has_some_to_go_home(&self) -> bool {
         self.copies.iter().any(|(_, copy)| !copy.stays)
     }
-    /// All blocks that are not to stay, sorted; or all.
+    /// Returns the blocks, sorted: all, or those that are not to stay in the log.
     pub fn blocks(&self, with_those_that_stay: bool) -> Vec<HomeBlock> {
         let found = self.copies.iter().filter(|(_, copy)| with_those_that_stay || !copy.stays);
         found.map(|(block, _)| HomeBlock(block)).collect()
     }
-    /// Those within `runs` (first block and count, in order and apart), sorted.
+    /// Returns the blocks within `runs` (first block and count, in order and apart), sorted.
     pub fn within(&self, runs: &[(HomeBlock, u64)]) -> Vec<HomeBlock> {
         let (Some((first, _)), Some((last, count))) = (runs.first(), runs.last()) else {
             return Vec::new();

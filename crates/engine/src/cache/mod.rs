@@ -10,4 +10,5 @@ pub(crate) mod in_memory;
 pub(crate) mod mapped;
 pub(crate) mod mapping;
 pub(crate) mod read;
+pub(crate) mod reader;
 pub(crate) mod state;

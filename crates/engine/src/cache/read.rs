@@ -3,7 +3,7 @@
 
 use crate::cache::block::{Block, CachedBlock};
 use crate::cache::block_cache::{PastCache, Temperature};
-use crate::engine::Engine;
+use crate::cache::reader::Reader;
 use crate::interface::error::EngineError;
 use device::Buffer;
 use runtime::sync::Event;
@@ -19,7 +19,7 @@ const STREAM_BYTES: usize = 64 << 10;
 /// content, [`CachedBlock::is_whole_in_all_images`] for those who send it home.
 type Known = fn(&CachedBlock) -> bool;
 
-impl Engine {
+impl Reader<'_> {
     /// A metadata block, from the cache or the home disk.
     pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
         self.check_range(at, 1)?;
@@ -62,8 +62,8 @@ impl Engine {
         Ok(blocks)
     }
 
-    /// The same for whoever keeps what he read: long runs of blocks that are not in the cache do
-    /// not enter it. One buffer may hold several blocks.
+    /// Reads as [`Reader::read_data`] does, for a caller that keeps the content: long runs of
+    /// blocks that are not in the cache do not enter it. One buffer may hold several blocks.
     pub async fn read_data_past_cache(
         &self,
         at: HomeBlock,
@@ -76,7 +76,7 @@ impl Engine {
         while from < end {
             let mut run = self.cache.borrow().missing_run(from..end, long);
             let mut known = run.start;
-            // What memory has let go because the log holds it is not home either.
+            // A block that memory has evicted because the log holds it is not home either.
             if let Some(copy) = self.first_copy_within(&run) {
                 match copy.get() - run.start.get() >= long {
                     true => run.end = copy,
@@ -96,12 +96,12 @@ impl Engine {
     }
 
     /// Blocks that are neither in the cache nor in the mapping table: home has their latest
-    /// version. Whoever changes one has it in the cache first, and nothing of it goes home before.
-    /// So if none came into the cache while the read was under way, none was changed, and what was
-    /// read is neither old nor torn. Otherwise the cache is asked.
+    /// version. A caller that changes one has it in the cache first, and nothing of it is written
+    /// home before. So if none came into the cache while the read was under way, none was changed,
+    /// and what was read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
-        let read = PastCache::begin(&self.cache, run.clone());
+        let read = PastCache::begin(self.cache, run.clone());
         self.counters.borrow_mut().requested_home_read();
         self.direct_writes.until_home_holds(&run).await;
         let content = self.home.read(at, count).await?;
@@ -156,8 +156,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and whoever may have to
-    /// read would be as long as one.
+    /// Makes `block` known. Reads are boxed: they wait for a disk anyway, and the future of each
+    /// caller that may have to read would be as long as one.
     pub(crate) async fn load(
         &self,
         block: &Rc<CachedBlock>,

@@ -1,14 +1,14 @@
-//! What a block's current image waits for.
+//! Events that a block's current image waits for.
 
 use units::Owner;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockState {
-    /// Nothing: home has it, or an older image is what goes home, or the running transaction freed
-    /// it.
+    /// Nothing: home has it, or an older image is what is written home, or the running transaction
+    /// freed it.
     Settled,
     /// Data that no commit waits for: newer than home, in no transaction.
-    UnorderedData(Owner),
+    Unordered(Owner),
     /// The commit of the running transaction. `ordered`: data that must be home before.
     /// `unordered`: changed once more since, for no transaction.
     Running { ordered: Option<Owner>, unordered: Option<Owner> },
@@ -21,13 +21,13 @@ impl BlockState {
     pub fn ordered(self) -> Option<Owner> {
         match self {
             BlockState::Running { ordered, .. } => ordered,
-            BlockState::Settled | BlockState::UnorderedData(_) => None,
+            BlockState::Settled | BlockState::Unordered(_) => None,
         }
     }
     pub fn unordered(self) -> Option<Owner> {
         match self {
             BlockState::Settled => None,
-            BlockState::UnorderedData(owner) => Some(owner),
+            BlockState::Unordered(owner) => Some(owner),
             BlockState::Running { unordered, .. } => unordered,
         }
     }
@@ -43,7 +43,7 @@ impl BlockState {
     /// Changed for no transaction.
     pub fn unordered_for(self, owner: Owner) -> BlockState {
         match self {
-            BlockState::Settled | BlockState::UnorderedData(_) => BlockState::UnorderedData(owner),
+            BlockState::Settled | BlockState::Unordered(_) => BlockState::Unordered(owner),
             BlockState::Running { ordered, .. } => {
                 BlockState::Running { ordered, unordered: Some(owner) }
             }
@@ -52,7 +52,7 @@ impl BlockState {
     /// Home has what was changed for no transaction, or a transaction takes it.
     pub fn without_unordered(self) -> BlockState {
         match self {
-            BlockState::Settled | BlockState::UnorderedData(_) => BlockState::Settled,
+            BlockState::Settled | BlockState::Unordered(_) => BlockState::Settled,
             BlockState::Running { ordered, .. } => BlockState::Running { ordered, unordered: None },
         }
     }
@@ -65,7 +65,7 @@ impl BlockState {
     }
     /// In no transaction that runs: it was locked.
     pub fn outside(self) -> BlockState {
-        self.unordered().map_or(BlockState::Settled, BlockState::UnorderedData)
+        self.unordered().map_or(BlockState::Settled, BlockState::Unordered)
     }
 }
 
@@ -76,14 +76,14 @@ mod tests {
     const A: Owner = Owner(1);
     const B: Owner = Owner(2);
 
-    /// All that can be reached: each change touches what it names and nothing else.
+    /// Covers all states that can be reached: each change touches only the part that it names.
     #[test]
     fn each_change_of_a_block_state_touches_only_what_it_names() {
         let options = [None, Some(A)];
         let running = options
             .map(|ordered| options.map(|unordered| BlockState::Running { ordered, unordered }));
         for state in
-            [BlockState::Settled, BlockState::UnorderedData(A)].into_iter().chain(running.concat())
+            [BlockState::Settled, BlockState::Unordered(A)].into_iter().chain(running.concat())
         {
             let (ordered, unordered) = (state.ordered(), state.unordered());
             let facts =

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
 
-/// Times a commit: what goes home before it, and then its log.
+/// Times a commit: what is written home before it, and then its log.
 pub(crate) struct CommitClock {
     since: Instant,
     home: TimedWrites,

@@ -6,37 +6,52 @@
 //! came.
 
 use crate::cache::block::CachedBlock;
+use crate::cache::block_cache::Cache;
+use crate::cache::direct_writes::DirectWrites;
 use crate::commit::clocks::{CommitClock, CommitTook};
-use crate::engine::Engine;
 use crate::interface::error::EngineError;
+use crate::interface::stats::Counters;
+use crate::log::move_tail::TailMover;
+use crate::log::snapshot_writer::SnapshotWriter;
+use crate::transaction::abort::Aborter;
+use crate::transaction::admit::Admission;
+use crate::transaction::overlap::Overlap;
 use crate::transaction::running::{Freed, Taken};
+use crate::writeback::checkpoints::Checkpoints;
+use crate::writeback::sequences::Sequences;
+use crate::writeback::unordered_data::UnorderedData;
+use crate::writeback::utilization::Utilization;
+use journal::Policy;
 use journal::{
     CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, Plan,
     TimedCommit, TimedWrites, WholePlace, plan_commit_home,
 };
 use runtime::race;
+use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+use units::BlockSize;
 use units::HomeBlock;
 
-/// Blocks that are logged, and blocks that go home in the commit.
+/// Blocks that are logged, and blocks that are written home in the commit.
 type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 
-/// Blocks, and runs of them, that leave the cache before others have their turn.
+/// Blocks, and runs of them, that leave the cache before other tasks run.
 const FREED_LOOKS: usize = 1024;
 
 /// A transaction on its way to the disk, and the blocks that wait for the outcome.
 pub(crate) struct Commit {
     transaction: CommittingTransaction,
     freed: Vec<Freed>,
-    /// Blocks whose image is in the log: from then on it may go home.
+    /// Blocks whose image is in the log: from then on it may be written home.
     logged: Vec<Rc<CachedBlock>>,
-    /// Blocks that go home in the commit itself.
+    /// Blocks that are written home in the commit itself.
     home: Vec<Rc<CachedBlock>>,
     plan: CommitPlan,
     /// Blocks made for the log.
     made: usize,
-    /// Where the log will hold blocks whole, sorted.
+    /// Places at which the log will hold blocks whole, sorted.
     places: Vec<(HomeBlock, WholePlace)>,
     handles: u64,
     /// Few enough wait for it to make staying awake for the disk worth while.
@@ -45,90 +60,122 @@ pub(crate) struct Commit {
     waiters: usize,
 }
 
-impl Engine {
+/// Carries transactions from their lock to their end.
+#[derive(Clone, Copy)]
+pub(crate) struct Committer<'a> {
+    pub admission: Admission<'a>,
+    pub aborter: Aborter<'a>,
+    pub overlap: Overlap<'a>,
+    pub tail: TailMover<'a>,
+    pub snapshots: SnapshotWriter<'a>,
+    pub commit_age: &'a Cell<Duration>,
+    pub block_size: BlockSize,
+    pub policy: &'a dyn Policy,
+    pub utilization: Option<&'a Utilization>,
+    pub cache: &'a RefCell<Cache>,
+    pub checkpoints: &'a Checkpoints,
+    pub unordered: &'a UnorderedData,
+    pub direct_writes: &'a DirectWrites,
+    pub sequences: &'a Sequences,
+    pub counters: &'a RefCell<Counters>,
+}
+
+impl Committer<'_> {
     /// Commits whenever someone has asked for it.
-    pub(crate) async fn commit_task(self: Rc<Self>) {
-        self.world.name_task("commit");
+    pub(crate) async fn commit_task(&self, beside: &dyn Fn(Commit)) {
+        self.admission.world.name_task("commit");
         loop {
-            self.pipeline.until_wanted().await;
-            if self.pipeline.is_over() {
+            self.admission.pipeline.until_wanted().await;
+            if self.admission.pipeline.is_over() {
                 return;
             }
             self.hold().await;
-            self.until_it_may_begin().await;
-            self.pipeline.stop_handles().await;
-            self.until_it_may_be_locked().await;
-            if self.pipeline.is_over() {
+            self.overlap.until_it_may_begin().await;
+            self.admission.pipeline.stop_handles().await;
+            self.overlap.until_it_may_be_locked().await;
+            if self.admission.pipeline.is_over() {
                 return;
             }
             // Before anyone learns that they may be used again, and while nobody can join.
-            let freed = self.pipeline.freed_without_log();
+            let freed = self.admission.pipeline.freed_without_log();
             self.drop_freed(&freed).await;
-            if self.pipeline.skip_empty() {
+            if self.admission.pipeline.skip_empty() {
                 continue;
             }
-            if let Err(error) = self.commit_running().await {
-                self.abort(&error);
+            if let Err(error) = self.commit_running(beside).await {
+                self.aborter.abort(&error);
                 return;
             }
         }
     }
 
-    /// Waits as long as whoever sets the pacing says, and for the writers answered by the last
-    /// commit.
+    /// Waits as long as the pacing says, and for the writers answered by the last commit.
     async fn hold(&self) {
-        let next = || self.pacing.wait_until(self.world.now()).filter(|_| !self.pipeline.is_over());
+        let next = || {
+            self.admission
+                .pacing
+                .wait_until(self.admission.world.now())
+                .filter(|_| !self.admission.pipeline.is_over())
+        };
         while let Some(at) = next() {
-            self.world.sleep_until(at).await;
+            self.admission.world.sleep_until(at).await;
         }
-        let Some(hold) = self.pipeline.hold() else { return };
-        if self.world.now() < hold.until {
+        let Some(hold) = self.admission.pipeline.hold() else { return };
+        if self.admission.world.now() < hold.until {
             self.expect_soon(hold.few_writers, true);
-            race(self.pipeline.until_back(), self.world.sleep_until(hold.until)).await;
+            race(
+                self.admission.pipeline.until_back(),
+                self.admission.world.sleep_until(hold.until),
+            )
+            .await;
             self.expect_soon(hold.few_writers, false);
         }
-        self.pipeline.end_hold();
+        self.admission.pipeline.end_hold();
     }
 
     pub(crate) fn expect_soon(&self, few: bool, soon: bool) {
         if few {
-            self.world.expect_soon(soon);
+            self.admission.world.expect_soon(soon);
         }
     }
 
     /// From lock to answer, or to the moment from which the next may overlap. No handle is open.
-    async fn commit_running(self: &Rc<Self>) -> Result<(), EngineError> {
+    async fn commit_running(&self, beside: &dyn Fn(Commit)) -> Result<(), EngineError> {
         let commit = self.lock()?;
         let few = commit.few_wait;
         self.expect_soon(few, true);
-        let result = self.set_out(commit).await;
-        if self.pipeline.in_flight() == 0 {
+        let result = self.set_out(commit, beside).await;
+        if self.admission.pipeline.in_flight() == 0 {
             self.expect_soon(few, false);
         }
         result
     }
 
-    async fn set_out(self: &Rc<Self>, mut commit: Commit) -> Result<(), EngineError> {
-        self.choose_place(&commit.plan).await?;
+    async fn set_out(
+        &self,
+        mut commit: Commit,
+        beside: &dyn Fn(Commit),
+    ) -> Result<(), EngineError> {
+        self.tail.choose_place(&commit.plan).await?;
         self.issue(&mut commit);
-        if self.may_be_passed(&commit.plan.plan) {
-            self.world.spawn(Box::pin(self.clone().carry_out_beside(commit)));
+        if self.overlap.may_be_passed(&commit.plan.plan) {
+            beside(commit);
             return Ok(());
         }
         // While its place was announced the tail may have come to go along: then it goes alone.
         if !units::fault!("overlap-home-passes") {
-            self.pipeline.until_oldest(commit.plan.transaction).await?;
+            self.admission.pipeline.until_oldest(commit.plan.transaction).await?;
         }
         self.carry_out(commit).await
     }
 
     /// Carries a commit out while others may set out.
-    async fn carry_out_beside(self: Rc<Self>, commit: Commit) {
-        self.world.name_task("commit");
+    pub(crate) async fn carry_out_beside(&self, commit: Commit) {
+        self.admission.world.name_task("commit");
         if let Err(error) = self.write_log(commit).await {
-            self.abort(&error);
+            self.aborter.abort(&error);
         }
-        if self.pipeline.in_flight() == 0 {
+        if self.admission.pipeline.in_flight() == 0 {
             // It does not matter for which of them few waited.
             self.expect_soon(true, false);
         }
@@ -136,11 +183,11 @@ impl Engine {
 
     /// Carries out a plan that writes the log alone.
     async fn write_log(&self, mut commit: Commit) -> Result<(), EngineError> {
-        self.note_tail();
+        self.tail.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);
         let clock = self.begin_clock(&plan);
-        self.runner.run(plan).await?;
-        self.pipeline.until_oldest(commit.plan.transaction).await?;
+        self.aborter.runner.run(plan).await?;
+        self.admission.pipeline.until_oldest(commit.plan.transaction).await?;
         self.log_is_written(&commit, clock);
         self.finish(commit).await
     }
@@ -148,16 +195,18 @@ impl Engine {
     /// Takes the running transaction. One stretch without waiting, so that the images are those of
     /// this moment.
     fn lock(&self) -> Result<Commit, EngineError> {
-        let Taken { transaction, freed, completion } = self.pipeline.lock(self.world.now());
-        let made = self.made_for_log(&transaction.holdings());
-        self.pacing.locked();
+        let Taken { transaction, freed, completion } =
+            self.admission.pipeline.lock(self.admission.world.now());
+        let made = self.admission.made_for_log(&transaction.holdings());
+        self.admission.pacing.locked();
         let locked = transaction.lock();
         let (logged, home) = self.take_images(&locked)?;
         self.cache.borrow_mut().note_made(made);
         let handles = locked.handles();
         let (plan, transaction) = self.plan(locked)?;
-        self.pipeline.end_lock();
-        let (few_wait, waiters) = (self.pipeline.few_wait_for(&completion), completion.waiters());
+        self.admission.pipeline.end_lock();
+        let (few_wait, waiters) =
+            (self.admission.pipeline.few_wait_for(&completion), completion.waiters());
         Ok(Commit {
             transaction,
             freed,
@@ -184,7 +233,7 @@ impl Engine {
         let logged = locked.metadata().chain(locked.data().map(|(at, _)| at)).map(take);
         let logged = logged.collect::<Result<Vec<_>, _>>()?;
         let home = locked.home_data().map(take).collect::<Result<Vec<_>, _>>()?;
-        Ok(match self.log {
+        Ok(match self.admission.log {
             Some(_) => (logged, home),
             None => (Vec::new(), logged.into_iter().chain(home).collect()),
         })
@@ -199,17 +248,19 @@ impl Engine {
             let frozen = cache.peek(at).and_then(|block| block.frozen(id));
             frozen.expect("a block in a transaction stays in the cache, and its image was taken")
         };
-        let Some(log) = &self.log else {
+        let Some(log) = self.admission.log else {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
-        let mut moment =
-            CommitMoment { time: self.world.wall_clock(), durable: self.pipeline.committed() };
+        let mut moment = CommitMoment {
+            time: self.admission.world.wall_clock(),
+            durable: self.admission.pipeline.committed(),
+        };
         if units::fault!("overlap-floor-too-high") {
             moment.durable = id.previous();
         }
-        let idle = self.world.now().since(self.pipeline.committed_at());
+        let idle = self.admission.world.now().since(self.admission.pipeline.committed_at());
         let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment, idle)?;
-        if self.pacing.separates_barriers() {
+        if self.admission.pacing.separates_barriers() {
             planned.separate_barriers();
         }
         Ok((planned, locked.start_commit()))
@@ -217,7 +268,7 @@ impl Engine {
 
     /// The last moment before the plan is carried out: its log blocks get their addresses.
     fn issue(&self, commit: &mut Commit) {
-        if let Some(log) = &self.log {
+        if let Some(log) = self.admission.log {
             commit.places = log.borrow_mut().issue(&mut commit.plan, self.block_size.bytes());
         }
     }
@@ -229,47 +280,48 @@ impl Engine {
         self.direct_writes
             .until_arrived(|write| on && write.before.is_some_and(|with| !with.is_after(id)))
             .await;
-        self.note_tail();
+        self.tail.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
         let mut clock = self.begin_clock(&first);
-        self.runner.run(first).await?;
-        clock.home_is_done(self.world.now());
-        let moved = self.take_tail_along(&mut last);
-        self.runner.run(last).await?;
+        self.aborter.runner.run(first).await?;
+        clock.home_is_done(self.admission.world.now());
+        let moved = self.tail.take_tail_along(&mut last);
+        self.aborter.runner.run(last).await?;
         self.log_is_written(&commit, clock);
-        self.pipeline.check()?;
+        self.admission.pipeline.check()?;
         if let Some(moved) = moved {
-            self.tail_moved(moved);
+            self.tail.tail_moved(moved);
         }
         self.finish(commit).await
     }
 
-    /// Who learns nothing counts no writes of `first`, the plan up to its last barrier but one.
+    /// Starts the clock of a commit. A policy that learns nothing counts no writes of `first`, the
+    /// plan up to its last barrier but one.
     fn begin_clock(&self, first: &Plan) -> CommitClock {
         let home = self.policy.learns().map(|_| first.home_writes());
-        CommitClock::begin(self.world.now(), home.unwrap_or_default())
+        CommitClock::begin(self.admission.world.now(), home.unwrap_or_default())
     }
 
-    /// It is about to count as committed.
+    /// Notes the time of a commit that is about to count as committed.
     fn log_is_written(&self, commit: &Commit, clock: CommitClock) {
-        let Some(log) = &self.log else { return };
-        let (now, written) = (self.world.now(), commit.plan.log_bytes());
+        let Some(log) = self.admission.log else { return };
+        let (now, written) = (self.admission.world.now(), commit.plan.log_bytes());
         let CommitTook { home, idle, log: took } =
-            clock.log_is_done(now, self.pipeline.committed_at());
-        let (gap, writes) = (commit.plan.gap_bytes(), self.runner.sent());
+            clock.log_is_done(now, self.admission.pipeline.committed_at());
+        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.sent());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
         if let Some(auto) = self.policy.learns() {
             let log =
                 TimedWrites { writes: 1, bytes: written, nanoseconds: took.as_nanos() as u64 };
             let utilization =
                 self.utilization.as_ref().map_or(Duration::ZERO, |utilization| utilization.total());
-            let (waited, durable) = (commit.waiters > 0, self.durability.keeps_barriers());
+            let (waited, durable) = (commit.waiters > 0, self.aborter.durability.keeps_barriers());
             auto.committed(now, utilization, &CommitCost { home, log, waited, durable });
         }
     }
 
-    /// The commit block is durable: what was logged may go home, what was freed may be used again.
-    /// Waits only where it freed much.
+    /// The commit block is durable: what was logged may be written home, what was freed may be used
+    /// again. Waits only where it freed much.
     async fn finish(&self, mut commit: Commit) -> Result<(), EngineError> {
         let committed = commit.plan.carried_out(commit.transaction);
         let place = |at: HomeBlock| {
@@ -282,10 +334,10 @@ impl Engine {
         for block in &commit.home {
             // One that was changed meanwhile is home when the newer image is.
             if block.commit_home(committed.id) {
-                self.queue.mark_clean(block);
+                self.admission.queue.mark_clean(block);
             }
         }
-        if let Some(log) = &self.log {
+        if let Some(log) = self.admission.log {
             log.borrow_mut().committed(&committed);
             let goes_home = commit.logged.iter().filter(|block| !block.stays());
             self.checkpoints.logged(goes_home.map(|block| block.number()));
@@ -293,23 +345,23 @@ impl Engine {
         // Before anyone learns that they may be used again.
         if !commit.freed.is_empty() {
             self.drop_freed(&commit.freed).await;
-            self.pipeline.check()?;
+            self.admission.pipeline.check()?;
         }
         self.counters.borrow_mut().committed(commit.handles, commit.plan.payload);
         self.unordered.committed(committed.id);
-        self.pipeline.finish(committed.id, self.world.now());
+        self.admission.pipeline.finish(committed.id, self.admission.world.now());
         drop((commit.logged, commit.home, commit.plan));
         self.cache.borrow_mut().drop_made(commit.made);
-        let is_much = self.pinned_images() > self.cache.borrow().limit() / 2;
+        let is_much = self.admission.pinned_images() > self.cache.borrow().limit() / 2;
         let is_much = is_much || self.sequences.are_too_many();
-        if self.log_is_short() || is_much || self.snapshot_is_due() {
-            self.queue.request();
+        if self.admission.log_is_short() || is_much || self.snapshots.snapshot_is_due() {
+            self.admission.queue.request();
         }
         Ok(())
     }
 
-    /// The transaction that freed these blocks is committed: nothing of them goes home any more.
-    /// Lets others run now and then.
+    /// The transaction that freed these blocks is committed: nothing of them is written home any
+    /// more. Lets others run now and then.
     async fn drop_freed(&self, freed: &[Freed]) {
         let mut looks = 0;
         for (at, count) in freed {
@@ -327,7 +379,7 @@ impl Engine {
                 for number in &numbers {
                     let Some(block) = cache.remove(*number) else { continue };
                     block.drop_committed();
-                    self.queue.drop_block(&block);
+                    self.admission.queue.drop_block(&block);
                 }
             }
             looks += 1 + numbers.len();
@@ -339,17 +391,21 @@ impl Engine {
     }
 
     /// Asks for the commit of transactions that have become old.
-    pub(crate) async fn commit_timer_task(self: Rc<Self>) {
-        while let Some(begun) = self.pipeline.until_begun().await {
+    pub(crate) async fn commit_timer_task(&self) {
+        while let Some(begun) = self.admission.pipeline.until_begun().await {
             let (id, since) = begun;
             let due = since.plus(self.commit_age.get());
-            let _ = race(self.pipeline.until_replaced(begun), self.world.sleep_until(due)).await;
-            if self.pipeline.is_over() {
+            let _ = race(
+                self.admission.pipeline.until_replaced(begun),
+                self.admission.world.sleep_until(due),
+            )
+            .await;
+            if self.admission.pipeline.is_over() {
                 return;
             }
-            if !self.pipeline.is_replaced(begun) {
-                self.pipeline.request(id);
-                self.pipeline.until_replaced(begun).await;
+            if !self.admission.pipeline.is_replaced(begun) {
+                self.admission.pipeline.request(id);
+                self.admission.pipeline.until_replaced(begun).await;
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What the disks were told, what they completed, and what is durable. Everybody who wants to know
-//! asks here.
+//! State of the disks: requests issued, requests completed, and writes that are durable. No other
+//! file keeps any of this.
 //!
 //! Invariants
 //! 1. A home write has a number, in the order of completion: a [`HomeWrites`] says "the first so
@@ -42,12 +42,12 @@ pub(crate) enum Place {
     Log,
 }
 
-/// What the disks of a mount are like.
+/// Properties of the disks of a mount.
 #[derive(Clone, Copy, Debug)]
 struct Disks {
     /// The log has a disk of its own.
     separate: bool,
-    /// Of the disk of each place: a durable write costs less than a write and a flush.
+    /// Whether a durable write costs less than a write and a flush, for the disk of each place.
     forced_unit_access: [bool; 2],
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Flush {
 }
 
 impl Flush {
-    /// It begins now.
+    /// Begins the flush at `now`.
     pub fn at(self, now: Instant) -> Flush {
         Flush { at: now, ..self }
     }
@@ -100,8 +100,8 @@ pub(crate) struct Durability {
     begun: Cell<u64>,
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
-    /// Where those lie that no flush has covered, oldest first. Where the first `unknown` ones lie
-    /// is not kept.
+    /// Places of writes that no flush has covered, oldest first. The places of the first `unknown`
+    /// ones are not kept.
     volatile: RefCell<Vec<(HomeWrites, Range<HomeBlock>)>>,
     unknown: Cell<HomeWrites>,
     /// The last that held data of no transaction: for each owner, for all who are not kept apart,
@@ -109,7 +109,7 @@ pub(crate) struct Durability {
     unordered: RefCell<BTreeMap<Owner, HomeWrites>>,
     unordered_of_others: Cell<HomeWrites>,
     unordered_of_anybody: Cell<HomeWrites>,
-    /// No unordered data that a flush has not covered went home earlier.
+    /// No unordered data that a flush has not covered was written home earlier.
     unordered_since: Cell<Instant>,
     /// The last that held data that must be durable before a commit.
     early: Cell<HomeWrites>,
@@ -137,12 +137,12 @@ impl Durability {
         }
     }
 
-    /// Of the disks of a mount.
+    /// Returns the state of the disks of a new mount.
     pub fn of(parts: &EngineParts) -> Durability {
         Durability::new(Disks::of(parts), parts.options.barrier == BarrierKind::Flush)
     }
 
-    /// The same, where it is not known what earlier runs left in the caches of the disks.
+    /// Returns the state of disks in whose caches earlier runs may have left writes.
     pub fn after_unknown_writes(parts: &EngineParts) -> Durability {
         Durability::of(parts).after_unknown()
     }
@@ -175,7 +175,7 @@ impl Durability {
             None => Ok(()),
         }
     }
-    /// What a disk answered.
+    /// Notes the result of a request to a disk.
     pub fn note<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
         if let Err(error) = &result
             && !units::fault!("writes-after-failure")
@@ -202,7 +202,7 @@ impl Durability {
     pub fn is_home_write_durable(&self) -> bool {
         self.end_phase([1, 0], plan_home_durable().last_barrier()).durable[Place::Home as usize]
     }
-    /// All that have completed.
+    /// Returns the number of home writes that have completed.
     pub fn home_written(&self) -> HomeWrites {
         self.written.get()
     }
@@ -259,7 +259,8 @@ impl Durability {
         let at = Instant::default();
         Flush { place, covers: self.written.get(), begun: self.begun.get(), at }
     }
-    /// What a flush of home that begins now must cover, besides `blocks`, which a plan wrote.
+    /// Returns the writes that a flush of home which begins now must cover, besides `blocks`, which
+    /// a plan wrote.
     pub fn volatile_home(&self, mut blocks: Vec<Range<HomeBlock>>) -> Completed {
         let is_unknown =
             self.unflushed[Place::Home as usize].get() || self.unknown.get() > self.durable.get();
@@ -300,8 +301,8 @@ impl Durability {
         if self.disks.separate { place as usize } else { Place::Home as usize }
     }
 
-    /// What is done for `barrier`, behind a phase with so many writes of each place. A single write
-    /// is made durable by itself, if that saves the flush.
+    /// Decides how `barrier` is carried out, behind a phase with the given number of writes of each
+    /// place. A single write is made durable by itself, if that saves the flush.
     pub fn end_phase(&self, writes: [usize; 2], barrier: Option<Barrier>) -> Phase {
         let Some(barrier) = barrier.filter(|_| self.ordered.get()) else {
             return Phase { flush: [false; 2], durable: [false; 2] };

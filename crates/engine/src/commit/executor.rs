@@ -60,7 +60,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// It shares with its owner who writes where, what is durable, and what is counted.
+    /// Shares with its owner the claims, the durability of writes, and the counters.
     pub fn new(
         parts: &EngineParts,
         claims: HomeClaims,
@@ -126,7 +126,8 @@ impl Runner {
         Ok(self.durability.home_write_completed(at..at.plus(kinds.len() as u64)))
     }
 
-    /// The same for a write that a sync waits for. `None` if it is durable by itself.
+    /// Writes as [`Runner::write_home`] does, for a sync that waits. Returns `None` if the write is
+    /// durable by itself.
     pub async fn sync_home(
         &self,
         at: HomeBlock,

@@ -3,15 +3,33 @@
 
 use crate::cache::block::CachedBlock;
 use crate::cache::block_cache::Temperature;
-use crate::engine::Engine;
+use crate::cache::reader::Reader;
 use crate::interface::error::EngineError;
 use crate::interface::update::{Base, Contents, FileUpdate};
+use crate::transaction::pipeline::Pipeline;
+use crate::writeback::dirty_queue::DirtyQueue;
+use crate::writeback::sequences::Sequences;
+use crate::writeback::unordered_data::UnorderedData;
 use device::Buffer;
+use device::World;
+use journal::Policy;
 use journal::{Decision, Update, UpdateSequence};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock};
 
-impl Engine {
+/// Applies updates of file data, as the policy decides.
+#[derive(Clone, Copy)]
+pub(crate) struct DataUpdates<'a> {
+    pub reader: Reader<'a>,
+    pub world: &'a dyn World,
+    pub policy: &'a dyn Policy,
+    pub pipeline: &'a Pipeline,
+    pub queue: &'a DirtyQueue,
+    pub unordered: &'a UnorderedData,
+    pub sequences: &'a Sequences,
+}
+
+impl DataUpdates<'_> {
     /// Reads what a coming update of part of a block will need of its home, so that no handle is
     /// held open for it. A commit waits for open handles, and everyone else for the commit. The
     /// update is right without it, too.
@@ -21,15 +39,15 @@ impl Engine {
         range: BlockRange,
         request: u64,
     ) -> Result<(), EngineError> {
-        if range == self.block_size.whole() || !self.policy.needs_base() {
+        if range == self.reader.block_size.whole() || !self.policy.needs_base() {
             return Ok(());
         }
-        self.check_range(home, 1)?;
-        let block = self.look_up(home, Temperature::Warm);
+        self.reader.check_range(home, 1)?;
+        let block = self.reader.look_up(home, Temperature::Warm);
         let sequence = self.sequence(home, !block.is_dirty());
         let update = Update {
             range,
-            block_size: self.block_size,
+            block_size: self.reader.block_size,
             request,
             sequential: false,
             sequence,
@@ -37,13 +55,13 @@ impl Engine {
             must_log: self.is_in_log(home),
         };
         if self.policy.decide(&update) != Decision::LogBytes {
-            self.load(&block, CachedBlock::is_whole).await?;
+            self.reader.load(&block, CachedBlock::is_whole).await?;
         }
         Ok(())
     }
 
     pub(crate) fn sequence(&self, at: HomeBlock, is_clean: bool) -> UpdateSequence {
-        let (true, Some(log)) = (self.policy.keeps_sequences(), &self.log) else {
+        let (true, Some(log)) = (self.policy.keeps_sequences(), &self.reader.log) else {
             return UpdateSequence::None;
         };
         self.sequences.of(at, is_clean, log.borrow().tail_on_disk())
@@ -52,7 +70,7 @@ impl Engine {
     /// Whether replay could undo an update of `block` that bypasses the log, where a policy wants
     /// to know.
     pub(crate) fn is_in_log(&self, block: HomeBlock) -> bool {
-        let log = self.log.as_ref().filter(|_| self.policy.looks_into_log());
+        let log = self.reader.log.filter(|_| self.policy.looks_into_log());
         log.is_some_and(|log| {
             log.borrow().live().contains(block) || self.pipeline.transaction().logs(block)
         })
@@ -63,13 +81,13 @@ impl Engine {
         block: &CachedBlock,
         update: &FileUpdate<'_>,
     ) -> (Decision, UpdateSequence) {
-        if self.log.is_none() {
+        if self.reader.log.is_none() {
             return (Decision::HomeBeforeCommit, UpdateSequence::None);
         }
         let sequence = self.sequence(block.number(), !block.is_dirty());
         let decision = self.policy.decide(&Update {
             range: update.range,
-            block_size: self.block_size,
+            block_size: self.reader.block_size,
             request: update.request,
             sequential: update.sequential,
             sequence,
@@ -79,7 +97,7 @@ impl Engine {
         (decision, sequence)
     }
 
-    /// What becomes of the block with an update.
+    /// Puts the block into the state that the decision on an update leads to.
     pub(crate) fn note_data(
         &self,
         block: &Rc<CachedBlock>,
@@ -87,14 +105,14 @@ impl Engine {
         decision: Decision,
     ) {
         let (at, bytes) = (update.home, update.range.len() as u64);
-        self.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
-        self.queue.mark_dirty(block, || self.world.now(), &self.cache);
+        self.reader.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
+        self.queue.mark_dirty(block, || self.world.now(), self.reader.cache);
         let mut transaction = self.pipeline.transaction();
         let stays = update.durable_only && decision.is_logged();
         block.set_stays(stays);
         // A restart asks for it, and that keeps scattered logs alone.
         transaction
-            .set_stays(at, stays && self.log.as_ref().is_some_and(|log| log.borrow().redirects()));
+            .set_stays(at, stays && self.reader.log.is_some_and(|log| log.borrow().redirects()));
         // From now on the commit makes the block durable as a whole, in the log or at home.
         let takes_along = matches!(decision, Decision::LogBlock | Decision::HomeBeforeCommit);
         if takes_along && self.unordered.remove(update.owner, at) {
@@ -126,7 +144,7 @@ impl Engine {
         update: &FileUpdate<'_>,
         overwrites: bool,
     ) {
-        let size = self.block_size;
+        let size = self.reader.block_size;
         if overwrites {
             let buffer = if update.range == size.whole() {
                 Buffer::copy_of(update.bytes)

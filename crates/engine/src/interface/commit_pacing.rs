@@ -1,9 +1,9 @@
-//! The pacing of commits, for whoever wants another one: an experiment with a host of other times.
+//! Pacing of commits, which an experiment replaces to model a host of other times.
 
 use units::{Instant, Owner};
 
-/// Told what goes on, and asked how long a commit that someone wants is to wait. Whoever implements
-/// nothing has the pacing of a mount.
+/// Observes syncs and handles, and decides how long a requested commit waits. The default methods
+/// are the pacing of a mount.
 pub trait CommitPacing {
     /// A sync of this owner's data has been asked for.
     fn synced(&self, _owner: Owner, _now: Instant) {}

@@ -7,7 +7,7 @@ pub enum EngineError {
     /// An earlier write or flush failed. Nothing is written any more, and every sync reports it.
     #[error("the journal was aborted and the volume is read-only: {cause}")]
     Aborted { cause: String },
-    /// The same, told to whoever would change something.
+    /// The journal was aborted: returned to callers that would change something.
     #[error("nothing can be changed: the journal was aborted and the volume is read-only: {cause}")]
     ReadOnlySince { cause: String },
     #[error("the volume was shut down")]
@@ -55,7 +55,7 @@ pub enum EngineError {
     /// The log holds transactions that must be replayed first.
     #[error("the journal needs recovery")]
     NeedsRecovery,
-    /// What the log holds of a block that is not home yet is no longer what was logged.
+    /// The log's copy of a block that is not home yet is no longer the block that was logged.
     #[error("the log's copy of {at}, which is not home yet, has a wrong checksum")]
     LogCopyDamaged { at: units::HomeBlock },
     #[error("{at} was freed while another structure of the volume still used it; run e2fsck")]

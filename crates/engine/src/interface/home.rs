@@ -35,7 +35,7 @@ pub trait Home {
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>>;
     fn read_log(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
-    /// What is written as one: [`Disk::physical_sector`].
+    /// Returns the unit in which the disk writes: [`Disk::physical_sector`].
     fn physical_sector(&self) -> u32;
     /// Shorter than that nothing can be written at all. Who does not know says what is written as
     /// one.
@@ -54,9 +54,9 @@ pub trait Home {
 /// Which of the completed writes shall be durable. A home may make more durable than that.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Completed {
-    /// All: those of a log inside this home, and those of earlier runs, too.
+    /// All writes: those of a log inside this home, and those of earlier runs, too.
     Everything,
-    /// Those of these blocks of home: for a store, the files that hold them.
+    /// The writes of these blocks of home: for a store, of the files that hold them.
     Of(Vec<Range<HomeBlock>>),
 }
 

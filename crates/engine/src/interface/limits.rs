@@ -9,5 +9,5 @@ const _: () = assert!(
 );
 /// Most blocks taken home at once: bounds the memory for bases and images.
 pub(crate) const HOME_BATCH_MAX: usize = 2048;
-/// Most requests under way at once of what goes home.
+/// Most requests under way at once of what is written home.
 pub(crate) const HOME_REQUESTS_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! What an engine is made of, and how it was asked to behave.
+//! Parts and options of an engine.
 
 use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
@@ -33,11 +33,12 @@ pub enum BarrierKind {
 pub struct LogExtent {
     pub first: LogBlock,
     pub count: u32,
-    /// Where `first` lies: a home block, or one of the log's own disk.
+    /// First block on the disk: a home block, or one of the log's own disk.
     pub disk_block: u64,
 }
 
-/// Whose blocks the log takes. Said by whoever puts the parts together: nothing below can tell.
+/// Whose blocks the log takes. The caller that puts the parts together sets it: the engine cannot
+/// find out.
 #[derive(Clone)]
 pub enum LogPlace {
     /// Blocks of home (hidden inode): what is flushed for one of them is flushed for both.
@@ -45,7 +46,7 @@ pub enum LogPlace {
     Own(Rc<dyn Disk>),
 }
 
-/// Where the log lies.
+/// Place of the log on its disk.
 #[derive(Clone)]
 pub struct LogArea {
     pub place: LogPlace,
@@ -168,7 +169,7 @@ impl LogArea {
         }
     }
 
-    /// What the log's disk writes as one.
+    /// Returns the unit in which the log's disk writes.
     pub(crate) fn physical_sector(&self, home: &dyn Home) -> u32 {
         match &self.place {
             LogPlace::Inside => home.physical_sector(),
@@ -183,8 +184,8 @@ impl LogArea {
         }
     }
 
-    /// Where byte `at` of the journal lies on its disk, and how many bytes follow it there, itself
-    /// included.
+    /// Returns where byte `at` of the journal lies on its disk, and how many bytes follow it there,
+    /// itself included.
     pub(crate) fn locate_byte(
         &self,
         at: u64,
@@ -235,8 +236,8 @@ pub struct EngineOptions {
     pub logged_write_size: u64,
     /// [`Variations::ordered_overwrites`].
     pub order_overwrites: bool,
-    /// After so many bytes of requests that continue each other, the next ones go home past the
-    /// cache. Requests shorter than a sixteenth of it do not. `None`: none goes past it.
+    /// After this many bytes of sequential requests, the next ones bypass the cache. Requests
+    /// shorter than a sixteenth of it do not. `None`: none goes past it.
     pub past_cache_from: Option<u64>,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
@@ -244,7 +245,7 @@ pub struct EngineOptions {
     /// How often write-back looks for old dirty blocks, and the age that makes them due.
     pub writeback: Duration,
     pub expire: Duration,
-    /// When what the log holds goes home, if not by that age.
+    /// When what the log holds is written home, if not by that age.
     pub checkpoint: CheckpointTimes,
     /// A scattered log that is fuller than so many percent is swapped in idle time; `None`: never.
     pub swap_above: Option<u32>,
@@ -263,7 +264,7 @@ pub struct EngineOptions {
     /// A checksum over each transaction in every mode, not in the extended ones alone. A commit
     /// needs one barrier less, and nobody else can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
-    /// [`Variations::durable_only`]: [`crate::FileUpdate::durable_only`] tells of which.
+    /// [`Variations::durable_only`]: [`crate::FileUpdate::durable_only`] says which.
     pub durable_only: bool,
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
@@ -274,7 +275,7 @@ pub struct EngineOptions {
     /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk
     /// writes as one.
     pub log_unit: Option<u32>,
-    /// What lies free between a transaction and the one before it, for disks that turn.
+    /// Gap between a transaction and the one before it, for rotating disks.
     pub log_gap: LogGap,
     pub read_only: bool,
     /// The log is begun at once, in the extended format, and not at the first commit: the kernel
@@ -347,7 +348,7 @@ impl EngineOptions {
         self.records.unwrap_or_else(|| RecordFormat::by_default(logs_bytes()))
     }
 
-    /// Most bytes that may lie free between two transactions: only where recovery can tell.
+    /// Most bytes that may lie free between two transactions: only where recovery can detect them.
     pub(crate) fn gap_max(&self) -> u32 {
         let has_gaps = self.record_format().may_have_gaps() && self.log == LogKind::Circular;
         if has_gaps { self.log_gap.most() } else { 0 }
@@ -361,7 +362,7 @@ impl EngineOptions {
     }
 }
 
-/// What [`crate::Engine::open`] and [`crate::recover`] work on.
+/// Parts that [`crate::Engine::open`] and [`crate::recover`] work on.
 #[derive(Clone)]
 pub struct EngineParts {
     pub world: Rc<dyn World>,
@@ -384,7 +385,7 @@ impl EngineParts {
         }
     }
 
-    /// What was asked for, can be done, and is less than whoever asks may think.
+    /// Returns a warning for each option that is valid but does less than its name suggests.
     pub fn warnings(&self) -> Vec<String> {
         let options = &self.options;
         let in_vain = options.commits_in_flight > 1 && !(options.overlaps() && self.log.is_some());

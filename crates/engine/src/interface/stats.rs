@@ -1,4 +1,4 @@
-//! What the engine counts, and the snapshot that `stats` prints.
+//! Counters of the engine, and the snapshot that `stats` prints.
 
 use crate::writeback::checkpoints::CheckpointReport;
 use hdrhistogram::Histogram;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Latencies up to an hour are told apart to three digits.
+/// Latencies up to an hour are kept to three digits.
 const LATENCY_NANOSECONDS_MAX: u64 = 3600 * 1_000_000_000;
 
 /// Classes of latencies, in each power of ten from 1 us to 100 s: fine enough for the percentiles
@@ -47,7 +47,7 @@ pub struct RequestClass {
     /// Updates, each within one block.
     pub updates: u64,
     pub bytes: u64,
-    /// Of the updates, the first of its block in its transaction.
+    /// Updates that were the first of their block in their transaction.
     pub blocks: u64,
 }
 
@@ -110,7 +110,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// So many blocks, of so many bytes in all.
+    /// Counts written blocks, and their bytes in all.
     pub fn wrote(&mut self, kind: BlockKind, blocks: u64, bytes: u64) {
         let written = &mut self.written[kind as usize];
         written.blocks += blocks;
@@ -211,8 +211,8 @@ impl Counters {
     }
 }
 
-/// All of them, so that whoever looks twice finds the same ones; what is slower than the last
-/// stands in it.
+/// Returns all classes, so that two calls list the same ones; a latency beyond the last class
+/// counts in it.
 fn classes_of(latencies: &Histogram<u64>) -> Vec<LatencyClass> {
     let bounds =
         (0..CLASS_DECADES).flat_map(|decade| CLASSES.map(|class| class * 10_u64.pow(decade + 1)));
@@ -232,7 +232,7 @@ fn is_home(kind: BlockKind) -> bool {
     matches!(kind, BlockKind::HomeData | BlockKind::HomeMetadata)
 }
 
-/// What `okeanos stats` shows of the engine.
+/// Statistics of the engine, as `okeanos stats` prints them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Statistics {
     /// By kind of block.
@@ -293,10 +293,11 @@ pub struct CacheUse {
     pub misses: u64,
     pub blocks: u64,
     pub dirty_blocks: u64,
-    /// All images of blocks, with what goes with them in memory; and how many there may be.
+    /// Memory of all images of blocks and of what belongs to them; and the limit.
     pub bytes: u64,
     pub limit_bytes: u64,
-    /// Of these bytes, those of the table of update sequences (`selective`, `adaptive`).
+    /// Bytes of the table of update sequences (`selective`, `adaptive`), which the bytes above
+    /// include.
     pub sequence_bytes: u64,
 }
 
@@ -308,7 +309,7 @@ pub struct LogUse {
     pub block_bytes: u64,
     /// Blocks that the log alone holds as they are now.
     pub mapped_blocks: u64,
-    /// What a commit leaves free behind the one before it, if it follows at once.
+    /// Gap that a commit leaves behind the one before it, if it follows at once.
     pub gap_bytes: u64,
     /// How transactions are written; empty without a log.
     pub records: &'static str,

@@ -1,12 +1,12 @@
-//! What changes of blocks are made of.
+//! Parts of a change of blocks.
 
 use device::Buffer;
 use journal::BlockKind;
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, Owner};
 
-/// An upper bound of the metadata blocks that a handle may change: what it reserves in the log.
-/// Whoever writes a number writes the sum that led to it beside it.
+/// An upper bound of the metadata blocks that a handle may change: what it reserves in the log. A
+/// caller that states a number states the sum that led to it beside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Credits(pub u32);
 
@@ -23,10 +23,10 @@ impl std::ops::Mul<u32> for Credits {
     }
 }
 
-/// What the bytes outside an update's range are.
+/// Content of the bytes outside an update's range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Base {
-    /// What the block's home holds (or newer versions in cache and log).
+    /// The content of the block's home (or newer versions in cache and log).
     Home,
     /// Zeros: the block was allocated, or turned from unwritten to written, by this very change.
     /// What the disk held before must never show.
@@ -40,7 +40,7 @@ pub enum Contents {
 }
 
 impl Contents {
-    /// As what it is written home.
+    /// Returns the kind under which the block is written home.
     pub(crate) fn at_home(self) -> BlockKind {
         match self {
             Contents::Metadata => BlockKind::HomeMetadata,
@@ -82,8 +82,8 @@ pub struct FileRun<'a> {
     /// Memory of just these bytes that may be kept until they are on the disk. Without it they are
     /// copied.
     pub memory: Option<&'a Rc<Buffer>>,
-    /// As [`FileUpdate::request`].
+    /// Bytes of the request, see [`FileUpdate::request`].
     pub request: u64,
-    /// As [`FileUpdate::in_place`].
+    /// Whether the data lies in place, see [`FileUpdate::in_place`].
     pub in_place: bool,
 }

@@ -20,7 +20,7 @@ impl LiveRecords {
     pub fn len(&self) -> usize {
         self.latest.len()
     }
-    /// Those that `transaction` has records of.
+    /// Returns the blocks of which `transaction` has records.
     pub fn blocks_of(&self, transaction: TransactionId) -> &[HomeBlock] {
         let Some((oldest, _)) = self.transactions.front() else { return &[] };
         let index = transaction.0.wrapping_sub(oldest.0) as usize;
@@ -99,11 +99,12 @@ mod tests {
         assert_eq!(live.len(), 0);
     }
 
-    /// What `docs/MOUNT_OPTIONS.md` says that a record takes of memory.
+    /// Memory of a record, as `docs/MOUNT_OPTIONS.md` states it.
     const BYTES_A_RECORD: usize = 64;
 
     impl LiveRecords {
-        /// Of the table: a pair and a byte for each place, of which an eighth stays empty.
+        /// Returns the bytes of the table: a pair and a byte for each slot, of which an eighth
+        /// stays empty.
         fn bytes(&self) -> usize {
             let places = self.latest.capacity().div_ceil(7) * 8;
             let lists = self

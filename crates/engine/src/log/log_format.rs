@@ -22,7 +22,7 @@ pub(crate) fn records_wanted(parts: &EngineParts, area: &LogArea) -> RecordsWant
     }
 }
 
-/// Whether a mount would write scattered logs in the format of those that `superblock` tells of.
+/// Whether a mount would write scattered logs in the format of those that `superblock` names.
 pub(crate) fn is_written_so(
     superblock: &JournalSuperblock,
     parts: &EngineParts,

@@ -4,17 +4,19 @@
 //! A revoke takes a few bytes of the log. A transaction is one piece of it, while the log may have
 //! records of millions of blocks. So nobody revokes without a reservation:
 //!
-//! 1. Who frees a run reserves [`Engine::credits_revokes`], and frees no more at once than
-//!    [`Engine::freed_at_once`] says.
+//! 1. Who frees a run reserves [`crate::Engine::credits_revokes`], and frees no more at once than
+//!    [`crate::Engine::freed_at_once`] says.
 //! 2. Beside it a handle frees at most [`FREED_BESIDE`] blocks: nodes of a tree, a block of
 //!    attributes. Room for these is kept for every open handle, as long as the log has so many
 //!    records ([`LogState::revoke_reserve`]).
 //! 3. The log gets no records of a transaction before that is locked, and they count from then on.
 //!    So what fits when a handle starts fits for good.
 
-use crate::engine::Engine;
+use crate::cache::block_cache::Cache;
 use crate::interface::update::Credits;
 use crate::log::log_state::LogState;
+use crate::writeback::sequences::Sequences;
+use std::cell::RefCell;
 use units::HomeBlock;
 
 /// Most blocks that a handle frees beside a run.
@@ -26,40 +28,48 @@ const AT_ONCE_MAX: u64 = 1024;
 /// Most look-ups that freeing a run at once may take in each table: a fraction of a millisecond.
 /// What memory has nothing of is freed without one.
 const VISITS_MAX: u64 = 4096;
-/// So many open handles need not wait until one of them stops. Each may free [`FREED_BESIDE`]
-/// blocks.
+/// Open handles of which none need wait until another stops. Each may free [`FREED_BESIDE`] blocks.
 const HANDLES_USUAL: u64 = 256;
 
-impl Engine {
-    /// For the revokes of a run that is freed as [`Engine::freed_at_once`] says.
+/// Bounds what may be freed in one step.
+#[derive(Clone, Copy)]
+pub(crate) struct Freeing<'a> {
+    pub log: Option<&'a RefCell<LogState>>,
+    pub cache: &'a RefCell<Cache>,
+    pub sequences: &'a Sequences,
+}
+
+impl Freeing<'_> {
+    /// For the revokes of a run that is freed as [`crate::Engine::freed_at_once`] says.
     pub fn credits_revokes(&self) -> Credits {
         if self.log.is_some() { Credits(CREDITS) } else { Credits(0) }
     }
 
     /// Most blocks that a handle may revoke before it asks for more room.
     pub(crate) fn revokes_of_handle(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.borrow().revokes_at_once() + FREED_BESIDE)
+        self.log.map_or(0, |log| log.borrow().revokes_at_once() + FREED_BESIDE)
     }
 
     /// How many of the `count` blocks from `start` on may be freed with
-    /// [`Engine::credits_revokes`], and without a step that lasts: as many from either end.
+    /// [`crate::Engine::credits_revokes`], and without a step that lasts: as many from either end.
     pub fn freed_at_once(&self, start: HomeBlock, count: u64) -> u64 {
         if units::fault!("freed-in-one-step") {
             return count;
         }
         let some = self.visited_at_once(start, count);
-        let Some(log) = &self.log else { return some };
+        let Some(log) = self.log else { return some };
         let log = log.borrow();
         let most = log.revokes_at_once();
         let live = log.live();
-        // Of the whole range: whoever frees takes its part from either end.
+        // Counted over the whole range: the caller frees its part from either end.
         let is_more = || live.in_run(start, count).nth(most as usize).is_some();
         if live.len() as u64 > most && is_more() { some.min(most) } else { some }
     }
 
-    /// As many of `count` as [`crate::Handle::forget`] and the commit may visit at once.
+    /// Returns how many of `count` blocks [`crate::Handle::forget`] and the commit may visit at
+    /// once.
     fn visited_at_once(&self, start: HomeBlock, count: u64) -> u64 {
-        let live = self.log.as_ref().map_or(0, |log| log.borrow().live().visits(start, count));
+        let live = self.log.map_or(0, |log| log.borrow().live().visits(start, count));
         let visits = self.cache.borrow().visits_within(start, count).max(live);
         let is_much = visits.max(self.sequences.count_within(start, count)) > VISITS_MAX;
         if is_much { count.min(VISITS_MAX) } else { count }
@@ -73,7 +83,7 @@ impl LogState {
         self.records().revoke_blocks_bound((handles * FREED_BESIDE).min(self.live().len() as u64))
             + 1
     }
-    /// The same, while as many handles are open as there usually are at most.
+    /// Returns the reserve for the usual maximum of open handles.
     pub fn usual_revoke_reserve(&self) -> u32 {
         self.revoke_reserve(HANDLES_USUAL)
     }

@@ -1,31 +1,33 @@
-//! What the snapshot of the mapping table does not tell yet, and whether it is time to tell more.
+//! The part of the log that the snapshot of the mapping table does not cover yet, and when to write
+//! the next piece.
 //!
 //! Invariants
-//! 1. What is told is told of committed transactions, in their order and without a gap.
-//! 2. Revokes are kept until they are told, or the tail on disk has passed them.
-//! 3. How much is uncovered is counted in what a restart would have to read.
+//! 1. Pieces record committed transactions, in their order and without a gap.
+//! 2. Revokes are kept until a piece records them, or the tail on disk has passed them.
+//! 3. The uncovered part is counted in bytes that a restart would have to read.
 
 use journal::{CommittedTransaction, LogRun, SnapshotPiece, SnapshotRing};
 use std::collections::VecDeque;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// What a disk with an arm could have read while it goes elsewhere.
+/// Bytes that a disk with an arm could read during a seek.
 const SEEK_BYTES: u64 = 512 << 10;
 
 pub(crate) struct Snapshot {
     ring: SnapshotRing,
     /// Bytes of a log block.
     unit: u64,
-    /// So many bytes that a restart would have to read are reason to tell more; `None`: nothing is
-    /// ever told.
+    /// Bytes that a restart may have to read before the next piece is due; `None`: no piece is ever
+    /// written.
     most: Option<u64>,
     revoked: VecDeque<(TransactionId, Vec<HomeBlock>)>,
-    /// What a restart would have to read besides what is told, and where the last of it ends.
+    /// Bytes of the log that a restart would have to read besides the snapshot, and the end of the
+    /// last run.
     uncovered: u64,
     last_end: LogBlock,
     /// A restart would have to look into more logs than it should.
     is_wide: bool,
-    /// The tail when nothing more could be told.
+    /// Tail at which no piece could be written.
     stuck_at: Option<TransactionId>,
 }
 
@@ -42,7 +44,7 @@ impl Snapshot {
             stuck_at: None,
         }
     }
-    /// It goes on behind these pieces.
+    /// Continues the ring behind these pieces.
     #[must_use]
     pub fn behind(mut self, pieces: Vec<SnapshotPiece>) -> Snapshot {
         self.ring = self.ring.behind(pieces);
@@ -61,7 +63,7 @@ impl Snapshot {
             self.revoked.push_back((transaction.id, transaction.revoked.clone()));
         }
     }
-    /// A run is in the log that is not told.
+    /// Counts a run that no piece covers.
     fn add_run(&mut self, run: LogRun) {
         // A header stands in front of it.
         let goes_on = run.start == self.last_end.plus(1);
@@ -84,18 +86,18 @@ impl Snapshot {
     pub fn set_wide(&mut self, is_wide: bool) {
         self.is_wide = is_wide;
     }
-    /// Nothing can be told while the tail is there.
+    /// Notes that no piece can be written while the tail is there.
     pub fn is_stuck(&mut self, tail: TransactionId) {
         self.stuck_at = Some(tail);
     }
-    /// All that comes before `end` is told, or home. `left`: the runs of what is committed behind
-    /// it.
-    pub fn told(&mut self, end: TransactionId, left: impl Iterator<Item = LogRun>) {
+    /// Notes that all transactions before `end` are covered, or home. `left`: the runs of those
+    /// committed from `end` on.
+    pub fn covered_before(&mut self, end: TransactionId, left: impl Iterator<Item = LogRun>) {
         self.forget_revokes_before(end);
         (self.uncovered, self.last_end) = (0, LogBlock(0));
         left.for_each(|run| self.add_run(run));
     }
-    /// The log is empty: nothing is to be told.
+    /// The log is empty: nothing is to be covered.
     pub fn emptied(&mut self) {
         self.ring.forget();
         self.revoked.clear();
@@ -144,7 +146,7 @@ mod tests {
         let mut apart = snapshot(Some(2 * SEEK_BYTES));
         (0..2).for_each(|number| commit(&mut apart, number, 65 + 400 * number, &[]));
         assert!(apart.is_due(TAIL));
-        apart.told(TransactionId(2), std::iter::empty());
+        apart.covered_before(TransactionId(2), std::iter::empty());
         assert!(!apart.is_due(TAIL));
         assert!(!snapshot(None).is_due(TAIL));
     }
@@ -168,7 +170,7 @@ mod tests {
             (snapshot.revoked_by(TAIL), snapshot.revoked_by(TransactionId(2))),
             (&[][..], &[HomeBlock(2)][..])
         );
-        snapshot.told(TransactionId(4), std::iter::empty());
+        snapshot.covered_before(TransactionId(4), std::iter::empty());
         assert_eq!((snapshot.revoked_by(TransactionId(3)), snapshot.revoked.len()), (&[][..], 1));
     }
 }

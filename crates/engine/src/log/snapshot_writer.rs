@@ -1,43 +1,60 @@
-//! Tells what was committed in a snapshot of the mapping table, which bounds what a restart reads
-//! of the log.
+//! Writes a snapshot of the mapping table. On restart only transactions newer than the snapshot are
+//! read from the log.
 //!
-//! 1. Of a block the newest record is told that is committed. If memory holds that as whole in the
-//!    log, or has let go of it, the snapshot says where it lies, and its checksum. If home has it,
-//!    that is made durable before the snapshot counts.
-//! 2. Whoever commits meanwhile is not waited for: what comes is read from the log, or told by the
-//!    next piece.
+//! 1. The snapshot records the newest committed record of a block. If memory knows it as whole in
+//!    the log, or has evicted it, the snapshot says where it lies, and its checksum. If home has
+//!    it, that is made durable before the snapshot counts.
+//! 2. Concurrent commits are not waited for: transactions committed while a piece is written are
+//!    covered by the log or by the next piece.
 //! 3. Blocks of which home lacks a part are read from the log: from the oldest transaction on that
 //!    any of them needs. That is looked up last.
 //! 4. The write of the superblock that makes copies of a swap count also names the piece that
 //!    records where they lie, or no snapshot.
 //! 5. A piece says what was committed when it was written: runs lay then where it says.
 
+use crate::cache::block_cache::Cache;
 use crate::cache::mapping::sum;
-use crate::engine::Engine;
+use crate::commit::executor::Runner;
 use crate::interface::error::EngineError;
+use crate::interface::options::EngineOptions;
+use crate::log::log_state::LogState;
 use crate::log::log_state::Naming;
+use crate::transaction::pipeline::Pipeline;
+use crate::writeback::dirty_queue::DirtyQueue;
 use format::snapshot::{HOME_END, SnapshotItem};
 use journal::{LogRun, LogSwap, NewPiece, WholePlace, plan_naming, plan_piece};
+use std::cell::RefCell;
 use units::{HomeBlock, TransactionId};
 
-/// Blocks that are looked at before others have their turn: a millisecond or so.
+/// Blocks that are looked at before other tasks run: a millisecond or so.
 const LOOKED_AT_MAX: usize = 1024;
 
-/// What became of a piece.
+/// Outcome of writing a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Counts,
-    /// There is no room for it, or nothing to tell.
+    /// There is no room for it, or nothing to record.
     NoRoom,
 }
 
-impl Engine {
+/// Writes pieces of the snapshot, and the superblock that names them.
+#[derive(Clone, Copy)]
+pub(crate) struct SnapshotWriter<'a> {
+    pub log: Option<&'a RefCell<LogState>>,
+    pub pipeline: &'a Pipeline,
+    pub options: &'a EngineOptions,
+    pub runner: &'a Runner,
+    pub cache: &'a RefCell<Cache>,
+    pub queue: &'a DirtyQueue,
+}
+
+impl SnapshotWriter<'_> {
     pub(crate) fn snapshot_is_due(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.borrow().snapshot_is_due())
+        self.log.is_some_and(|log| log.borrow().snapshot_is_due())
     }
 
-    /// Tells what is committed, if a restart would have to read more than it should. Whoever asks
-    /// holds the turn.
+    /// Writes pieces while a restart would have to read more than it should. The caller holds the
+    /// write-back lock.
     pub(crate) async fn write_snapshot_if_due(&self) -> Result<(), EngineError> {
         while self.snapshot_is_due() && !self.pipeline.is_over() {
             if self.write_piece(None).await? == Outcome::NoRoom {
@@ -48,9 +65,10 @@ impl Engine {
     }
 
     /// The copies of `swap` are durable, with their headers. One write of the superblock makes them
-    /// count, and has the snapshot record them, or names none. The caller holds the turn.
+    /// count, and has the snapshot record them, or names none. The caller holds the write-back
+    /// lock.
     pub(crate) async fn count_copies(&self, swap: &LogSwap) -> Result<(), EngineError> {
-        let is_named = self.log.as_ref().is_some_and(|log| log.borrow().names_snapshot());
+        let is_named = self.log.is_some_and(|log| log.borrow().names_snapshot());
         if is_named && units::fault!("snapshot-kept-in-swap") {
             return self.name_snapshot(None, Some(self.pipeline.committed().next()), true).await;
         }
@@ -62,7 +80,7 @@ impl Engine {
     }
 
     async fn write_piece(&self, swap: Option<&LogSwap>) -> Result<Outcome, EngineError> {
-        let Some(log) = &self.log else { return Ok(Outcome::NoRoom) };
+        let Some(log) = self.log else { return Ok(Outcome::NoRoom) };
         let (from, most) = log.borrow().uncovered();
         let mut end = from;
         let moves = swap.map_or(0, |swap| swap.runs().len());
@@ -120,8 +138,8 @@ impl Engine {
         read_from: Option<TransactionId>,
         ends_swap: bool,
     ) -> Result<(), EngineError> {
-        let Some(log) = &self.log else { return Ok(()) };
-        // Meanwhile the superblock is free for whoever commits.
+        let Some(log) = self.log else { return Ok(()) };
+        // During this write the superblock is free for commits.
         self.runner.run(plan_piece(piece.as_ref())).await?;
         loop {
             let naming = log.borrow_mut().begin_naming(piece.as_ref(), read_from, ends_swap);
@@ -141,9 +159,9 @@ impl Engine {
         }
     }
 
-    /// What is told of `transaction`, which is committed.
+    /// Returns the items that record `transaction`, which is committed.
     fn items_of(&self, transaction: TransactionId) -> Option<Vec<SnapshotItem>> {
-        let log = self.log.as_ref()?.borrow();
+        let log = self.log?.borrow();
         let run = log.run_of(transaction)?;
         let (start, blocks) = (run.start, run.count);
         let mut items = vec![SnapshotItem::Run { transaction, start, blocks }];
@@ -159,8 +177,8 @@ impl Engine {
                 .and_then(|block| block.latest_by())
                 .is_some_and(|latest| latest.is_after(transaction))
             {
-                // It is told of that one, or read. Of one in part a restart needs this too: that
-                // home has it.
+                // The later transaction records it, or is read. Of one in part a restart needs this
+                // too: that home has it.
                 continue;
             }
             let in_memory =
@@ -200,7 +218,7 @@ impl Engine {
     /// The oldest transaction before `end` that a restart needs for a block which the log does not
     /// hold whole; `end` if there is none.
     fn oldest_in_part(&self, end: TransactionId) -> TransactionId {
-        let Some(log) = &self.log else { return end };
+        let Some(log) = self.log else { return end };
         let (log, mut oldest) = (log.borrow(), end);
         self.queue.while_dirty(&self.cache.borrow(), |block| {
             let left_out = units::fault!("snapshot-part-left-out");

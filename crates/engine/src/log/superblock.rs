@@ -47,18 +47,18 @@ impl LogSuperblock {
     pub fn on_disk(&self) -> &JournalSuperblock {
         &self.on_disk
     }
-    /// It says where the log begins.
+    /// Returns whether the superblock says where the log begins.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// It says so from now on, as `change` has it.
+    /// Begins the log: from now on the superblock says where it begins, as `change` sets it.
     pub fn begin(&mut self, change: impl FnOnce(&mut JournalSuperblock)) -> SuperblockImage {
         self.has_begun = true;
         change(&mut self.on_disk);
         self.image(&self.on_disk)
     }
-    /// It says that the log is empty, and that all up to `last` is home.
+    /// Marks the log empty: all up to `last` is home.
     pub fn end(&mut self, last: TransactionId) {
         self.has_begun = false;
         self.on_disk.set_tail(last, LogBlock(0));
@@ -67,7 +67,7 @@ impl LogSuperblock {
     pub fn change(&self, superblock: JournalSuperblock) -> SuperblockChange {
         SuperblockChange { at: self.at, superblock: Box::new(superblock) }
     }
-    /// It is on disk.
+    /// Notes that `change` is on disk.
     pub fn arrived(&mut self, change: SuperblockChange) {
         self.on_disk = *change.superblock;
         self.arrival.notify();
@@ -76,7 +76,7 @@ impl LogSuperblock {
     pub fn arrival(&self) -> Rc<Event> {
         self.arrival.clone()
     }
-    /// None arrives any more: whoever waits looks again.
+    /// Wakes tasks that wait for an arrival, when none will come any more.
     pub fn wake(&self) {
         self.arrival.notify();
     }

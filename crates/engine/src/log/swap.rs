@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. It begins when nothing runs or commits, and gives up when something comes before the headers
 //!    are written.
-//! 2. Meanwhile the largest transaction finds room elsewhere: nobody waits for it.
+//! 2. During a swap the largest transaction finds room elsewhere: nobody waits for it.
 //! 3. What was read and is not written yet counts as memory of the cache, and takes a small part of
 //!    it.
 //! 4. Copies count for recovery when the superblock on disk says so, of all runs at once. That is
@@ -15,11 +15,17 @@
 //! 5. Whatever knows where a run lies learns of its new place in one stretch, once that counts.
 //!    These are the log, the mapping table, and blocks in memory.
 
-use crate::engine::Engine;
 use crate::interface::error::EngineError;
+use crate::interface::home::Home;
+use crate::interface::stats::Counters;
+use crate::log::move_tail::TailMover;
+use crate::log::snapshot_writer::SnapshotWriter;
+use crate::writeback::checkpoints::Checkpoints;
 use device::Buffer;
 use journal::{LogSwap, SwappedRun, plan_copies, plan_run_headers, plan_table_forgotten};
+use std::cell::RefCell;
 use std::rc::Rc;
+use units::BlockSize;
 use units::HomeBlock;
 
 /// Most bytes that are copied together.
@@ -34,23 +40,35 @@ enum Copies {
     Written,
     /// Somebody asked for something.
     Interrupted,
-    /// What was read is not what was written there.
+    /// The bytes that were read are not those that were written there.
     Unreadable,
 }
 
-impl Engine {
+/// Moves the runs of one log to another.
+#[derive(Clone, Copy)]
+pub(crate) struct LogSwapper<'a> {
+    pub tail: TailMover<'a>,
+    pub snapshots: SnapshotWriter<'a>,
+    pub block_size: BlockSize,
+    pub checkpoints: &'a Checkpoints,
+    pub counters: &'a RefCell<Counters>,
+    pub home: &'a dyn Home,
+}
+
+impl LogSwapper<'_> {
     /// Counts whatever keeps the disk from being idle.
     pub(crate) fn activity(&self) -> u64 {
         self.counters.borrow().activity()
     }
     /// Nothing runs, and nothing was done since there was so much of it.
     fn is_idle_since(&self, activity: u64) -> bool {
-        let is_quiet = self.pipeline.is_unused() && self.pipeline.last_in_flight().is_none();
-        is_quiet && !self.pipeline.is_over() && self.activity() == activity
+        let is_quiet =
+            self.tail.pipeline.is_unused() && self.tail.pipeline.last_in_flight().is_none();
+        is_quiet && !self.tail.pipeline.is_over() && self.activity() == activity
     }
 
-    /// Swaps logs one after the other, if nothing was done since the last round. Whoever asks holds
-    /// the turn.
+    /// Swaps logs one after the other, if nothing was done since the last round. The caller holds
+    /// the write-back lock.
     pub(crate) async fn swap_in_idle_time(&self) -> Result<(), EngineError> {
         let now = self.activity();
         let was_idle = self.checkpoints.is_idle_round(now);
@@ -66,40 +84,40 @@ impl Engine {
     }
 
     fn begin_swap(&self, head: HomeBlock) -> Option<LogSwap> {
-        self.log.as_ref()?.borrow_mut().begin_swap(self.options.swap_above?, head)
+        self.tail.log?.borrow_mut().begin_swap(self.snapshots.options.swap_above?, head)
     }
 
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
-        let Some(log) = &self.log else { return Ok(false) };
-        // Nothing is on its way yet. Whoever comes before the swap is over waits for no flush of
-        // this one, but for its own.
+        let Some(log) = self.tail.log else { return Ok(false) };
+        // Nothing is on its way yet. A sync that comes before the swap has ended waits for no flush
+        // of this one, but for its own.
         let pages = log.borrow_mut().forget_table();
-        self.runner.run(plan_table_forgotten(pages)).await?;
+        self.tail.runner.run(plan_table_forgotten(pages)).await?;
         if !units::fault!("swap-not-announced") {
-            self.announce_places(None).await?;
+            self.tail.announce_places(None).await?;
         }
         let copies = self.copy_runs(swap, activity).await;
-        self.cache.borrow_mut().note_fetched(0);
+        self.snapshots.cache.borrow_mut().note_fetched(0);
         let copies = copies?;
         if !matches!(copies, Copies::Written) {
             log.borrow_mut().give_up_swap(swap, matches!(copies, Copies::Interrupted));
-            self.pipeline.wake_joiners();
+            self.tail.pipeline.wake_joiners();
             return Ok(false);
         }
-        let headers = log.borrow().headers_of_swap(swap, self.pipeline.committed());
-        self.runner.run(plan_run_headers(headers)).await?;
-        self.count_copies(swap).await?;
-        self.pipeline.check()?;
+        let headers = log.borrow().headers_of_swap(swap, self.tail.pipeline.committed());
+        self.tail.runner.run(plan_run_headers(headers)).await?;
+        self.snapshots.count_copies(swap).await?;
+        self.tail.pipeline.check()?;
         self.runs_moved(swap);
         self.counters.borrow_mut().swapped();
-        self.pipeline.wake_joiners();
+        self.tail.pipeline.wake_joiners();
         Ok(true)
     }
 
     async fn copy_runs(&self, swap: &LogSwap, activity: u64) -> Result<Copies, EngineError> {
-        let (unit, block) = (self.runner.log_unit(), self.block_size.bytes());
-        let part = self.cache.borrow().limit() / CACHE_PART / BUFFERS * block;
+        let (unit, block) = (self.tail.runner.log_unit(), self.block_size.bytes());
+        let part = self.snapshots.cache.borrow().limit() / CACHE_PART / BUFFERS * block;
         let at_once = (MOVED_AT_ONCE.min(part) / unit).max(1) as u32;
         for run in swap.runs() {
             let mut done = 0;
@@ -110,10 +128,12 @@ impl Engine {
                 }
                 let count = at_once.min(run.blocks + 1 - done);
                 let buffers = if done == 0 { BUFFERS } else { 1 };
-                self.cache
+                self.snapshots
+                    .cache
                     .borrow_mut()
                     .note_fetched((count as usize * unit * buffers).div_ceil(block));
-                let Ok(mut bytes) = self.runner.read_log(run.from.plus(done), count).await else {
+                let Ok(mut bytes) = self.tail.runner.read_log(run.from.plus(done), count).await
+                else {
                     return Ok(Copies::Unreadable);
                 };
                 let mut to = run.to.plus(done);
@@ -125,7 +145,7 @@ impl Engine {
                 }
                 done += count;
                 if !bytes.is_empty() {
-                    self.runner.run(plan_copies(to, Rc::new(bytes))).await?;
+                    self.tail.runner.run(plan_copies(to, Rc::new(bytes))).await?;
                 }
             }
         }
@@ -133,12 +153,12 @@ impl Engine {
     }
 
     fn is_run(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
-        self.log.as_ref().is_some_and(|log| log.borrow().is_run_of_swap(run, bytes))
+        self.tail.log.is_some_and(|log| log.borrow().is_run_of_swap(run, bytes))
     }
 
     fn runs_moved(&self, swap: &LogSwap) {
-        let Some(log) = &self.log else { return };
-        let cache = self.cache.borrow();
+        let Some(log) = self.tail.log else { return };
+        let cache = self.snapshots.cache.borrow();
         log.borrow_mut().end_swap(swap, |block, run| {
             if let Some(cached) = cache.peek(block) {
                 cached.moved(run);

@@ -1,10 +1,10 @@
 //! When the log's tail moves past transactions that replay needs no longer: yes/no facts ->
 //! decision, in one table.
 //!
-//! Two barriers are needed. What they brought home must be durable before the journal superblock
-//! says so, and that must be durable before their log blocks are written again. Or none: where a
-//! commit's flush makes home durable, too ("covered"), blocks that were home before one flush are
-//! durable after it. The superblock then goes out in front of the next.
+//! Two barriers are needed. Blocks that were written home must be durable before the journal
+//! superblock says so, and that must be durable before their log blocks are written again. Or none:
+//! where a commit's flush makes home durable, too ("covered"), blocks that were home before one
+//! flush are durable after it. The superblock then goes out in front of the next.
 //!
 //! | who asks | fact that decides (first that applies) | decision | why |
 //! |---|---|---|---|
@@ -13,7 +13,7 @@
 //! | a commit | nothing further back is durable at home | stay | replay would miss it |
 //! | a commit | none of these | along | its own barrier is enough |
 //! | write-back | covered, nobody waits, no round without a commit | leave it to a commit | it costs nothing there |
-//! | write-back | the superblock is on its way | stay | whoever moves it wakes those who wait |
+//! | write-back | the superblock is on its way | stay | the task that moves it wakes the waiters |
 //! | write-back | replay still needs all that the superblock names | stay | |
 //! | write-back | none of these | move | |
 
@@ -90,14 +90,14 @@ struct Noted {
     needs: HomeWrites,
 }
 
-/// What is known of the tail. `on_disk`, the first transaction of the log, is as the superblock
-/// **on disk** has it.
+/// State of the tail. `on_disk`, the first transaction of the log, is as the superblock **on disk**
+/// has it.
 pub(crate) struct Tail {
     on_disk: TransactionId,
     wish: Wish,
     round_over: bool,
     moving: bool,
-    /// Where the tail could be when the last commit began, and where it may be already.
+    /// Tail that was possible when the last commit began, and the one that is possible already.
     noted: Option<Noted>,
     durable: Option<Noted>,
 }
@@ -172,7 +172,7 @@ impl Tail {
         (decision == TailDecision::Along).then_some(tail)
     }
 
-    /// What was taken for durable is so no longer: barriers were not kept.
+    /// Forgets what was taken for durable: barriers were not kept.
     pub fn forget_notes(&mut self) {
         (self.noted, self.durable) = (None, None);
     }
@@ -202,7 +202,7 @@ mod tests {
     const ON_DISK: TransactionId = TransactionId(5);
     const LATER: TransactionId = TransactionId(7);
 
-    /// The same rules once more, as sets of combinations.
+    /// Checks the rules once more, stated as sets of combinations.
     #[test]
     fn every_combination_of_facts_has_the_decision_of_the_table() {
         for bits in 0..=127u8 {

@@ -1,8 +1,8 @@
 //! Gives log blocks one by one, and reads what a walk over the log gives next with few requests: by
 //! address, several at once.
 //!
-//! 1. Nobody sees an error of what was read ahead: whoever wants such a block reads it again. So
-//!    far nothing more is read ahead: a disk takes seconds for what it cannot read.
+//! 1. Nobody sees an error of what was read ahead: a caller that wants such a block reads it again.
+//!    So far nothing more is read ahead: a disk takes seconds for what it cannot read.
 //! 2. Of a block that cannot be read whole its log blocks are read one by one.
 //! 3. What was read last stays until something else is read, so a later pass may find it.
 
@@ -22,23 +22,23 @@ use units::LogBlock;
 
 /// Most bytes of one request.
 pub const READ_BYTES: usize = 1 << 20;
-/// So many bytes that nobody wants are read rather than gone past: an arm takes longer for that.
-/// All together are no more than what is wanted.
+/// Bytes that nobody wants are read up to this length rather than skipped: an arm takes longer for
+/// that. All together are no more than the wanted bytes.
 const HOLE_BYTES: usize = 64 << 10;
 
 pub(crate) struct LogReader<'a> {
     parts: &'a EngineParts,
     area: &'a LogArea,
     walk: Rc<dyn LogWalk>,
-    /// So many bytes are read at once.
+    /// Bytes that are read at once.
     ahead: usize,
     /// Bytes of a log block.
     unit: usize,
-    /// What could not be read ahead: so many blocks are read alone.
+    /// Blocks that are read alone, after a read ahead that failed.
     alone: u32,
     /// This block cannot be read whole.
     in_parts: Option<u32>,
-    /// What was read last, by its first log block.
+    /// Blocks that were read last, by the first log block.
     pieces: BTreeMap<LogBlock, Buffer>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> LogReader<'a> {
         joined
     }
 
-    /// Those of these blocks that can be read.
+    /// Reads those of the given blocks that can be read.
     async fn read_pieces(&self, blocks: Vec<Range<u32>>) -> BTreeMap<LogBlock, Buffer> {
         let most = (READ_BYTES / self.parts.block_size.bytes()) as u32;
         let mut requests = Vec::new();

@@ -33,7 +33,7 @@ const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
 pub(crate) const IMAGES_MAX: usize = 8192;
 
-/// Replays the log of `parts` and marks it empty; with `dry_run` only tells what would be done. A
+/// Replays the log of `parts` and marks it empty; with `dry_run` only reports what would be done. A
 /// clean log is left as it is.
 pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryReport, EngineError> {
     match Recovery::begin(parts, dry_run).await? {
@@ -62,11 +62,11 @@ pub(crate) struct Recovery<'a> {
     begun: Instant,
 }
 
-/// What the first two passes found.
+/// Result of the first two passes.
 pub(crate) struct ReadLog {
     pub scanned: Scanned,
     pub revokes: RevokeTable,
-    /// Of scattered logs.
+    /// Runs of scattered logs.
     pub found: Option<FoundRuns>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Recovery<'a> {
         }
         if let Some(found) = self.ask_table().await? {
             match self.read_runs(Some(found)).await {
-                // Whatever is wrong with what it tells, the logs tell for themselves.
+                // If anything is wrong with the table, the logs are searched.
                 Err(EngineError::Recover(error)) => {
                     self.report.table_refused = Some(error.to_string())
                 }
@@ -141,8 +141,8 @@ impl<'a> Recovery<'a> {
         self.read_runs(Some(found)).await
     }
 
-    /// What a snapshot tells of the log, of at most so many blocks, and where all runs lie.
-    /// Whatever is wrong with it, the log tells for itself.
+    /// Reads the snapshot, which may record at most `most` blocks, and finds all runs. If anything
+    /// is wrong with it, the log is read instead.
     pub async fn read_snapshot(
         &mut self,
         most: usize,
@@ -179,7 +179,7 @@ impl<'a> Recovery<'a> {
         pieces.finish(&self.bounds()).map_err(refused)
     }
 
-    /// Runs that no snapshot tells of lie in few logs.
+    /// Finds runs that no snapshot records: they lie in few logs.
     async fn find_behind(
         &mut self,
         told: &SnapshotContents,
@@ -238,7 +238,7 @@ impl<'a> Recovery<'a> {
         self.replay_while(read, take, || true).await
     }
 
-    /// The same, as long as `goes_on`.
+    /// Replays as [`Recovery::replay`] does, as long as `goes_on`.
     pub async fn replay_while(
         &mut self,
         read: &ReadLog,
@@ -290,7 +290,7 @@ impl<'a> Recovery<'a> {
         Ok(found)
     }
 
-    /// What the table of runs tells, if there is one and it fits. Otherwise the logs are searched.
+    /// Reads the table of runs, if there is one and it fits. Otherwise the logs are searched.
     async fn ask_table(&mut self) -> Result<Option<FoundRuns>, EngineError> {
         let options = &self.parts.options;
         let Some(memory) = options.run_table.as_ref().filter(|_| !options.until_damage) else {
@@ -406,8 +406,8 @@ impl<'a> Recovery<'a> {
         Ok(done)
     }
 
-    /// What home holds of a run of neighbours. Of those that need nothing of it perhaps zeros: home
-    /// may be unreadable there. Those that need what cannot be read are an error, or `skipped`.
+    /// Reads the home content of a run of neighbours. Blocks that need nothing of it may get zeros:
+    /// home may be unreadable there. An unreadable block that is needed is an error, or `skipped`.
     async fn read_bases(
         &self,
         run: &[ReplayImage],
@@ -467,7 +467,7 @@ async fn read_table(
     table.finish().map_err(|refused| refused.to_string())
 }
 
-/// What became of a run of neighbours.
+/// Outcome of writing a run of neighbours.
 #[derive(Default)]
 struct WrittenRun {
     /// Blocks written, and blocks read before that.

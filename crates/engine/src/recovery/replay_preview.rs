@@ -1,5 +1,5 @@
-//! What recovery believes of a log, as it stands there: for whoever knows what was written, and
-//! holds the two together.
+//! Preview of a replay, as the log stands: for the crash explorer, which knows the writes and
+//! compares them with the log.
 
 use crate::interface::error::EngineError;
 use crate::interface::options::EngineParts;

@@ -1,4 +1,4 @@
-//! What recovery tells of itself.
+//! Reports of recovery.
 
 use journal::PassCounts;
 use serde::Serialize;
@@ -10,7 +10,7 @@ pub struct PassReport {
     pub counts: PassCounts,
 }
 
-/// What recovery found and did.
+/// Findings and actions of a recovery.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecoveryReport {
     /// The log was empty: nothing was read but its superblock.
@@ -26,14 +26,14 @@ pub struct RecoveryReport {
     pub logs_read: u32,
     pub run_headers_read: u64,
     pub find_nanoseconds: u64,
-    /// Of the table of runs (`mtl=`): its pages that were read, and how long that took. Why it was
-    /// not believed, and the logs were searched.
+    /// Pages of the table of runs (`mtl=`) that were read, and the time for that. Why the table was
+    /// refused, and the logs were searched.
     pub table_pages_read: u64,
     pub table_nanoseconds: u64,
     pub table_refused: Option<String>,
-    /// Of the snapshot of the mapping table: log blocks of it that were read, and how long that
-    /// took. The transactions that were not read because it tells of them. Why it was not believed,
-    /// and all of the log was read.
+    /// Log blocks of the snapshot of the mapping table that were read, and the time for that.
+    /// Transactions that were not read because the snapshot covers them. Why it was refused, and
+    /// all of the log was read.
     pub snapshot_blocks_read: u64,
     pub snapshot_nanoseconds: u64,
     pub snapshot_transactions: u64,
@@ -45,9 +45,9 @@ pub struct RecoveryReport {
     pub revoke: PassReport,
     pub replay: PassReport,
     /// Blocks that stay in scattered logs, which the mount goes on with: nobody waits for them to
-    /// go home.
+    /// be written home.
     pub blocks_kept: u64,
-    /// Of these, blocks of which the logs hold parts: memory holds them until they are home.
+    /// Blocks among these of which the logs hold parts: memory holds them until they are home.
     pub blocks_in_part: u64,
     /// Blocks written home, and those of them that first had to be read.
     pub home_blocks_written: u64,
@@ -62,7 +62,7 @@ pub struct RecoveryReport {
     pub restart: Option<RestartForecast>,
 }
 
-/// What a restart would read of scattered logs by the snapshot of the mapping table.
+/// Blocks that a restart would read of scattered logs by the snapshot of the mapping table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RestartForecast {
     /// Why no snapshot is believed: then a restart would read all of the log.
@@ -70,7 +70,7 @@ pub struct RestartForecast {
     /// Pieces of the snapshot, and log blocks of them.
     pub pieces: u64,
     pub snapshot_blocks: u64,
-    /// Home blocks that it tells of, and the first transaction that it does not tell of.
+    /// Home blocks that it records, and the first transaction that it does not cover.
     pub blocks_covered: u64,
     pub end: u32,
     /// Logs that are looked into for later runs, and the log blocks of them that are read.

@@ -1,12 +1,12 @@
 //! A restart with scattered logs: what they hold whole stays there, and the engine goes on with it.
-//! Else it is a recovery, and all goes home.
+//! Else it is a recovery, and everything is written home.
 //!
 //! 1. Blocks of which the log holds parts stay in memory until they are home, as before the power
-//!    cut. If they are too many for that they go home. So do those that are read before there is an
-//!    engine.
+//!    cut. If they are too many for that they are written home. So do those that are read before
+//!    there is an engine.
 //! 2. Nothing is kept unless the mount writes the log in the format that it has, and the mapping
 //!    table has room for it.
-//! 3. What a snapshot tells of the log is not read, if all of it fits
+//! 3. The part of the log that a snapshot covers is not read, if all of it fits
 //!    ([`Recovery::read_snapshot`]). Else all is read.
 //! 4. Nothing of the log changes but headers of torn runs, and of copies that an interrupted swap
 //!    has left ([`journal::plan_kept_log`]). So a crash of a restart is one before it.
@@ -33,8 +33,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
 
-/// As [`recover`], but for what stays in the log. `read_early`: blocks that are read at home before
-/// there is an engine.
+/// Recovers as [`recover`] does, but leaves in scattered logs what they hold whole. `read_early`:
+/// blocks that are read at home before there is an engine.
 pub async fn restart(
     parts: &EngineParts,
     read_early: &[HomeBlock],
@@ -57,29 +57,29 @@ pub async fn restart(
     Ok((recovery.end(), kept))
 }
 
-/// What a restart would read of scattered logs that are not empty. Nothing is written.
+/// Returns what a restart would read of scattered logs that are not empty. Writes nothing.
 pub async fn forecast_restart(parts: &EngineParts) -> Result<Option<RestartForecast>, EngineError> {
     let mut recovery = match Recovery::begin(parts, true).await? {
         Begun::Live(recovery) if recovery.superblock.scattered.is_some() => recovery,
         _ => return Ok(None),
     };
-    let (told, found) = match recovery.read_snapshot(blocks_max(parts)).await {
-        Ok(told) => told,
+    let (snapshot, found) = match recovery.read_snapshot(blocks_max(parts)).await {
+        Ok(snapshot) => snapshot,
         Err(why) => {
             return Ok(Some(RestartForecast { refused: Some(why), ..RestartForecast::default() }));
         }
     };
-    let runs = found.from(told.read_from());
+    let runs = found.from(snapshot.read_from());
     let runs = runs.first_runs(runs.count());
     Ok(Some(RestartForecast {
         refused: None,
-        pieces: told.pieces().len() as u64,
+        pieces: snapshot.pieces().len() as u64,
         snapshot_blocks: recovery.report.snapshot_blocks_read,
-        blocks_covered: told.blocks().len() as u64,
-        end: told.end().0,
+        blocks_covered: snapshot.blocks().len() as u64,
+        end: snapshot.end().0,
         logs: found.logs_read,
         run_headers: found.blocks_read,
-        read_from: told.read_from().0,
+        read_from: snapshot.read_from().0,
         transactions: runs.len() as u64,
         run_blocks: runs.iter().map(|run| u64::from(run.count)).sum(),
     }))
@@ -90,7 +90,7 @@ fn blocks_max(parts: &EngineParts) -> usize {
     table_max(&Cache::new(parts.options.cache_bytes, parts.block_size)) / COPY_BYTES
 }
 
-/// Most blocks in part that memory holds: as many as may wait there to go home.
+/// Most blocks in part that memory holds: as many as may wait there to be written home.
 fn parts_max(parts: &EngineParts) -> usize {
     Cache::new(parts.options.cache_bytes, parts.block_size).limit() / 2
 }
@@ -157,8 +157,8 @@ impl Recovery<'_> {
         Ok(parts)
     }
 
-    /// What memory is to hold of blocks in part, sorted. What is read early, or is too much for
-    /// memory, goes home.
+    /// Returns the blocks in part that memory is to hold, sorted. Blocks that are read early, or
+    /// are too many for memory, are written home.
     async fn settle_parts(
         &mut self,
         gathered: &Gathered,
@@ -197,7 +197,7 @@ impl Recovery<'_> {
         Ok(parts)
     }
 
-    /// As a snapshot tells, if one counts and all fits. `None`: the log is to be read.
+    /// Retains the log by its snapshot, if one counts and all fits. `None`: the log is to be read.
     async fn retain_by_snapshot(
         &mut self,
         read_early: &[HomeBlock],
@@ -226,18 +226,18 @@ impl Recovery<'_> {
         &mut self,
         read_early: &[HomeBlock],
     ) -> Result<Option<RetainedLog>, String> {
-        let told = |error: EngineError| error.to_string();
+        let text = |error: EngineError| error.to_string();
         let most = blocks_max(self.parts);
         let (snapshot, found) = self.read_snapshot(most).await?;
         let (first, read_from) = (self.superblock.sequence, snapshot.read_from());
-        let read = self.read_runs(Some(found.from(read_from))).await.map_err(told)?;
+        let read = self.read_runs(Some(found.from(read_from))).await.map_err(text)?;
         let end = read.scanned.end;
         if end == first {
             return Ok(None);
         }
         if !end.is_at_or_after(snapshot.end()) {
             return Err(format!(
-                "{} is told, and the log ends before {end}",
+                "{} is covered, and the log ends before {end}",
                 snapshot.end().previous()
             ));
         }
@@ -250,7 +250,7 @@ impl Recovery<'_> {
         for (home, block) in snapshot.blocks() {
             if units::fault!("snapshot-revoke-ignored") || !read.revokes.hides(*home, block.by) {
                 let run = runs[block.by.0.wrapping_sub(first.0) as usize];
-                gathered.tell(
+                gathered.add_covered(
                     *home,
                     block,
                     run,
@@ -260,15 +260,15 @@ impl Recovery<'_> {
                 );
             }
         }
-        let parts = self.gather(&mut gathered, &read, read_early).await.map_err(told)?;
+        let parts = self.gather(&mut gathered, &read, read_early).await.map_err(text)?;
         if gathered.is_too_much() {
             return Err(no_room());
         }
-        let parts = self.settle_parts(&gathered, parts, &read, read_early).await.map_err(told)?;
+        let parts = self.settle_parts(&gathered, parts, &read, read_early).await.map_err(text)?;
         self.report.snapshot_transactions = u64::from(read_from.0.wrapping_sub(first.0));
         self.report.first_transaction = first.0;
         let pieces = snapshot.pieces().to_vec();
-        self.end_kept(gathered, parts, &read, &found, pieces).await.map(Some).map_err(told)
+        self.end_kept(gathered, parts, &read, &found, pieces).await.map(Some).map_err(text)
     }
 
     /// Blocks that the log holds whole.
@@ -297,7 +297,7 @@ impl Recovery<'_> {
         parts: Vec<ReplayImage>,
         read: &ReadLog,
         found: &FoundRuns,
-        told: Vec<SnapshotPiece>,
+        pieces: Vec<SnapshotPiece>,
     ) -> Result<RetainedLog, EngineError> {
         let (first, end) = (self.superblock.sequence, read.scanned.end);
         let count = end.0.wrapping_sub(first.0) as usize;
@@ -311,7 +311,7 @@ impl Recovery<'_> {
         self.report.blocks_in_part = parts.len() as u64;
         self.report.blocks_kept = (gathered.copies() + parts.len()) as u64;
         let runs = found.first_runs(count).to_vec();
-        Ok(gathered.keep(self.superblock.clone(), runs, parts, &read.revokes, told))
+        Ok(gathered.keep(self.superblock.clone(), runs, parts, &read.revokes, pieces))
     }
 
     /// Returns where the headers are of copies that an interrupted swap has left.

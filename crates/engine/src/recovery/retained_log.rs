@@ -1,5 +1,5 @@
-//! What a restart leaves in the log, and what the engine then knows of it. It is as if memory had
-//! let go of every block that the log holds.
+//! A log that a restart retains, and the knowledge of it with which the engine begins: as if memory
+//! had evicted every block that the log holds.
 //!
 //! Invariants
 //! 1. Of each block that any record is replayed of, one of three holds. A copy names its newest
@@ -7,8 +7,8 @@
 //! 2. Records that a revoke hides are left out: no replay carries them out, and their revoke leaves
 //!    the log no sooner.
 //! 3. No more is known than memory has room for: whatever the log holds, gathering stops there.
-//! 4. Where a snapshot tells of the oldest transactions, only the newest record of a block is known
-//!    of them. Parts are put over what it tells to be whole.
+//! 4. Where a snapshot records the oldest transactions, only the newest record of a block is known
+//!    of them. Parts are put over blocks that it records as whole.
 
 use crate::cache::mapping::{LogCopy, sum};
 use crate::interface::update::Contents;
@@ -22,18 +22,18 @@ use units::{HomeBlock, TransactionId};
 
 /// A log that is not empty, for an engine to begin with.
 pub struct RetainedLog {
-    /// As on disk.
+    /// The superblock on disk.
     pub(crate) superblock: JournalSuperblock,
-    /// Of the transactions, in order.
+    /// Runs of the transactions, in order.
     pub(crate) runs: Vec<LogRun>,
     pub(crate) transactions: Vec<CommittedTransaction>,
     pub(crate) copies: Vec<(HomeBlock, LogCopy)>,
-    /// What the log does not hold whole: home has it, or memory is to hold it, as of the
-    /// transaction of its newest record.
+    /// Blocks that the log does not hold whole: home has them, or memory is to hold them, as of the
+    /// transaction of their newest record.
     pub(crate) at_home: Vec<HomeBlock>,
     pub(crate) parts: Vec<(TransactionId, ReplayImage)>,
-    /// The pieces of the snapshot that tells of the first of them.
-    pub(crate) told: Vec<SnapshotPiece>,
+    /// The pieces of the snapshot that records the first of them.
+    pub(crate) pieces: Vec<SnapshotPiece>,
 }
 
 impl RetainedLog {
@@ -48,9 +48,9 @@ pub(crate) struct Gathered {
     first: TransactionId,
     records: Vec<BTreeMap<HomeBlock, Coverage>>,
     newest: BTreeMap<HomeBlock, Newest>,
-    /// Blocks of which a snapshot tells that home has them.
+    /// Blocks that a snapshot records as being home.
     at_home: BTreeSet<HomeBlock>,
-    /// Where the log holds whole what later parts of a block are put over.
+    /// Places at which the log holds whole the blocks that later parts are put over.
     bases: BTreeMap<HomeBlock, LogCopy>,
     /// How much is known already, and the most that may be.
     copies: usize,
@@ -69,8 +69,8 @@ struct Newest {
 }
 
 impl Gathered {
-    /// Of `count` transactions from `first` on. `most`: copies that the mapping table has room for.
-    /// `None`: there are more transactions than records would be known.
+    /// Gathers `count` transactions from `first` on. `most`: copies that the mapping table has room
+    /// for. Returns `None` if there are more transactions than records could be kept.
     pub fn new(first: TransactionId, count: usize, most: usize) -> Option<Gathered> {
         (count <= most.saturating_mul(RECORDS_A_COPY)).then(|| Gathered {
             first,
@@ -108,19 +108,19 @@ impl Gathered {
         self.recorded += of_transaction.len() - before;
     }
 
-    /// What a snapshot tells of a block, of which `run` holds the newest record. Log blocks have
-    /// `unit` bytes.
-    pub fn tell(
+    /// Adds a block of the snapshot, of which `run` holds the newest record. Log blocks have `unit`
+    /// bytes.
+    pub fn add_covered(
         &mut self,
         home: HomeBlock,
-        told: &SnapshotBlock,
+        covered: &SnapshotBlock,
         run: LogRun,
         unit: u32,
         stays: bool,
         is_early: bool,
     ) {
-        self.record(home, told.by, Coverage::Whole);
-        let Some(whole) = told.whole else {
+        self.record(home, covered.by, Coverage::Whole);
+        let Some(whole) = covered.whole else {
             self.at_home.insert(home);
             return;
         };
@@ -128,11 +128,11 @@ impl Gathered {
             at: run.start.plus(whole.offset / unit),
             offset: (whole.offset % unit) as u16,
         };
-        let copy = LogCopy::new(told.by, place, whole.sum, Contents::Data, whole.stays && stays);
+        let copy = LogCopy::new(covered.by, place, whole.sum, Contents::Data, whole.stays && stays);
         if is_early {
             self.bases.insert(home, copy);
         }
-        self.set_newest(home, Newest { by: told.by, copy: (!is_early).then_some(copy) });
+        self.set_newest(home, Newest { by: covered.by, copy: (!is_early).then_some(copy) });
     }
 
     /// Records come in log order. `read_early`: blocks that are read at home before there is an
@@ -178,20 +178,20 @@ impl Gathered {
         self.newest.values().any(|newest| newest.copy.is_none())
     }
 
-    /// What parts of blocks are put over.
+    /// Returns the copies that parts of blocks are put over.
     pub fn bases(&self) -> impl Iterator<Item = (HomeBlock, LogCopy)> {
         self.bases.iter().map(|(home, copy)| (*home, *copy))
     }
 
     /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`:
-    /// of what was read from the log. `told`: the pieces of the snapshot.
+    /// of what was read from the log. `pieces`: those of the snapshot.
     pub fn keep(
         self,
         superblock: JournalSuperblock,
         runs: Vec<LogRun>,
         parts: Vec<ReplayImage>,
         revokes: &RevokeTable,
-        told: Vec<SnapshotPiece>,
+        pieces: Vec<SnapshotPiece>,
     ) -> RetainedLog {
         let mut revoked = vec![Vec::new(); self.records.len()];
         for (home, by) in revokes.iter() {
@@ -216,6 +216,6 @@ impl Gathered {
         let copies =
             self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();
         let parts = parts.into_iter().map(|part| (self.newest[&part.home].by, part)).collect();
-        RetainedLog { superblock, runs, transactions, copies, at_home, parts, told }
+        RetainedLog { superblock, runs, transactions, copies, at_home, parts, pieces }
     }
 }

@@ -1,18 +1,35 @@
-//! Who may join the running transaction: there must be room in the log and in memory, or it is
+//! Admission to the running transaction: there must be room in the log and in memory, or it is
 //! made.
 //!
 //! A handle reserves log space before it starts and never waits for any while open, so a full log
 //! cannot deadlock. The transaction it is in can always commit, and a committed one can always be
 //! checkpointed.
 
-use crate::engine::Engine;
+use crate::cache::block_cache::Cache;
+use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
 use crate::interface::update::Credits;
 use crate::log::log_state::LogState;
+use crate::transaction::pipeline::Pipeline;
+use crate::writeback::dirty_queue::DirtyQueue;
+use device::World;
 use journal::Holdings;
+use journal::Policy;
 use std::cell::RefCell;
 
-impl Engine {
+/// Admits handles to the running transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Admission<'a> {
+    pub world: &'a dyn World,
+    pub log: Option<&'a RefCell<LogState>>,
+    pub policy: &'a dyn Policy,
+    pub pipeline: &'a Pipeline,
+    pub queue: &'a DirtyQueue,
+    pub cache: &'a RefCell<Cache>,
+    pub pacing: &'a dyn CommitPacing,
+}
+
+impl Admission<'_> {
     /// Whether one handle may reserve so much.
     pub fn fits_handle(&self, credits: Credits, blocks: u32) -> bool {
         let data_credits = if self.logs_data() { blocks } else { 0 };
@@ -26,8 +43,13 @@ impl Engine {
 
     /// Three quarters of a transaction: the rest is for descriptors, revokes and the commit block.
     pub(crate) fn handle_limit(&self) -> Option<u32> {
-        let log = self.log.as_ref()?.borrow();
+        let log = self.log?.borrow();
         Some(log.home_blocks(log.transaction_limit()) / 4 * 3)
+    }
+
+    /// Whether the oldest transactions are to be written back for log space.
+    pub(crate) fn log_is_short(&self) -> bool {
+        self.log.is_some_and(|log| log.borrow().is_short())
     }
 
     /// Joins the running transaction if that may be done now; otherwise starts what must happen
@@ -41,7 +63,7 @@ impl Engine {
             return Ok(None);
         }
         let mut made_at_most = 0;
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log {
             let coming = self.pipeline.holdings().and_blocks(needed);
             let bound = log.borrow().bound(&coming);
             made_at_most = log.borrow().made_of(bound, &coming);
@@ -65,7 +87,7 @@ impl Engine {
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
             if self.pipeline.transaction().credits() <= log.home_blocks(bound) / 2 {
-                self.pipeline.request(self.running());
+                self.pipeline.request(self.pipeline.running_id());
             }
             return false;
         }
@@ -75,9 +97,10 @@ impl Engine {
         if log.has_free(bound, handles) {
             return true;
         }
-        // The oldest transactions must go home; if there are none, this one has to become one.
+        // The oldest transactions must be written home; if there are none, this one has to become
+        // one.
         if log.is_all_home() && used {
-            self.pipeline.request(self.running());
+            self.pipeline.request(self.pipeline.running_id());
         }
         log.is_waited_for();
         self.queue.request();
@@ -95,7 +118,7 @@ impl Engine {
 
     /// At most so many blocks are made for the log when a transaction commits that holds so much.
     pub(crate) fn made_for_log(&self, holdings: &Holdings) -> usize {
-        let Some(log) = &self.log else { return 0 };
+        let Some(log) = self.log else { return 0 };
         let log = log.borrow();
         log.made_of(log.bound(holdings), holdings)
     }
@@ -106,10 +129,10 @@ impl Engine {
         self.has_memory(credits.0, made)
     }
 
-    /// Beyond half of the cache pinned images go home early. Beyond three quarters nobody may make
-    /// more of them, where `needed` credits and those of the open handles count as one image each.
-    /// A handle that is alone may, whatever it needs. `made_at_most`: blocks made for the log, with
-    /// what the handle will add.
+    /// Beyond half of the cache pinned images are written home early. Beyond three quarters nobody
+    /// may make more of them, where `needed` credits and those of the open handles count as one
+    /// image each. A handle that is alone may, whatever it needs. `made_at_most`: blocks made for
+    /// the log, with what the handle will add.
     fn has_memory(&self, needed: u32, made_at_most: usize) -> bool {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);

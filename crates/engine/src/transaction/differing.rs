@@ -3,10 +3,11 @@
 use smallvec::SmallVec;
 use units::BlockRange;
 
-/// Of an inode that is stored anew these are the size, the times and the checksums.
+/// Ranges expected of an inode that is stored anew: the size, the times and the checksums.
 const FEW: usize = 8;
 
-/// Where in `range` the bytes of a block differ from `before`, the bytes that the range had.
+/// Returns where in `range` the bytes of a block differ from `before`, the bytes that the range
+/// had.
 pub(crate) fn differing(
     range: BlockRange,
     before: &[u8],

@@ -1,5 +1,5 @@
-//! Those who wait to start a handle, first come first served: a large change is not starved by
-//! small ones.
+//! A queue of callers that wait to start a handle, first come first served: a large change is not
+//! starved by small ones.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

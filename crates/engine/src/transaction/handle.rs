@@ -5,18 +5,18 @@ use crate::cache::block_cache::Temperature;
 use crate::engine::Engine;
 use crate::interface::error::EngineError;
 use crate::interface::update::{Base, Contents, Credits, FileUpdate};
+use crate::log::log_state::LogState;
 use crate::transaction::differing::differing;
-use crate::transaction::range_check::Declared;
 use device::Buffer;
 use journal::{Decision, UpdateSequence};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
 /// Blocks of file data that any handle may write: the ends of what it cuts off or punches.
-const DATA_BLOCKS_ALWAYS: u32 = 2;
+pub(crate) const DATA_BLOCKS_ALWAYS: u32 = 2;
 
 /// One atomic change of the volume: all of it is in one transaction or none. Ends when dropped or
 /// stopped.
@@ -27,39 +27,40 @@ pub struct Handle {
     credits: u32,
     /// Logged data updates that it may still make without asking whether there is room.
     data_credits: u32,
-    /// Blocks of data that goes home without the log, which it may still write.
+    /// Blocks of data that is written home without the log, which it may still write.
     home_credits: u32,
     /// Revokes that it has made since it asked for room.
     revokes: u32,
     changes: u32,
 }
 
-impl Engine {
-    /// Joins the running transaction. Waits while it is being locked or the log is short of space.
-    /// Call it after taking inode locks, never while holding another handle.
-    pub async fn start(self: &Rc<Self>, credits: Credits) -> Result<Handle, EngineError> {
-        self.start_writing(credits, DATA_BLOCKS_ALWAYS).await
-    }
+/// Whether only the changed ranges of a metadata block are logged.
+fn logs_ranges(log: Option<&RefCell<LogState>>) -> bool {
+    log.is_some_and(|log| !log.borrow().records().logs_images())
+}
 
-    /// [`Engine::start`] for a handle that writes up to `blocks` blocks of file data. No more than
-    /// [`Engine::fits_handle`] allows.
-    pub async fn start_writing(
-        self: &Rc<Self>,
+impl Handle {
+    /// Joins the running transaction with a handle that may write `blocks` blocks of file data.
+    pub(crate) async fn start(
+        engine: Rc<Engine>,
         credits: Credits,
         blocks: u32,
     ) -> Result<Handle, EngineError> {
-        let (data_credits, home_credits) = if self.logs_data() { (blocks, 0) } else { (0, blocks) };
+        let admission = engine.admission();
+        let (data_credits, home_credits) =
+            if admission.logs_data() { (blocks, 0) } else { (0, blocks) };
         let needed = credits.0.saturating_add(data_credits);
-        if let Some(limit) = self.handle_limit()
+        if let Some(limit) = admission.handle_limit()
             && needed > limit
         {
             return Err(EngineError::HandleTooLarge { needed, limit });
         }
-        let admit = || self.admit(needed, home_credits).transpose();
-        self.pipeline.pass(admit).await.map_err(|error| self.pipeline.refusal_of_changes(error))?;
+        let admit = || admission.admit(needed, home_credits).transpose();
+        let pipeline = &engine.pipeline;
+        pipeline.pass(admit).await.map_err(|error| pipeline.refusal_of_changes(error))?;
         Ok(Handle {
-            engine: self.clone(),
-            transaction: self.running(),
+            transaction: engine.running(),
+            engine,
             credits: credits.0,
             data_credits,
             home_credits,
@@ -68,31 +69,18 @@ impl Engine {
         })
     }
 
-    /// What each line that changes metadata blocks declared, and what it changed. Empty in release
-    /// builds.
-    pub fn declared(&self) -> BTreeMap<&'static Location<'static>, Declared> {
-        self.range_checks.declared()
-    }
-
-    /// Whether of a metadata block only what changed is logged.
-    fn logs_ranges(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| !log.borrow().records().logs_images())
-    }
-}
-
-impl Handle {
     pub fn engine(&self) -> &Rc<Engine> {
         &self.engine
     }
     pub fn transaction(&self) -> TransactionId {
         self.transaction
     }
-    /// It has written `count` blocks of data past the cache.
+    /// Notes that it has written `count` blocks of data past the cache.
     pub(crate) fn note_run(&mut self, count: u32) {
         self.changes += 1;
         self.use_home_credits(count);
     }
-    /// It writes so many blocks of data past the log.
+    /// Uses credits for `count` blocks of data that bypass the log.
     fn use_home_credits(&mut self, count: u32) {
         let count = count.min(self.home_credits);
         if count > 0 {
@@ -100,7 +88,8 @@ impl Handle {
             self.engine.pipeline.use_home_credits(count);
         }
     }
-    /// How many changes it has made so far: whoever fails without one leaves nothing behind.
+    /// How many changes it has made so far: a caller that fails before the first leaves nothing
+    /// behind.
     pub fn changes(&self) -> u32 {
         self.changes
     }
@@ -145,7 +134,7 @@ impl Handle {
         range: BlockRange,
         change: impl FnOnce(&mut [u8]) -> T,
     ) -> T {
-        if !self.engine.logs_ranges() {
+        if !logs_ranges(self.engine.log.as_ref()) {
             return self.change(block, range, change);
         }
         // An inode, mostly.
@@ -173,7 +162,7 @@ impl Handle {
         let engine = &self.engine;
         let block = &block.0;
         if !block.is_cached() {
-            engine.abort(&EngineError::Shared { at: block.number() });
+            engine.aborter().abort(&EngineError::Shared { at: block.number() });
         }
         let whole = engine.block_size.whole();
         assert!(ranges.iter().all(|range| !range.is_empty() && whole.covers(*range)));
@@ -217,20 +206,20 @@ impl Handle {
             }
             let engine = &self.engine;
             let block = engine.cache.borrow_mut().get_or_insert(update.home, Temperature::Warm);
-            engine.load(&block, CachedBlock::is_whole).await?;
+            engine.reader().load(&block, CachedBlock::is_whole).await?;
         }
     }
 
-    /// The same without waiting: `None`, and nothing is done, if the rest of the block must be read
-    /// first.
+    /// Writes as [`Handle::file_data`] does, but never waits: returns `None`, and does nothing, if
+    /// the rest of the block must be read first.
     pub fn file_data_now(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
         let engine = self.engine.clone();
         assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
         assert_eq!(update.range.len(), update.bytes.len());
-        engine.check_range(update.home, 1)?;
+        engine.reader().check_range(update.home, 1)?;
         let block = engine.cache.borrow_mut().get_or_insert(update.home, Temperature::Warm);
         let overwrites = update.base == Base::Zero || update.range == engine.block_size.whole();
-        let (decision, sequence) = engine.decide(&block, update);
+        let (decision, sequence) = engine.data_updates().decide(&block, update);
         if decision != Decision::LogBytes && !overwrites && !block.is_whole() {
             return Ok(None);
         }
@@ -240,12 +229,12 @@ impl Handle {
             self.use_home_credits(1);
         }
         self.note_update(update, sequence, decision);
-        engine.note_data(&block, update, decision);
-        engine.write_data(&block, update, overwrites);
+        engine.data_updates().note_data(&block, update, decision);
+        engine.data_updates().write_data(&block, update, overwrites);
         Ok(Some(decision.is_logged()))
     }
 
-    /// It logs bytes of a block, with a credit of its own.
+    /// Notes that it logs bytes of a block, with a credit of its own.
     pub(crate) fn note_logged(
         &mut self,
         update: &FileUpdate<'_>,
@@ -279,8 +268,9 @@ impl Handle {
         self.changes += 1;
     }
 
-    /// Has data of this handle that would go home at any time go home before the commit, whatever
-    /// the mode. It serves what was durable elsewhere, and is not any more with this handle.
+    /// Has data of this handle that would be written home at any time written home before the
+    /// commit, whatever the mode. It serves what was durable elsewhere, and is not any more with
+    /// this handle.
     pub fn order_data(&mut self, owner: Owner, at: HomeBlock) {
         let engine = &self.engine;
         if engine.unordered.remove(owner, at)
@@ -334,7 +324,7 @@ impl Handle {
         }
         engine.sequences.forget(at, count);
         debug_assert!(
-            u64::from(self.revokes) <= engine.revokes_of_handle(),
+            u64::from(self.revokes) <= engine.freeing().revokes_of_handle(),
             "{at} is revoked without a reservation"
         );
     }
@@ -351,7 +341,7 @@ impl Handle {
         }
         // As for a start; but who holds a handle waits for no memory, which its own commit may have
         // to free.
-        if !self.engine.has_memory_for(credits) {
+        if !self.engine.admission().has_memory_for(credits) {
             return false;
         }
         let mut transaction = self.engine.pipeline.transaction();

@@ -1,22 +1,33 @@
-//! Two commits on their way at once (`commits_in_flight=2`): which may be, and who waits for whom.
+//! Two commits on their way at once (`commits_in_flight=2`): which may be, and which waits for
+//! which.
 //!
 //! | the transaction that is to set out | while another is on its way |
 //! |---|---|
 //! | the log is of another format, or has not begun | waits: a transaction must say which ones were durable before it |
 //! | it brings data home | waits: its barriers mean what lies before them |
 //! | it takes the log's tail along | waits: the superblock says where the other begins |
-//! | nothing happened in it | waits: whoever waits for it waits for all before it |
+//! | nothing happened in it | waits: its waiters wait for all before it |
 //! | none of these: it writes its log, and one barrier behind it | sets out |
 //!
 //! Those that wait set out alone, and nothing passes them: the commit task itself carries them out.
 //! Addresses are bound and announced in order, by that task. Answers, checkpoints and frees are in
 //! order, too: each waits until it is the oldest.
 
-use crate::engine::Engine;
 use crate::interface::limits::IN_FLIGHT_MAX;
+use crate::interface::options::EngineOptions;
+use crate::log::move_tail::TailMover;
+use crate::transaction::pipeline::Pipeline;
 use journal::Plan;
 
-impl Engine {
+/// Decides which commits may be in flight together.
+#[derive(Clone, Copy)]
+pub(crate) struct Overlap<'a> {
+    pub tail: TailMover<'a>,
+    pub options: &'a EngineOptions,
+    pub pipeline: &'a Pipeline,
+}
+
+impl Overlap<'_> {
     fn in_flight_max(&self) -> usize {
         if self.options.overlaps() { self.options.commits_in_flight.min(IN_FLIGHT_MAX) } else { 1 }
     }
@@ -27,7 +38,8 @@ impl Engine {
         self.pipeline.until(|| self.may_overlap(self.pipeline.transaction().is_all_logged())).await;
     }
 
-    /// Its handles have stopped, and perhaps done what lets it wait.
+    /// Waits until the transaction may be locked, after its handles have stopped: they may have
+    /// done what makes it wait.
     pub(crate) async fn until_it_may_be_locked(&self) {
         let is_fit = || {
             let transaction = self.pipeline.transaction();
@@ -40,11 +52,11 @@ impl Engine {
     /// `fit`: so is the transaction that is to set out.
     fn may_overlap(&self, fit: bool) -> bool {
         let in_flight = self.pipeline.in_flight();
-        in_flight == 0 || fit && in_flight < self.in_flight_max() && !self.tail_goes_along()
+        in_flight == 0 || fit && in_flight < self.in_flight_max() && !self.tail.tail_goes_along()
     }
 
     /// Whether another may set out while this plan is carried out.
     pub(crate) fn may_be_passed(&self, plan: &Plan) -> bool {
-        self.in_flight_max() > 1 && plan.is_log_alone() && !self.tail_goes_along()
+        self.in_flight_max() > 1 && plan.is_log_alone() && !self.tail.tail_goes_along()
     }
 }

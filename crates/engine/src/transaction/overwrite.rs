@@ -2,20 +2,20 @@
 //!
 //! Invariants
 //! 1. The bytes that are compared are those that a replay finds beneath the record: the log holds
-//!    them, or this transaction or an earlier one does, or home holds them durably. What went home
-//!    past the log and may still be in a disk's cache is none of these: a crash would leave old
-//!    bytes beneath the difference.
+//!    them, or this transaction or an earlier one does, or home holds them durably. Data that was
+//!    written home past the log and may still be in a disk's cache is none of these: a crash would
+//!    leave old bytes beneath the difference.
 //! 2. The policy decides as for the whole update. Only where it would log the block is there
 //!    anything to spare.
 //! 3. All parts of a block take no more of the log than the credit of one block.
 
 use crate::cache::block::CachedBlock;
-use crate::engine::Engine;
+use crate::commit::durability::Durability;
 use crate::interface::error::EngineError;
 use crate::interface::update::{Base, FileUpdate};
 use crate::transaction::differing::differing;
 use crate::transaction::handle::Handle;
-use journal::{Decision, UpdateSequence};
+use journal::{Decision, Policy, UpdateSequence};
 use smallvec::SmallVec;
 use units::BlockRange;
 
@@ -39,12 +39,14 @@ impl Handle {
     /// As [`Handle::file_data_now`].
     pub fn overwrite_now(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
         let engine = self.engine().clone();
-        engine.check_range(update.home, 1)?;
+        engine.reader().check_range(update.home, 1)?;
         let block = engine.cache.borrow_mut().get(update.home).cloned();
-        let Some(block) = block.filter(|block| engine.may_log_difference(block, update)) else {
+        let Some(block) = block
+            .filter(|block| may_log_difference(&*engine.policy, &engine.durability, block, update))
+        else {
             return self.file_data_now(update);
         };
-        let (decision, sequence) = engine.decide(&block, update);
+        let (decision, sequence) = engine.data_updates().decide(&block, update);
         let parts = parts_that_differ(update, &block.bytes());
         let Some(parts) = parts.filter(|_| decision.is_logged()) else {
             return self.file_data_now(update);
@@ -68,23 +70,26 @@ impl Handle {
             let from = (range.start - update.range.start) as usize;
             let bytes = &update.bytes[from..from + range.len()];
             let part = FileUpdate { range: *range, bytes, ..*update };
-            engine.note_data(block, &part, Decision::LogBytes);
-            engine.write_data(block, &part, false);
+            engine.data_updates().note_data(block, &part, Decision::LogBytes);
+            engine.data_updates().write_data(block, &part, false);
         }
         Ok(())
     }
 }
 
-impl Engine {
-    fn may_log_difference(&self, block: &CachedBlock, update: &FileUpdate<'_>) -> bool {
-        let is_past_log = block.unordered_owner().is_some()
-            || block.is_ordered()
-            || self.durability.wants_flush_of_unordered(None);
-        self.policy.logs_bytes()
-            && update.base == Base::Home
-            && block.is_whole()
-            && (!is_past_log || units::fault!("difference-over-volatile-home"))
-    }
+fn may_log_difference(
+    policy: &dyn Policy,
+    durability: &Durability,
+    block: &CachedBlock,
+    update: &FileUpdate<'_>,
+) -> bool {
+    let is_past_log = block.unordered_owner().is_some()
+        || block.is_ordered()
+        || durability.wants_flush_of_unordered(None);
+    policy.logs_bytes()
+        && update.base == Base::Home
+        && block.is_whole()
+        && (!is_past_log || units::fault!("difference-over-volatile-home"))
 }
 
 /// `None`: there are too many.

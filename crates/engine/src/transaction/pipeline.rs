@@ -5,12 +5,12 @@
 //! 1. Ids have no gaps: last committed, those in flight in order, running.
 //! 2. While the running transaction is being locked nobody joins; it is locked when its open
 //!    handles have stopped.
-//! 3. Transactions become committed in order. Whoever waits for one waits for all before it.
+//! 3. Transactions become committed in order. A caller that waits for one waits for all before it.
 //! 4. What fails, fails everything after it: all that is not committed ends with the first error,
 //!    and so does whatever is wished later.
 //! 5. Those who wait to join do so first come, first served.
 //!
-//! Nothing here writes: the engine's commit task does, and tells.
+//! Nothing here writes: the commit task does, and reports to it.
 
 use crate::interface::error::EngineError;
 use crate::interface::limits::IN_FLIGHT_MAX;
@@ -86,14 +86,14 @@ impl Pipeline {
     pub fn running_id(&self) -> TransactionId {
         self.running.borrow().id()
     }
-    /// What open handles change.
+    /// Returns the running transaction, which open handles change.
     pub fn transaction(&self) -> RefMut<'_, RunningTransaction> {
         RefMut::map(self.running.borrow_mut(), Running::transaction)
     }
     pub fn holdings(&self) -> Holdings {
         self.running.borrow().holdings()
     }
-    /// Nobody has joined the running transaction yet.
+    /// Returns whether nobody has joined the running transaction yet.
     pub fn is_unused(&self) -> bool {
         self.running.borrow().is_unused()
     }
@@ -120,11 +120,11 @@ impl Pipeline {
     pub fn set_quiesced(&self, quiesced: bool) {
         self.quiesced.set(quiesced);
     }
-    /// Nobody joins any more.
+    /// Closes the pipeline: nobody joins any more.
     pub fn close(&self) {
         self.shutdown.close();
     }
-    /// All that is not committed has failed, oldest first, and so has what will be.
+    /// Fails all transactions that are not committed, oldest first, and all later ones.
     pub fn fail(&self, cause: &EngineError) {
         self.shutdown.fail(cause);
         let error = self.check();
@@ -135,8 +135,8 @@ impl Pipeline {
         let completion = self.running.borrow().completion().clone();
         completion.complete(error);
     }
-    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it
-    /// was shut down on purpose.
+    /// Returns the error for a caller that only begins, and loses nothing: the volume is read-only
+    /// now, unless it was shut down on purpose.
     pub fn refusal_of_changes(&self, error: EngineError) -> EngineError {
         self.shutdown.refusal_of_changes(error)
     }
@@ -197,8 +197,8 @@ impl Pipeline {
             self.work.notify();
         }
     }
-    /// What to wait for, after asking for it; `None` if `transaction` and all before it are
-    /// durable.
+    /// Requests the commit of `transaction` and returns its completion; `None` if `transaction` and
+    /// all before it are durable.
     pub fn completion_of(&self, transaction: TransactionId) -> Option<Rc<Completion>> {
         if self.committed.get().is_at_or_after(transaction)
             || (units::fault!("answer-too-early") && self.committed.get().next() == transaction)
@@ -244,7 +244,7 @@ impl Pipeline {
     pub async fn until_back(&self) {
         self.work.until(|| (self.is_over() || self.writers.are_back()).then_some(())).await
     }
-    /// They are waited for no longer.
+    /// Ends the wait for writers.
     pub fn end_hold(&self) {
         self.writers.give_up();
     }
@@ -287,7 +287,7 @@ impl Pipeline {
         });
         taken
     }
-    /// Its images are taken: others may join the new one.
+    /// Ends the lock: the images are taken, and others may join the new transaction.
     pub fn end_lock(&self) {
         self.locking.set(false);
         self.gate.wake_first();

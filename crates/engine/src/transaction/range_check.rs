@@ -1,9 +1,9 @@
-//! What a change of a block range_checks: it changes nothing outside of the ranges that it
-//! declares. Debug builds look, and count for each caller how much of what it declared it changed.
-//! Release builds keep nothing.
+//! Check of the promise of a change: it changes nothing outside of the ranges that it declares.
+//! Debug builds look, and count for each caller how much of what it declared it changed. Release
+//! builds keep nothing.
 //!
-//! Invariant: of the bytes of a block, what lies outside of the declared ranges is as it was.
-//! Whoever logs only what was declared would lose the rest.
+//! Invariant: of the bytes of a block, what lies outside of the declared ranges is as it was. A log
+//! of only the declared ranges would lose the rest.
 
 use journal::RangeSet;
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use units::{BlockRange, HomeBlock};
 
-/// What one line of code declared in all its calls, and how many bytes of that it changed.
+/// Bytes that one line of code declared in all its calls, and how many of them it changed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Declared {
     pub calls: u64,

@@ -21,7 +21,7 @@ pub(crate) struct Running {
 /// committed.
 pub(crate) type Freed = (HomeBlock, u64);
 
-/// What the running transaction was when it was locked.
+/// Content of the running transaction at its lock.
 pub(crate) struct Taken {
     pub transaction: RunningTransaction,
     pub freed: Vec<Freed>,
@@ -41,22 +41,22 @@ impl Running {
     pub fn id(&self) -> TransactionId {
         self.transaction.id()
     }
-    /// What open handles change.
+    /// Returns the transaction, which open handles change.
     pub fn transaction(&mut self) -> &mut RunningTransaction {
         &mut self.transaction
     }
     pub fn holdings(&self) -> Holdings {
         self.transaction.holdings()
     }
-    /// Nobody has joined it yet.
+    /// Returns whether nobody has joined it yet.
     pub fn is_unused(&self) -> bool {
         self.transaction.handles() == 0
     }
-    /// What those wait for who want it committed.
+    /// Returns the completion that callers wait for.
     pub fn completion(&self) -> &Rc<Completion> {
         &self.completion
     }
-    /// These blocks are worthless once it is committed.
+    /// Notes blocks that are worthless once the transaction is committed.
     pub fn free(&mut self, at: HomeBlock, count: u64) {
         self.freed.push((at, count));
     }

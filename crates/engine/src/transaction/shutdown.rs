@@ -1,6 +1,6 @@
 //! How a journal ends: it is closed, or fails; and which error that means for whom.
 //!
-//! 1. It ends once. The first failure is the one that everybody is told, for ever.
+//! 1. It ends once. Every caller gets the first failure, for ever.
 
 use crate::interface::error::EngineError;
 use std::cell::{Cell, RefCell};
@@ -38,8 +38,8 @@ impl Shutdown {
             self.was_shut_down.set(matches!(cause, EngineError::ShutDown));
         }
     }
-    /// Whoever only begins loses nothing: he is told that the volume is read-only now, unless it
-    /// was shut down on purpose.
+    /// Returns the error for a caller that only begins, and loses nothing: the volume is read-only
+    /// now, unless it was shut down on purpose.
     pub fn refusal_of_changes(&self, error: EngineError) -> EngineError {
         match error {
             EngineError::Aborted { cause } if !self.was_shut_down.get() => {

@@ -24,8 +24,8 @@ pub(crate) struct Hold {
 pub(crate) fn are_few(writers: &Writers, waiting: usize) -> bool {
     waiting > 0 && waiting + writers.away() <= FEW_WRITERS
 }
-/// Those who are away are worth a short wait: if they come back, they share the commit that
-/// `waiting` others wait for.
+/// Decides whether to wait shortly for writers that are away: if they come back, they share the
+/// commit that `waiting` others wait for.
 pub(crate) fn hold(writers: &Writers, waiting: usize) -> Option<Hold> {
     let until = writers.hold(waiting, HOLD + HOLD_EACH * writers.away() as u32)?;
     Some(Hold { until, few_writers: are_few(writers, waiting) })

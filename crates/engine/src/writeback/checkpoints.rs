@@ -1,11 +1,11 @@
-//! When all that is committed goes home although neither the log nor memory is short
-//! (`checkpoint=`). Also what was saved by waiting: neighbours that went home together, and
+//! When all that is committed is written home although neither the log nor memory is short
+//! (`checkpoint=`). Also what was saved by waiting: neighbours that were written home together, and
 //! versions of blocks that never did.
 //!
 //! Invariants
 //! 1. Between the ends of two checkpoints everything is counted that was logged, and everything
-//!    that went home from the log, whoever wrote it. Blocks of files of which durability is enough
-//!    are not: no checkpoint brings them home.
+//!    that were written home from the log, by any task. Blocks of files of which durability is
+//!    enough are not: no checkpoint brings them home.
 
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -19,11 +19,11 @@ pub enum CheckpointTimes {
     /// Each block by itself, when it is old enough (`writeback=`, `expire=`).
     #[default]
     ByAge,
-    /// All, so long after the first of them or the last time.
+    /// Everything is written back this long after the first change or the last checkpoint.
     Periodic(Duration),
-    /// All, when nothing was committed or read from home for so long.
+    /// Everything is written back when nothing was committed or read from home for this long.
     Idle(Duration),
-    /// All, at these hours.
+    /// Everything is written back within these hours.
     OffHours(OffHours),
     /// When someone asks for it.
     Manual,
@@ -34,7 +34,7 @@ pub enum CheckpointTimes {
 pub struct OffHours {
     from: i64,
     to: i64,
-    /// Of the hours' clock.
+    /// Offset of the hours' clock.
     seconds_east: i64,
 }
 
@@ -92,20 +92,20 @@ impl CheckpointTimes {
     }
 }
 
-/// What a checkpoint did, and what was spared since the one before.
+/// Result of a checkpoint, and the writes saved since the one before.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CheckpointReport {
-    /// Blocks of transactions that are to go home, and the writes that they would have taken one by
-    /// one: neighbours of one transaction are one.
+    /// Blocks of transactions that are to be written home, and the writes that they would have
+    /// taken one by one: neighbours of one transaction are one.
     pub blocks_logged: u64,
     pub writes_logged: u64,
-    /// What went home of them.
+    /// Blocks among these that were written back.
     pub blocks_written: u64,
     pub writes: u64,
     /// Percent: blocks that later ones overwrote, and writes that were merged.
     pub blocks_skipped: f64,
     pub writes_merged: f64,
-    /// Of this checkpoint.
+    /// Duration of this checkpoint.
     pub nanoseconds: u64,
 }
 
@@ -113,7 +113,7 @@ pub struct CheckpointReport {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct CheckpointProgress {
     pub is_under_way: bool,
-    /// Blocks that were to go home when it began, and those that still are.
+    /// Blocks that were to be written home when it began, and those that still are.
     pub blocks: u64,
     pub blocks_left: u64,
 }
@@ -126,7 +126,7 @@ struct Counted {
     writes: u64,
 }
 
-/// What is known of checkpoints.
+/// State of checkpoints.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
     counted: Cell<Counted>,
@@ -154,7 +154,7 @@ impl Checkpoints {
         }
         self.counted.set(counted);
     }
-    /// So many blocks went home from the log, with one write.
+    /// Counts blocks of the log that one write has brought home.
     pub fn written(&self, blocks: u64) {
         let mut counted = self.counted.get();
         counted.blocks_written += blocks;

@@ -18,7 +18,7 @@ struct State {
     released: Event,
 }
 
-/// Who claims a block: the one whose turn it is, and those behind it. A claim enters the queues of
+/// Claims of a block: the one that is granted, and those behind it. A claim enters the queues of
 /// all its blocks at once, so no two wait for each other.
 struct Queue {
     first: u64,

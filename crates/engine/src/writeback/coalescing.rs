@@ -1,4 +1,5 @@
-//! Which blocks go home with one request: neighbours, and dirty ones beside them that are not due.
+//! Which blocks are written home with one request: neighbours, and dirty ones beside them that are
+//! not due.
 
 use crate::cache::block::CachedBlock;
 use crate::cache::block_cache::Cache;
@@ -18,7 +19,7 @@ pub(crate) enum Neighbours {
     Stay,
 }
 
-/// Blocks to go home, one beside the other.
+/// Blocks to be written home, one beside the other.
 pub(crate) type Run = Vec<Rc<CachedBlock>>;
 
 /// The blocks of `numbers` (sorted) in runs of neighbours. Those that go along need no read and are

@@ -1,13 +1,13 @@
-//! The blocks that are newer than home, oldest first; and which of them go home next.
+//! The blocks that are newer than home, oldest first; and which of them are written home next.
 //!
 //! Invariants
 //! 1. A block is dirty from when it becomes newer than home until home has its latest version. Each
 //!    dirty block has an entry, and says in [`CachedBlock::dirty_since`] which one: others of it
 //!    are stale, and skipped when met.
 //! 2. Stale entries are never the most by far, so the queue is bounded by the dirty blocks.
-//! 3. None of the entries that [`Stuck`] counts is of a block that may go home, until one is
-//!    released.
-//! 4. Whoever writes home outside of a commit, and whoever moves the log's tail, holds the turn.
+//! 3. None of the entries that [`Stuck`] counts is of a block that may be written home, until one
+//!    is released.
+//! 4. Writing home outside of a commit, and moving the log's tail, need the lock.
 
 use crate::cache::block::CachedBlock;
 use crate::cache::block_cache::Cache;
@@ -30,12 +30,12 @@ pub(crate) struct DirtyQueue {
     lock: Rc<RwLock>,
 }
 
-/// The first entries, none of which could go home when they were last met. Thousands may wait for a
-/// commit, and whoever waits with them asks again and again.
+/// The first entries, none of which could be written home when they were last met. Thousands may
+/// wait for a commit, and tasks that wait with them ask again and again.
 #[derive(Clone, Copy)]
 struct Stuck {
     entries: usize,
-    /// They count as dirty since then, whatever they say.
+    /// Time since which the entries count as dirty, whatever they say.
     since: Instant,
     /// [`Cache::released`] at that time.
     released: u64,
@@ -50,7 +50,7 @@ impl DirtyQueue {
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
-    /// Someone waits for blocks to go home, or there are dirty blocks now.
+    /// Someone waits for blocks to be written home, or there are dirty blocks now.
     pub fn request(&self) {
         self.requests.set(self.requests.get() + 1);
         self.work.notify();
@@ -60,7 +60,7 @@ impl DirtyQueue {
     pub async fn until_requested(&self, seen: u64, is_over: impl Fn() -> bool) {
         self.work.until(|| (is_over() || self.requests() != seen).then_some(())).await
     }
-    /// Whoever waits for a request looks whether all is over.
+    /// Wakes tasks that wait for a request, so that they look whether the engine has ended.
     pub fn wake(&self) {
         self.work.notify();
     }
@@ -81,8 +81,8 @@ impl DirtyQueue {
         let now = now();
         block.mark_dirty(now);
         let mut entries = self.entries.borrow_mut();
-        // Most are of blocks that have been home since: some block is changed and goes home again
-        // and again.
+        // Most are of blocks that have been home since: some block is changed and is written home
+        // again and again.
         if entries.len() > 2 * self.dirty.get() + STALE_MAX {
             let cache = cache.borrow();
             self.write_down(&mut entries, &cache);
@@ -101,7 +101,7 @@ impl DirtyQueue {
             self.drop_block(block);
         }
     }
-    /// Nothing of `block` is to go home.
+    /// Nothing of `block` is to be written home.
     pub fn drop_block(&self, block: &CachedBlock) {
         if block.mark_clean() {
             self.dirty.set(self.dirty.get() - 1);
@@ -119,9 +119,9 @@ impl DirtyQueue {
         }
     }
 
-    /// The oldest blocks that may go home, sorted, `max` at most, as long as `is_due` says so of
-    /// the time when they became dirty. All that are met, also those that may not go home because
-    /// the log has to have them first, count as dirty from now on.
+    /// The oldest blocks that may be written home, sorted, `max` at most, as long as `is_due` says
+    /// so of the time when they became dirty. All that are met, also those that may not be written
+    /// home because the log has to have them first, count as dirty from now on.
     pub fn due(
         &self,
         cache: &Cache,
@@ -161,7 +161,8 @@ impl DirtyQueue {
         found
     }
 
-    /// Whether all entries are due and none may go home, without a look at those that are known.
+    /// Whether all entries are due and none may be written home, without a look at those that are
+    /// known.
     fn is_stuck(
         &self,
         entries: &VecDeque<(Instant, HomeBlock)>,

@@ -1,38 +1,37 @@
-//! A checkpoint that someone asks for: everything goes home now, and the log is empty but for what
-//! comes meanwhile.
+//! A checkpoint on request: everything is written home now, and the log holds only later changes.
 
-use crate::engine::Engine;
 use crate::interface::error::EngineError;
 use crate::log::tail::TailRequest;
 use crate::writeback::checkpoints::{CheckpointProgress, CheckpointReport};
+use crate::writeback::writeback_task::Writeback;
 
-impl Engine {
+impl Writeback<'_> {
     /// When it returns, all that was changed before the call is home, and the log needs nothing of
     /// it any more. Files of which durability is enough are excepted.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, EngineError> {
-        if self.pipeline.is_quiesced() {
+        if self.admission.pipeline.is_quiesced() {
             return Ok(CheckpointReport::default());
         }
-        self.sync().await?;
+        self.syncs.sync().await?;
         self.write_committed_home().await?;
-        let _lock = self.queue.lock().await;
-        if let Some(log) = &self.log {
+        let _lock = self.admission.queue.lock().await;
+        if let Some(log) = self.admission.log {
             log.borrow_mut().is_waited_for();
         }
-        self.advance_tail(TailRequest::Space).await?;
-        Ok(self.checkpoints.last())
+        self.tail.advance_tail(TailRequest::Space).await?;
+        Ok(self.swaps.checkpoints.last())
     }
 
     /// When it returns, home has all that was committed at the call, if not durably, and the log
     /// keeps it, too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its
     /// journal has committed.
     pub async fn write_committed_home(&self) -> Result<(), EngineError> {
-        let _lock = self.queue.lock().await;
-        self.pipeline.check()?;
+        let _lock = self.admission.queue.lock().await;
+        self.admission.pipeline.check()?;
         self.write_all_committed().await?.map_or(Ok(()), Err)
     }
 
     pub fn checkpoint_progress(&self) -> CheckpointProgress {
-        self.checkpoints.progress()
+        self.swaps.checkpoints.progress()
     }
 }

@@ -1,15 +1,20 @@
-//! Blocks go home only as of the latest committed transaction, and always whole. Data that the
-//! running transaction sends home in any case goes before it commits.
+//! Blocks are written home only as of the latest committed transaction, and always whole. Data that
+//! the running transaction sends home in any case goes before it commits.
 
 use crate::cache::block::{AsOf, CachedBlock};
+use crate::cache::reader::Reader;
 use crate::commit::clocks::HomeClock;
+use crate::commit::durability::Durability;
 use crate::commit::durability::HomeWrites;
-use crate::engine::Engine;
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_REQUESTS_MAX;
+use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::coalescing::{Neighbours, Run, runs_of};
+use crate::writeback::copies::CopyWriter;
+use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::writeback_outcome::{WritebackOutcome, read_those_that_can};
 use device::Buffer;
+use journal::{Policy, plan_home_durable};
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -17,22 +22,33 @@ use units::{HomeBlock, Owner};
 
 type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<WritebackOutcome, EngineError>> + 'a>>;
 
-/// Who has blocks written home.
+/// Caller that has blocks written home.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     ByWriteBack,
-    /// It waits until they are durable.
+    /// A sync, which waits until the blocks are durable.
     BySync,
 }
 
-/// What was written of a block.
+/// Image of a block that was sent home.
 struct Sent {
     block: Rc<CachedBlock>,
     bytes: Rc<Buffer>,
     as_of: AsOf,
 }
 
-impl Engine {
+/// Writes blocks to their home.
+#[derive(Clone, Copy)]
+pub(crate) struct HomeWriter<'a> {
+    pub reader: Reader<'a>,
+    pub copies: CopyWriter<'a>,
+    pub policy: &'a dyn Policy,
+    pub durability: &'a Durability,
+    pub unordered: &'a UnorderedData,
+    pub home_bytes: &'a BytesInFlight,
+}
+
+impl HomeWriter<'_> {
     /// Writes the committed images of `numbers` (sorted) home, except those whose base cannot be
     /// read, and what may go along. No barrier yet.
     pub(crate) async fn write_home(
@@ -43,13 +59,38 @@ impl Engine {
         self.write_runs(numbers, neighbours, Asked::ByWriteBack).await
     }
 
-    /// The same, where a sync waits for all of them: if that is one request it is durable by
-    /// itself, if that saves a flush.
+    /// Writes as [`HomeWriter::write_home`] does, for a sync that waits for all blocks: if they
+    /// take one request, it is durable by itself where that saves a flush.
     pub(crate) async fn sync_home(
         &self,
         numbers: Vec<HomeBlock>,
     ) -> Result<WritebackOutcome, EngineError> {
         self.write_runs(numbers, Neighbours::Stay, Asked::BySync).await
+    }
+
+    /// Makes durable what home holds of blocks that a committed transaction freed, before a caller
+    /// that relies on their old content writes them again. The log may hold nothing of them any
+    /// more. So writes in flight arrive first, clean copies that were read meanwhile are dropped,
+    /// and home is flushed. Nobody writes these blocks before this returns.
+    pub(crate) async fn settle_freed(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
+        for (at, count) in runs {
+            self.copies.claims.until_unclaimed(*at, *count).await;
+            self.drop_clean(*at, *count);
+            runtime::yield_now().await;
+        }
+        match self.durability.is_durable(self.durability.home_written()) {
+            true => Ok(()),
+            false => self.reader.runner.run(plan_home_durable()).await,
+        }
+    }
+
+    /// Drops the clean ones of these blocks from the cache: their next reader reads home.
+    fn drop_clean(&self, at: HomeBlock, count: u64) {
+        let mut cache = self.reader.cache.borrow_mut();
+        let is_clean = |block: &&Rc<CachedBlock>| !block.is_dirty() && block.is_home();
+        let clean: Vec<_> =
+            cache.within(at, count).filter(is_clean).map(|block| block.number()).collect();
+        clean.into_iter().for_each(|number| drop(cache.remove(number)));
     }
 
     async fn write_runs(
@@ -58,22 +99,22 @@ impl Engine {
         neighbours: Neighbours,
         asked: Asked,
     ) -> Result<WritebackOutcome, EngineError> {
-        let runs = runs_of(&self.cache.borrow(), &numbers, neighbours);
+        let runs = runs_of(&self.reader.cache.borrow(), &numbers, neighbours);
         let asked = if runs.len() == 1 { asked } else { Asked::ByWriteBack };
         let clock = self
             .policy
             .learns()
-            .map(|auto| HomeClock::begin(auto, &*self.world, asked == Asked::BySync));
+            .map(|auto| HomeClock::begin(auto, self.copies.world, asked == Asked::BySync));
         let clock_of_runs = clock.as_ref();
         let writes = runs
             .into_iter()
             .map(|run| -> LocalWrite<'_> { Box::pin(self.write_run(run, asked, clock_of_runs)) });
         let outcomes = join_window(writes, HOME_REQUESTS_MAX).await?;
-        self.cache.borrow_mut().shrink();
-        self.pipeline.wake_joiners();
+        self.reader.cache.borrow_mut().shrink();
+        self.copies.pipeline.wake_joiners();
         let all = outcomes.into_iter().fold(WritebackOutcome::default(), WritebackOutcome::and);
         clock.into_iter().for_each(HomeClock::end);
-        Ok(all.and(self.copies_home(&numbers).await?))
+        Ok(all.and(self.copies.copies_home(&numbers).await?))
     }
 
     /// Writes neighbours home with one request, or several if some need no writing any more.
@@ -84,7 +125,7 @@ impl Engine {
         clock: Option<&HomeClock<'_>>,
     ) -> Result<WritebackOutcome, EngineError> {
         let load = async |blocks: &[Rc<CachedBlock>]| {
-            self.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
+            self.reader.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
             Ok(vec![(); blocks.len()])
         };
         let (run, unreadable) = read_those_that_can(run, load).await;
@@ -93,14 +134,14 @@ impl Engine {
             return Ok(WritebackOutcome { written: 0, unreadable });
         };
         let count = run[run.len() - 1].number().get() + 1 - first.number().get();
-        // No claim is held meanwhile: a sync may want to write one of these blocks.
+        // No claim is held during this wait: a sync may want to write one of these blocks.
         let _in_flight = match asked {
             Asked::ByWriteBack => {
-                Some(self.home_bytes.admit(count << self.block_size.shift()).await)
+                Some(self.home_bytes.admit(count << self.reader.block_size.shift()).await)
             }
             Asked::BySync => None,
         };
-        let _claim = self.claims.claim(first.number(), count).await;
+        let _claim = self.copies.claims.claim(first.number(), count).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
         let sent: Vec<Sent> = run.into_iter().filter_map(Sent::of).collect();
         let mut written = 0;
@@ -112,38 +153,38 @@ impl Engine {
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
             let at = sent[0].block.number();
             let volatile = match asked {
-                Asked::BySync if is_one => self.runner.sync_home(at, &kinds, parts).await?,
-                _ => Some(self.runner.write_home(at, &kinds, parts).await?),
+                Asked::BySync if is_one => self.reader.runner.sync_home(at, &kinds, parts).await?,
+                _ => Some(self.reader.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
             let is_logged =
                 |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
-            self.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
+            self.copies.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
             if let Some(clock) = clock {
-                let bytes = sent.len() * self.block_size.bytes();
+                let bytes = sent.len() * self.reader.block_size.bytes();
                 clock.wrote(sent[0].block.contents(), bytes as u64);
             }
         }
-        self.counters.borrow_mut().requested_home_write();
+        self.reader.counters.borrow_mut().requested_home_write();
         Ok(WritebackOutcome { written, unreadable })
     }
 
     /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
     /// Whether it is the first there that is to be flushed.
     pub(crate) fn note_unordered_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
-        self.durability.note_unordered(owner, writes, self.world.now())
+        self.durability.note_unordered(owner, writes, self.copies.world.now())
     }
 
-    /// What was sent is home. `volatile`: the last write of it, if it may be in the disk's cache
-    /// only.
+    /// Notes that `sent` is home. `volatile`: the last write of it, if it may be in the disk's
+    /// cache only.
     fn arrived(&self, sent: &Sent, volatile: Option<HomeWrites>) {
         let Sent { block, bytes, as_of } = sent;
         match as_of {
             AsOf::Committed(as_of) => {
-                if let Some(log) = &self.log {
+                if let Some(log) = self.reader.log {
                     let all = units::fault!("newer-image-dropped");
-                    let as_of = if all { self.pipeline.committed() } else { *as_of };
+                    let as_of = if all { self.copies.pipeline.committed() } else { *as_of };
                     log.borrow_mut().home_written(block.number(), as_of);
                 }
                 block.committed_arrived(bytes);
@@ -153,14 +194,14 @@ impl Engine {
                     if let Some(writes) = volatile {
                         self.durability.note_early(writes);
                     }
-                    let mut transaction = self.pipeline.transaction();
+                    let mut transaction = self.copies.pipeline.transaction();
                     transaction.home_data_written(owner, block.number());
                     block.leave_order(transaction.logs(block.number()));
                 }
             }
             // Also for one that was changed meanwhile and is still unordered: what was sent is in a
             // disk's cache.
-            AsOf::UnorderedData => {
+            AsOf::Unordered => {
                 if let Some(owner) = block.unordered_owner() {
                     if let Some(writes) = volatile {
                         self.note_unordered_at_home(owner, writes);
@@ -171,12 +212,12 @@ impl Engine {
                 }
             }
         }
-        self.queue.mark_clean(block);
+        self.copies.queue.mark_clean(block);
     }
 }
 
 impl Sent {
-    /// The image that may go home; `None` if home has it already.
+    /// The image that may be written home; `None` if home has it already.
     fn of(block: Rc<CachedBlock>) -> Option<Sent> {
         let (bytes, as_of) = block.to_send()?;
         Some(Sent { block, bytes, as_of })

@@ -4,6 +4,7 @@ pub(crate) mod bytes_in_flight;
 pub(crate) mod checkpoints;
 pub(crate) mod claims;
 pub(crate) mod coalescing;
+pub(crate) mod copies;
 pub(crate) mod dirty_queue;
 pub(crate) mod full_checkpoint;
 pub(crate) mod home_writer;

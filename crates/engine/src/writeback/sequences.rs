@@ -3,9 +3,9 @@
 //! Invariants
 //! 1. Once an update of a block is logged, all are, until the block is home and its records are out
 //!    of the log.
-//! 2. An entry whose sequence has ended says so to whoever asks. So it may stay for a while, and
+//! 2. An entry whose sequence has ended says so when it is read. So it may stay for a while, and
 //!    sweeps forget such entries a few at a time.
-//! 3. Whoever counts memory sees what the table takes, after every change of it.
+//! 3. The cache counts the memory of the table after every change of it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use units::{CompactMap, HomeBlock, TransactionId};
 
 use journal::UpdateSequence;
 
-/// Entries that a sweep looks at before others have their turn.
+/// Entries that a sweep looks at before other tasks run.
 const SWEPT_AT_ONCE: usize = 1024;
 /// A sweep may wait until the table has grown by so many entries beyond twice its size.
 const GROWTH_MIN: usize = 4096;
@@ -76,7 +76,7 @@ impl Sequences {
     pub fn memory(&self) -> usize {
         self.memory.get()
     }
-    /// It takes more memory than it may: sequences must come to their end.
+    /// Returns whether the table takes more memory than it may: sequences must end.
     pub fn are_too_many(&self) -> bool {
         self.memory.get() > self.memory_max && !units::fault!("sequences-unbounded")
     }

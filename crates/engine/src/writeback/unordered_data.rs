@@ -1,5 +1,5 @@
 //! Data that no commit waits for, by owner: all in `writeback`, overwrites in place elsewhere. And
-//! with which transaction a sync last had such data go home.
+//! with which transaction a sync last had such data written home.
 //!
 //! Invariant: a block that is unordered in the cache is in the set of its owner. One in the set
 //! need not be unordered any more.
@@ -31,16 +31,17 @@ impl UnorderedData {
         self.blocks.borrow().iter().copied().collect()
     }
 
-    /// A sync has had unordered data of `owner` go home with `transaction`.
+    /// A sync has had unordered data of `owner` written home with `transaction`.
     pub fn note_ordered(&self, owner: Owner, transaction: TransactionId) {
         self.ordered_with.borrow_mut().insert(owner, transaction);
     }
-    /// All up to `transaction` are committed.
+    /// Notes that all transactions up to `transaction` are committed.
     pub fn committed(&self, transaction: TransactionId) {
         self.ordered_with.borrow_mut().retain(|_, with| with.is_after(transaction));
     }
-    /// What a sync of `owner`, or of everybody, must wait for if it finds no unordered data.
-    /// Another sync may have taken it along, and then it is durable with that commit.
+    /// Returns the transaction that a sync of `owner`, or of all owners, must wait for if it finds
+    /// no unordered data. Another sync may have ordered that data, and then it is durable with that
+    /// commit.
     pub fn durable_with(&self, owner: Option<Owner>, transaction: TransactionId) -> TransactionId {
         let ordered_with = self.ordered_with.borrow();
         if units::fault!("sync-took-along") {

@@ -1,5 +1,5 @@
-//! A home that tells how much of the time it was at work: for a policy that learns what home writes
-//! cost those who wait.
+//! A home that measures for which part of the time it is at work, for a policy that learns what
+//! home writes cost those who wait.
 
 use crate::interface::home::{Completed, Home};
 use device::{Buffer, DeviceError, Durability, LocalFuture, World};
@@ -44,7 +44,7 @@ impl Utilization {
     }
 }
 
-/// It is on its way until this is dropped, as it is when nobody waits for it any more.
+/// A request in flight. Dropped when it ends, or when nobody waits for it any more.
 struct Request(Rc<Utilization>);
 
 impl Drop for Request {

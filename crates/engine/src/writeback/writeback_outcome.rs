@@ -1,32 +1,32 @@
-//! What became of blocks that were to go home; and of reads, one of which may fail.
+//! Outcome of a write-back; and reads, one of which may fail.
 
 use crate::interface::error::EngineError;
 
-/// What became of blocks that were to go home.
+/// Outcome of writing blocks home.
 #[derive(Default)]
 pub(crate) struct WritebackOutcome {
     pub written: usize,
-    /// Why a block could not go home whose base, or whose copy in the log, cannot be read.
+    /// Why a block could not be written home whose base, or whose copy in the log, cannot be read.
     pub unreadable: Option<EngineError>,
 }
 
 impl WritebackOutcome {
-    /// Of both.
+    /// Adds another outcome.
     pub fn and(self, other: WritebackOutcome) -> WritebackOutcome {
         WritebackOutcome {
             written: self.written + other.written,
             unreadable: self.unreadable.or(other.unreadable),
         }
     }
-    /// Whether any block went home. That none could for want of its base is an error: the log, or
-    /// memory, can then never be freed.
+    /// Whether any block was written home. That none could for want of its base is an error: the
+    /// log, or memory, can then never be freed.
     pub fn progress(self) -> Result<bool, EngineError> {
         match self.unreadable {
             Some(error) if self.written == 0 => Err(error),
             _ => Ok(self.written > 0),
         }
     }
-    /// An error if any block could not go home.
+    /// An error if any block could not be written home.
     pub fn whole(self) -> Result<(), EngineError> {
         self.unreadable.map_or(Ok(()), Err)
     }

@@ -1,38 +1,60 @@
-//! Write-back and checkpoint: committed blocks go home, then the log tail moves past their records.
+//! Write-back and checkpoint: committed blocks are written home, then the log tail moves past their
+//! records.
 //!
 //! Three reasons: age (`writeback=`, `expire=`) or what `checkpoint=` says in its place, a short
 //! log (the oldest transactions first), and memory. Data of the running transaction may go early:
 //! so memory that runs short asks for no commit. What no commit waits for is flushed a second after
-//! it went home, if nobody else has done it.
+//! it was written home, if nobody else has done it.
 
-use crate::engine::Engine;
+use crate::commit::durability::Durability;
+use crate::commit::sync::Syncer;
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_BATCH_MAX;
+use crate::interface::options::EngineOptions;
 use crate::log::log_state::LogState;
+use crate::log::move_tail::TailMover;
+use crate::log::revokes::Freeing;
+use crate::log::snapshot_writer::SnapshotWriter;
+use crate::log::swap::LogSwapper;
 use crate::log::tail::TailRequest;
+use crate::transaction::admit::Admission;
 use crate::writeback::checkpoints::CheckpointTimes;
 use crate::writeback::coalescing::Neighbours;
+use crate::writeback::home_writer::HomeWriter;
+use crate::writeback::sequence_sweep::sweep_sequences;
+use crate::writeback::sequences::Sequences;
 use crate::writeback::writeback_outcome::WritebackOutcome;
 use runtime::race;
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Instant};
 
-impl Engine {
-    pub(crate) fn log_is_short(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.borrow().is_short())
-    }
+/// Writes committed blocks back, for age, log space and memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Writeback<'a> {
+    pub writer: HomeWriter<'a>,
+    pub admission: Admission<'a>,
+    pub syncs: Syncer<'a>,
+    pub tail: TailMover<'a>,
+    pub snapshots: SnapshotWriter<'a>,
+    pub swaps: LogSwapper<'a>,
+    pub freeing: Freeing<'a>,
+    pub options: &'a EngineOptions,
+    pub sequences: &'a Sequences,
+    pub durability: &'a Durability,
+}
 
+impl Writeback<'_> {
     /// Sends blocks home when there is a reason to.
-    pub(crate) async fn home_task(self: Rc<Self>) {
-        self.world.name_task("write-back");
+    pub(crate) async fn home_task(&self) {
+        self.admission.world.name_task("write-back");
         let mut seen = 0;
         let pause = self.options.checkpoint.pause(self.options.writeback);
-        let mut round_at = self.world.now().plus(pause);
+        let mut round_at = self.admission.world.now().plus(pause);
         loop {
-            let requested = self.queue.until_requested(seen, || self.pipeline.is_over());
-            let is_idle = self.blocks_until_home() == 0;
+            let requested =
+                self.admission.queue.until_requested(seen, || self.admission.pipeline.is_over());
+            let is_idle = self.writer.copies.blocks_until_home() == 0;
             let next = match self.durability.flush_of_unordered_at() {
                 Some(flush_at) if is_idle => Some(flush_at),
                 Some(flush_at) => Some(flush_at.min(round_at)),
@@ -40,35 +62,39 @@ impl Engine {
             };
             match next {
                 None => requested.await,
-                Some(at) => drop(race(requested, self.world.sleep_until(at)).await),
+                Some(at) => drop(race(requested, self.admission.world.sleep_until(at)).await),
             }
             if is_idle {
-                self.checkpoints.begins_to_wait(self.world.now());
+                self.swaps.checkpoints.begins_to_wait(self.admission.world.now());
             }
-            seen = self.queue.requests();
-            if self.pipeline.is_over() {
+            seen = self.admission.queue.requests();
+            if self.admission.pipeline.is_over() {
                 return;
             }
             if let Err(error) = self.home_round(&mut round_at, pause).await {
-                self.abort(&error);
+                self.syncs.aborter.abort(&error);
                 return;
             }
         }
     }
 
     async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
-        let _lock = self.queue.lock().await;
-        if self.pipeline.is_over() {
+        let _lock = self.admission.queue.lock().await;
+        if self.admission.pipeline.is_over() {
             return Ok(());
         }
-        if self.durability.flush_of_unordered_at().is_some_and(|at| at <= self.world.now()) {
-            self.make_unordered_durable(None).await?;
+        if self
+            .durability
+            .flush_of_unordered_at()
+            .is_some_and(|at| at <= self.admission.world.now())
+        {
+            self.syncs.make_unordered_durable(None).await?;
         }
         self.relieve_log().await?;
         self.relieve_memory().await?;
         self.relieve_sequences().await?;
-        self.write_snapshot_if_due().await?;
-        let now = self.world.now();
+        self.snapshots.write_snapshot_if_due().await?;
+        let now = self.admission.world.now();
         if *round_at <= now {
             *round_at = now.plus(pause);
             self.write_expired().await?;
@@ -77,12 +103,12 @@ impl Engine {
                     // What cannot be read there is in nobody's way yet.
                     let _unreadable = self.write_all_committed().await?;
                 }
-                true => self.checkpoints.begins_to_wait(now),
+                true => self.swaps.checkpoints.begins_to_wait(now),
                 false => {}
             }
-            self.advance_tail(TailRequest::Round).await?;
-            self.sweep_sequences().await;
-            self.swap_in_idle_time().await?;
+            self.tail.advance_tail(TailRequest::Round).await?;
+            self.sweep().await;
+            self.swaps.swap_in_idle_time().await?;
         }
         Ok(())
     }
@@ -90,58 +116,59 @@ impl Engine {
     /// Writes home what the oldest transactions need, until half of the log is free. Files of which
     /// durability is enough stay unless it is full, and it keeps all from the oldest of them on.
     async fn relieve_log(&self) -> Result<(), EngineError> {
-        if !self.log_is_short() {
+        if !self.admission.log_is_short() {
             return Ok(());
         }
-        let spares = !self.log.as_ref().is_some_and(|log| log.borrow().is_full());
+        let spares = !self.admission.log.is_some_and(|log| log.borrow().is_full());
         let mut batch = self.checkpoint_batch(spares);
         if batch.is_some() {
-            self.counters.borrow_mut().checkpointed();
+            self.syncs.counters.borrow_mut().checkpointed();
         }
         while let Some(blocks) = batch {
-            if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
+            if !self.writer.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
             }
-            self.advance_tail(TailRequest::Space).await?;
+            self.tail.advance_tail(TailRequest::Space).await?;
             // Of a long log this takes minutes.
             if !units::fault!("relief-untold") {
-                self.write_snapshot_if_due().await?;
+                self.snapshots.write_snapshot_if_due().await?;
             }
             batch = self.checkpoint_batch(spares);
         }
-        self.advance_tail(TailRequest::Space).await
+        self.tail.advance_tail(TailRequest::Space).await
     }
 
     /// The next blocks to write so that half of the log becomes free; `None` when no more need be
     /// written. `spares`: or may be, as the others are to stay.
     fn checkpoint_batch(&self, spares: bool) -> Option<Vec<HomeBlock>> {
-        let mut blocks = self.log.as_ref()?.borrow().checkpoint_batch(HOME_BATCH_MAX)?;
+        let mut blocks = self.admission.log?.borrow().checkpoint_batch(HOME_BATCH_MAX)?;
         if spares {
             self.leave_out_those_that_stay(&mut blocks);
         }
         (!blocks.is_empty()).then_some(blocks)
     }
 
-    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory lets
-    /// go of those that the log holds whole, and the others go home, until a quarter is left.
+    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory
+    /// evicts those that the log holds whole, and the others are written home, until a quarter is
+    /// left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
-        let limit = self.cache.borrow().limit();
-        if self.pinned_images() <= limit / 2 {
+        let limit = self.admission.cache.borrow().limit();
+        if self.admission.pinned_images() <= limit / 2 {
             return Ok(());
         }
-        while self.evict(|| self.pinned_images() <= limit / 4) {
+        while self.writer.copies.evict(|| self.admission.pinned_images() <= limit / 4) {
             runtime::yield_now().await;
         }
-        while self.pinned_images() > limit / 4 {
+        while self.admission.pinned_images() > limit / 4 {
             let blocks = self.dirty_blocks(|_| true);
             if blocks.is_empty()
-                || !self.write_home(blocks, Neighbours::GoAlong).await?.progress()?
+                || !self.writer.write_home(blocks, Neighbours::GoAlong).await?.progress()?
             {
-                // The rest is in transactions that are not committed yet, or goes home past the
-                // cache. Where nothing is to be committed, a request would wake those who wait for
-                // memory, and they this task, without end.
-                if !self.pipeline.is_idle() {
-                    self.pipeline.request(self.running());
+                // The rest is in transactions that are not committed yet, or is written home past
+                // the cache. Where nothing is to be committed, a request would wake those who wait
+                // for memory, and they this task, without end.
+                if !self.admission.pipeline.is_idle() {
+                    self.admission.pipeline.request(self.admission.pipeline.running_id());
                 }
                 break;
             }
@@ -150,51 +177,58 @@ impl Engine {
         Ok(())
     }
 
-    /// Where the table takes more than its part, has sequences end: what is committed is written
-    /// back, files of which durability is enough included, and the tail moves. The caller holds
-    /// the turn.
+    /// Ends sequences where the table takes more than its part: committed blocks are written back,
+    /// files of which durability is enough included, and the tail moves. The caller holds the
+    /// write-back lock.
     async fn relieve_sequences(&self) -> Result<(), EngineError> {
         if self.sequences.want_sweep() {
-            self.sweep_sequences().await;
+            self.sweep().await;
         }
-        let Some(log) = self.log.as_ref().filter(|_| self.sequences.are_too_many()) else {
+        let Some(log) = self.admission.log.filter(|_| self.sequences.are_too_many()) else {
             return Ok(());
         };
-        let began = self.world.now();
+        let began = self.admission.world.now();
         let blocks =
-            self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
+            self.admission
+                .queue
+                .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
-            if !self.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
+            if !self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
                 break;
             }
         }
         self.write_copied_home(true).await?;
         log.borrow_mut().is_waited_for();
-        self.advance_tail(TailRequest::Space).await?;
-        self.sweep_sequences().await;
+        self.tail.advance_tail(TailRequest::Space).await?;
+        self.sweep().await;
         if self.sequences.are_too_many() {
             // The rest are of transactions that are not committed yet.
-            self.pipeline.request(self.running());
+            self.admission.pipeline.request(self.admission.pipeline.running_id());
         }
         Ok(())
     }
 
+    async fn sweep(&self) {
+        let reader = &self.writer.reader;
+        sweep_sequences(self.sequences, reader.log, reader.cache).await;
+    }
+
     async fn write_expired(&self) -> Result<(), EngineError> {
-        let now = self.world.now();
+        let now = self.admission.world.now();
         loop {
             let mut blocks = self.dirty_blocks(|since| since.plus(self.options.expire) <= now);
             if blocks.is_empty() {
                 break;
             }
             if self.options.checkpoint != CheckpointTimes::ByAge {
-                // What no log holds goes home by its age all the same.
-                let cache = self.cache.borrow();
+                // What no log holds is written home by its age all the same.
+                let cache = self.admission.cache.borrow();
                 blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.is_held_by_log()));
             }
             self.leave_out_those_that_stay(&mut blocks);
             // What could not be read stays dirty and is tried again when it is due again.
-            self.write_home(blocks, Neighbours::Stay).await?;
-            // Thousands may be due, and whoever needs log space meanwhile does not wait for all of
+            self.writer.write_home(blocks, Neighbours::Stay).await?;
+            // Thousands may be due, and a handle that needs log space does not wait for all of
             // them.
             self.relieve_log().await?;
         }
@@ -202,7 +236,7 @@ impl Engine {
             log.borrow().mapping().is_older_than(self.options.expire, now)
         };
         if self.options.checkpoint == CheckpointTimes::ByAge
-            && self.log.as_ref().is_some_and(is_old)
+            && self.admission.log.is_some_and(is_old)
         {
             // What could not be read is tried again, too.
             self.write_copied_home(false).await?;
@@ -211,20 +245,20 @@ impl Engine {
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        let wall_clock = self.world.wall_clock().seconds;
-        self.checkpoints.is_due(
+        let wall_clock = self.admission.world.wall_clock().seconds;
+        self.swaps.checkpoints.is_due(
             self.options.checkpoint,
-            self.world.now(),
+            self.admission.world.now(),
             wall_clock,
-            self.activity(),
+            self.swaps.activity(),
         )
     }
 
     /// Whether anything that is committed does not stay in the log.
     fn has_some_to_go_home(&self) -> bool {
         let mut found =
-            self.log.as_ref().is_some_and(|log| log.borrow().mapping().has_some_to_go_home());
-        self.queue.while_dirty(&self.cache.borrow(), |block| {
+            self.admission.log.is_some_and(|log| log.borrow().mapping().has_some_to_go_home());
+        self.admission.queue.while_dirty(&self.admission.cache.borrow(), |block| {
             found |= block.may_go_home() && !block.stays_in_log();
             !found
         });
@@ -232,31 +266,33 @@ impl Engine {
     }
 
     /// Everything that is committed now, but for files of which durability is enough. What the log
-    /// cannot be read for stays there, and is told. Whoever asks holds the turn.
+    /// cannot be read for stays there, and is returned. The caller holds the write-back lock.
     pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
-        let began = self.world.now();
-        self.checkpoints.begin(self.blocks_until_home() as u64);
+        let began = self.admission.world.now();
+        self.swaps.checkpoints.begin(self.writer.copies.blocks_until_home() as u64);
         // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
         let mut blocks =
-            self.queue.due(&self.cache.borrow(), began, usize::MAX, |since| since <= began);
+            self.admission
+                .queue
+                .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
         self.leave_out_those_that_stay(&mut blocks);
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
-            if !self.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
+            if !self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
                 break;
             }
             self.relieve_log().await?;
         }
         let unreadable = self.write_copied_home(false).await?.unreadable;
-        self.checkpoints.end(began, self.world.now());
+        self.swaps.checkpoints.end(began, self.admission.world.now());
         Ok(unreadable)
     }
 
     /// Files of which durability is enough stay in the log.
     fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
-        let cache = self.cache.borrow();
+        let cache = self.admission.cache.borrow();
         let copy_stays = |at| {
-            self.log
-                .as_ref()
+            self.admission
+                .log
                 .is_some_and(|log| log.borrow().mapping().get(at).is_some_and(|copy| copy.stays))
         };
         blocks.retain(|at| match cache.peek(*at) {
@@ -266,14 +302,19 @@ impl Engine {
     }
 
     fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
-        self.queue.due(&self.cache.borrow(), self.world.now(), HOME_BATCH_MAX, is_due)
+        self.admission.queue.due(
+            &self.admission.cache.borrow(),
+            self.admission.world.now(),
+            HOME_BATCH_MAX,
+            is_due,
+        )
     }
 
     /// Everything that is committed and not home; no transaction is running.
     pub(crate) async fn write_everything_home(&self) -> Result<(), EngineError> {
-        while self.queue.dirty() > 0 {
+        while self.admission.queue.dirty() > 0 {
             let blocks = self.dirty_blocks(|_| true);
-            if !self.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
+            if !self.writer.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
                 break;
             }
         }
@@ -287,12 +328,12 @@ impl Engine {
         with_those_that_stay: bool,
     ) -> Result<WritebackOutcome, EngineError> {
         let blocks = self
+            .admission
             .log
-            .as_ref()
             .map_or(Vec::new(), |log| log.borrow().mapping().blocks(with_those_that_stay));
         let mut all = WritebackOutcome::default();
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
-            all = all.and(self.copies_home(blocks).await?);
+            all = all.and(self.writer.copies.copies_home(blocks).await?);
             // Nobody waits for room until all of them are home.
             self.relieve_log().await?;
         }

@@ -1,5 +1,4 @@
-//! What the engine knows of the log: its superblock, its free space, and which home blocks have
-//! records in it.
+//! State of the log: its superblock, its free space, and the home blocks that have records in it.
 //!
 //! It puts parts together that keep their own state: [`LogSpace`], [`Checkpoint`], [`Tail`],
 //! [`LiveRecords`] and [`Mapping`]. Others may look at the last two; what changes several parts at
@@ -45,12 +44,12 @@ pub(crate) struct LogState {
     records: Rc<dyn Records>,
     tail: Tail,
     live: LiveRecords,
-    /// Whether memory may let go of what the log holds.
+    /// Whether memory may evict what the log holds.
     redirects: bool,
     mapping: Mapping,
-    /// Where the head was when each finished.
+    /// Position of the head when each transaction finished.
     ends: std::collections::BTreeMap<u32, LogBlock>,
-    /// Of scattered logs.
+    /// Snapshot of the mapping table, where the log is scattered.
     snapshot: Option<Snapshot>,
 }
 
@@ -97,9 +96,9 @@ impl LogState {
     ) -> Result<LogState, EngineError> {
         let (first, last) = (kept.superblock.sequence, kept.next().previous());
         let each = kept.superblock.log_blocks_per_block();
-        let RetainedLog { superblock, runs, transactions, copies, at_home, told, .. } = kept;
+        let RetainedLog { superblock, runs, transactions, copies, at_home, pieces, .. } = kept;
         let mut log = LogState {
-            snapshot: Some(snapshot_of(&superblock, parts).behind(told)),
+            snapshot: Some(snapshot_of(&superblock, parts).behind(pieces)),
             gaps: Gaps::new(LogGap::Off, 0, 0),
             checkpoint: Checkpoint::new(first),
             records: records::of(&superblock),
@@ -128,7 +127,7 @@ impl LogState {
 
     // What it holds.
 
-    /// Blocks that it holds whole, and that memory has let go of.
+    /// Blocks that it holds whole, and that memory has evicted.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }
@@ -147,11 +146,11 @@ impl LogState {
     pub fn tail_on_disk(&self) -> TransactionId {
         self.tail.on_disk()
     }
-    /// Whether memory may let go of what it holds.
+    /// Whether memory may evict what it holds.
     pub fn redirects(&self) -> bool {
         self.redirects
     }
-    /// No transaction in it waits for blocks to go home.
+    /// No transaction in it waits for blocks to be written home.
     pub fn is_all_home(&self) -> bool {
         self.checkpoint.is_empty()
     }
@@ -196,7 +195,7 @@ impl LogState {
         self.space.choose(transaction, head);
     }
     /// The last moment before the plan is carried out: its log blocks get their addresses. Returns
-    /// where the log will hold blocks of `bytes` bytes whole, sorted, if memory may let go of them.
+    /// where the log will hold blocks of `bytes` bytes whole, sorted, if memory may evict them.
     pub fn issue(
         &mut self,
         planned: &mut CommitPlan,
@@ -233,7 +232,7 @@ impl LogState {
             }
         })
     }
-    /// Memory has let go of `block`, which `copy` holds.
+    /// Memory has evicted `block`, which `copy` holds.
     pub fn evict(&mut self, block: HomeBlock, copy: LogCopy, now: Instant) {
         self.mapping.insert(block, copy, now);
         if units::fault!("mapped-counts-as-home") {
@@ -313,12 +312,12 @@ impl LogState {
     ) -> Vec<(LogBlock, Rc<Buffer>)> {
         self.space.headers_of_swap(swap, durable)
     }
-    /// The runs lie elsewhere now. `tell` is told of each block that one of them has.
-    pub fn end_swap(&mut self, swap: &LogSwap, tell: impl Fn(HomeBlock, &SwappedRun)) {
+    /// The runs lie elsewhere now. `note` is called for each block that one of them has.
+    pub fn end_swap(&mut self, swap: &LogSwap, note: impl Fn(HomeBlock, &SwappedRun)) {
         for run in self.space.end_swap(swap) {
             for block in self.live.blocks_of(run.transaction) {
                 self.mapping.moved(*block, &run);
-                tell(*block, &run);
+                note(*block, &run);
             }
         }
     }
@@ -356,7 +355,7 @@ mod tests {
     use units::{BlockRange, BlockSize, Timestamp};
 
     const BLOCKS: u32 = 64;
-    /// Of a new journal.
+    /// First transaction of a new journal.
     const FIRST: TransactionId = TransactionId(2);
     const CHANGED: HomeBlock = HomeBlock(100);
 

@@ -9,7 +9,7 @@ impl LogState {
     pub fn transaction_limit(&self) -> u32 {
         self.space.transaction_max()
     }
-    /// As many blocks of home as `log_blocks` are long.
+    /// Converts log blocks to blocks of home, rounded up.
     pub fn home_blocks(&self, log_blocks: u32) -> u32 {
         log_blocks.div_ceil(self.superblock.on_disk().log_blocks_per_block())
     }
@@ -29,7 +29,8 @@ impl LogState {
     pub fn has_room(&self, bound: u32, handles: u64) -> bool {
         bound <= self.largest_now(handles)
     }
-    /// The same, however long a transaction may be.
+    /// Returns whether there is free space as for [`LogState::has_room`], however long a
+    /// transaction may be.
     pub fn has_free(&self, bound: u32, handles: u64) -> bool {
         if units::fault!("revokes-unreserved") || units::fault!("loose-without-admission") {
             return bound <= self.space.room();
@@ -46,8 +47,8 @@ impl LogState {
     pub fn is_short(&self) -> bool {
         self.is_full() || self.space.free() < self.space.capacity() / 8 * 3
     }
-    /// No log has room for the largest transaction. Files of which durability is enough go home
-    /// only then.
+    /// No log has room for the largest transaction. Files of which durability is enough are written
+    /// home only then.
     pub fn is_full(&self) -> bool {
         self.space.room() < self.largest()
     }

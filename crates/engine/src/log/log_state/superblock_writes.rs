@@ -29,7 +29,7 @@ impl SnapshotChange {
 /// Whether the superblock can go to the disk to name a snapshot.
 pub(crate) enum Naming {
     Begins(Box<SnapshotChange>),
-    /// It is on its way with something else: ask again when it has arrived.
+    /// Another write of it is in flight: the caller asks again when that has arrived.
     Waits(Rc<Event>),
 }
 
@@ -48,9 +48,9 @@ impl TailMove {
 /// Whether the superblock must say more before the next transaction is written.
 pub(crate) enum Announcement {
     Needless,
-    /// It goes to the disk now. When it is there, [`LogState::announced`] is told.
+    /// The write goes to the disk now. The caller reports its arrival by [`LogState::announced`].
     Begins(SuperblockChange),
-    /// It is on its way with something else: ask again when it has arrived.
+    /// Another write of it is in flight: the caller asks again when that has arrived.
     Waits(Rc<Event>),
 }
 
@@ -61,7 +61,7 @@ impl LogState {
     pub fn is_waited_for(&mut self) {
         self.tail.is_waited_for();
     }
-    /// What was taken for durable is so no longer: barriers were not kept.
+    /// Forgets what was taken for durable: barriers were not kept.
     pub fn forget_notes(&mut self) {
         self.tail.forget_notes();
     }
@@ -114,8 +114,8 @@ impl LogState {
 
     // What the superblock says besides.
 
-    /// What recovery must learn of where transactions lie before more of them are written. An
-    /// announcement begins.
+    /// Begins an announcement of the places that recovery must learn before more transactions are
+    /// written there.
     pub fn announce(&mut self) -> Announcement {
         if !self.superblock.has_begun() {
             return Announcement::Needless;
@@ -151,7 +151,7 @@ impl LogState {
         &self.superblock
     }
 
-    // How a snapshot comes to tell of it.
+    // The snapshot.
 
     /// A snapshot that this mount does not go on with counts no more. Whether it did.
     fn leave_out_foreign(&self, superblock: &mut JournalSuperblock) -> bool {
@@ -168,11 +168,11 @@ impl LogState {
         self.superblock.has_begun()
             && self.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_due(tail))
     }
-    /// Whether a snapshot tells where runs lie.
+    /// Whether a snapshot records where runs lie.
     pub fn names_snapshot(&self) -> bool {
         self.superblock.on_disk().named_snapshot().is_some()
     }
-    /// The first transaction that is not told, and most items of what is told together.
+    /// Returns the first transaction that is not covered, and most items of a piece.
     pub fn uncovered(&self) -> (TransactionId, usize) {
         let tail = self.tail.on_disk();
         self.snapshot.as_ref().map_or((tail, 0), |snapshot| {
@@ -183,7 +183,7 @@ impl LogState {
     pub fn run_of(&self, transaction: TransactionId) -> Option<LogRun> {
         self.space.run_of(transaction)
     }
-    /// Blocks that `transaction`, which is not told yet, has revoked.
+    /// Blocks that `transaction`, which is not covered yet, has revoked.
     pub fn revoked_by(&self, transaction: TransactionId) -> &[HomeBlock] {
         self.snapshot.as_ref().map_or(&[], |snapshot| snapshot.revoked_by(transaction))
     }
@@ -191,12 +191,12 @@ impl LogState {
     pub fn oldest_needed(&self, block: HomeBlock) -> Option<TransactionId> {
         self.checkpoint.oldest(block)
     }
-    /// Nothing more is told while the tail is where it is.
+    /// Writes no more pieces while the tail is where it is.
     pub fn skip_piece(&mut self) {
         let tail = self.tail.on_disk();
         self.snapshot.iter_mut().for_each(|snapshot| snapshot.is_stuck(tail));
     }
-    /// Whether the superblock names pieces that tell of nothing behind the tail.
+    /// Whether the superblock names pieces that cover nothing behind the tail.
     pub fn may_give_up_pieces(&self) -> bool {
         let tail = self.tail.on_disk();
         self.snapshot.as_ref().is_some_and(|snapshot| snapshot.ring().has_passed_pieces(tail))
@@ -204,15 +204,15 @@ impl LogState {
     /// [`SnapshotRing::begin_piece`].
     pub fn begin_piece(
         &self,
-        told: Range<TransactionId>,
+        covered: Range<TransactionId>,
         committed: TransactionId,
         items: &[SnapshotItem],
     ) -> Option<NewPiece> {
-        self.snapshot.as_ref()?.ring().begin_piece(told, committed, items)
+        self.snapshot.as_ref()?.ring().begin_piece(covered, committed, items)
     }
-    /// The superblock is to name `piece`, or none that tells of nothing. `read_from`: from which
-    /// transaction on a restart reads the log; `None`: no snapshot is to count.
-    /// `ends_swap`: from then on the copies of the swap count.
+    /// The superblock is to name `piece`, or none that covers nothing. `read_from`: from which
+    /// transaction on a restart reads the log; `None`: no snapshot is to count. `ends_swap`: from
+    /// then on the copies of the swap count.
     pub fn begin_naming(
         &mut self,
         piece: Option<&NewPiece>,
@@ -229,7 +229,7 @@ impl LogState {
             let said = said.snapshot.as_ref().map_or(&said.active, |named| &named.since);
             let named = ring.name(tail, piece, read_from)?;
             let since = self.space.since(named.end, said);
-            // As long as those that are told now: later ones, which are not longer, need not be
+            // As long as those that are covered now: later ones, which are not longer, need not be
             // announced.
             let longest = self.space.longest_from(ring.end(tail));
             Some(NamedSnapshot { since, longest, ..named })
@@ -268,7 +268,7 @@ impl LogState {
         let is_wide = since.is_some_and(|since| self.space.are_many(since));
         self.snapshot.iter_mut().for_each(|snapshot| snapshot.set_wide(is_wide));
     }
-    /// What is told is so no more to be told, of all up to `committed`.
+    /// Counts transactions up to `committed` that the snapshot now covers as covered.
     pub(super) fn note_covered(&mut self, committed: TransactionId) {
         let Some(snapshot) = &mut self.snapshot else { return };
         let end = snapshot.ring().end(self.tail.on_disk());
@@ -277,6 +277,6 @@ impl LogState {
             left.push(run);
             at = at.next();
         }
-        snapshot.told(end, left.into_iter());
+        snapshot.covered_before(end, left.into_iter());
     }
 }

@@ -1,0 +1,65 @@
+//! The end of an engine after a failed write, or on request.
+
+use crate::commit::durability::Durability;
+use crate::commit::executor::Runner;
+use crate::interface::error::EngineError;
+use crate::interface::options::EngineOptions;
+use crate::log::log_state::LogState;
+use crate::transaction::pipeline::Pipeline;
+use crate::writeback::dirty_queue::DirtyQueue;
+use device::World;
+use std::cell::RefCell;
+
+/// Stops an engine that can no longer write.
+#[derive(Clone, Copy)]
+pub(crate) struct Aborter<'a> {
+    pub world: &'a dyn World,
+    pub options: &'a EngineOptions,
+    pub log: Option<&'a RefCell<LogState>>,
+    pub pipeline: &'a Pipeline,
+    pub durability: &'a Durability,
+    pub queue: &'a DirtyQueue,
+    pub runner: &'a Runner,
+}
+
+impl Aborter<'_> {
+    /// A write or flush failed: what is durable is unknown, so nothing is written any more, and
+    /// every present and later waiter gets this error. Also for a caller that has changed blocks
+    /// and cannot finish its change: nothing of the running transaction will ever be committed.
+    pub fn abort(&self, cause: &EngineError) {
+        if !self.pipeline.has_failed() {
+            self.stop_writing(cause);
+            self.record_failure();
+        }
+    }
+
+    /// Stops writing as [`Aborter::abort`] does, but leaves the journal sound: the next mount
+    /// replays it, and e2fsck need not run.
+    pub fn stop_writing(&self, cause: &EngineError) {
+        if !self.pipeline.has_failed() {
+            self.pipeline.fail(cause);
+            // What is under way writes nothing more either.
+            let _: Result<(), EngineError> = self.durability.note(Err(cause.clone()));
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.pipeline.wake_tasks();
+        self.queue.wake();
+        self.pipeline.wake_joiners();
+        if let Some(log) = self.log {
+            log.borrow().superblock().wake();
+        }
+    }
+
+    /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks
+    /// closely.
+    fn record_failure(&self) {
+        let Some(log) = self.log else { return };
+        let note = log.borrow().superblock().with_failure(self.options.journal_checksum);
+        let Ok(write) = self.runner.write_after_failure(note) else { return };
+        // Whether it succeeds changes nothing: the engine has stopped.
+        self.world.spawn(Box::pin(async move { drop(write.await) }));
+    }
+}
