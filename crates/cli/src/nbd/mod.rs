@@ -99,6 +99,7 @@ pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
         ));
     }
     let world = RealWorld::new().map_err(CliError::no_ring)?;
+    crate::daemon::io_path::tell(&world, &|text| complain(&format!("okeanos: {text}")));
     let (beneath, drive) = disk::open(&world, &arguments)?;
     if let Some(path) = &arguments.disk {
         arguments.logs.check_content(path)?;

@@ -37,4 +37,5 @@ mod set_id;
 mod stress;
 mod volumes;
 mod whole_volume;
+mod without_ring;
 mod workloads;

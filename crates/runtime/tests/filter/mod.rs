@@ -3,9 +3,13 @@
 
 use std::io;
 
-/// Makes `(call, errno)` fail so. Allocates nothing but memory, so it may be used between fork and
-/// exec.
+/// Makes each `(call, errno)` fail so.
+#[allow(dead_code, reason = "programs that install it between fork and exec make it before")]
 pub fn refuse(calls: &[(libc::c_long, i32)]) -> io::Result<()> {
+    install(&program(calls))
+}
+
+pub fn program(calls: &[(libc::c_long, i32)]) -> Vec<libc::sock_filter> {
     const NUMBER_AT: u32 = 0;
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let is_equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -17,8 +21,13 @@ pub fn refuse(calls: &[(libc::c_long, i32)]) -> io::Result<()> {
         steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | *errno as u32));
     }
     steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
-    let program =
-        libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
+    steps
+}
+
+/// Takes no memory, so it may be called between fork and exec.
+pub fn install(program: &[libc::sock_filter]) -> io::Result<()> {
+    let (length, steps) = (program.len() as libc::c_ushort, program.as_ptr().cast_mut());
+    let program = libc::sock_fprog { len: length, filter: steps };
     // SAFETY: prctl changes a flag of the thread, and copies program and instructions, which
     // outlive the calls. Root may filter without the flag, which would take the rights of
     // fusermount3 away.
