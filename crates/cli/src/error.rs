@@ -23,7 +23,7 @@ impl CliError {
     /// The kernel gave neither an io_uring nor what does in its place, or not what `OKEANOS_IO`
     /// asks for.
     pub fn no_ring(error: std::io::Error) -> CliError {
-        if let Some(refusal) = runtime::Refusal::of(&error) {
+        if let Some(refusal) = runtime::RingRefusal::of(&error) {
             return CliError::new(format!("OKEANOS_IO=ring: {refusal}"))
                 .with_remedy("Leave OKEANOS_IO unset: threads then do what the ring would.");
         }

@@ -27,7 +27,7 @@ pub use heap::Heap;
 pub use polling::POLL_DEFAULT;
 pub use real_world::RealWorld;
 pub use ring::{
-    File, IoChoice, NoRing, PollStream, Refusal, Ring, RingStatistics, Signal, Signals, Slice,
+    File, IoChoice, NoRing, PollStream, Ring, RingRefusal, RingStatistics, Signal, Signals, Slice,
     block_signals, command,
 };
 pub use units::SplitMix;

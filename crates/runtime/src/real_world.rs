@@ -1,6 +1,6 @@
 //! Real time: tasks, timers and one queue of operations on one thread. A turn of the loop polls all
-//! ready tasks and hands their operations over. It waits for a completion or the next timer (awake, where
-//! that pays: [`crate::polling`]), and wakes whom it concerns.
+//! ready tasks and hands their operations over. It waits for a completion or the next timer (awake,
+//! where that pays: [`crate::polling`]), and wakes whom it concerns.
 //!
 //! Make it on the thread that runs it, and after any fork.
 
@@ -50,8 +50,8 @@ struct State {
 pub struct RealWorld(Rc<State>);
 
 impl RealWorld {
-    /// Over an io_uring, or over threads and epoll: as `OKEANOS_IO` says, which is `auto`, `ring` or
-    /// `classic`, or else where the kernel refuses a ring.
+    /// Over an io_uring, or over threads and epoll: as `OKEANOS_IO` (`auto`, `ring` or `classic`)
+    /// says, or else as the kernel does.
     pub fn new() -> io::Result<RealWorld> {
         RealWorld::over(IoChoice::of_environment()?)
     }

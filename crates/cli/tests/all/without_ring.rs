@@ -1,7 +1,7 @@
 //! Machines that refuse io_uring: by seccomp, as Docker does, with each errno that kernels give.
 
 use crate::common::{Volume, gone, said, signal};
-#[path = "../../../runtime/tests/filter/mod.rs"]
+#[path = "../../../runtime/tests/all/filter.rs"]
 mod filter;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;

@@ -19,7 +19,7 @@ mod slots;
 mod turn;
 
 pub use files::{Slice, command};
-pub use kernel::{IoChoice, NoRing, Refusal};
+pub use kernel::{IoChoice, NoRing, RingRefusal};
 pub use poll::PollStream;
 pub use signals::{Signal, Signals, block_signals};
 pub(crate) use turn::Wait;

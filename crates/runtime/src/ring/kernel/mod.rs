@@ -8,7 +8,7 @@ mod uring;
 mod watches;
 
 pub(super) use call::{Call, Completion, LENGTH_MAX, Source};
-pub use refusal::{IoChoice, NoRing, Refusal};
+pub use refusal::{IoChoice, NoRing, RingRefusal};
 pub(super) use uring::command_to;
 
 use classic::Classic;
@@ -32,7 +32,7 @@ impl Kernel {
             Ok(uring) => Ok((Kernel::Uring(uring), None)),
             Err(error) if choice == IoChoice::Ring => Err(error),
             Err(error) => {
-                let Some(refusal) = Refusal::of(&error) else { return Err(error) };
+                let Some(refusal) = RingRefusal::of(&error) else { return Err(error) };
                 Ok((Kernel::Classic(Classic::new()?), Some(NoRing::Refused(refusal))))
             }
         }

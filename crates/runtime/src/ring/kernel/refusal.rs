@@ -36,7 +36,7 @@ impl IoChoice {
 pub enum NoRing {
     /// `OKEANOS_IO=classic`.
     NotWanted,
-    Refused(Refusal),
+    Refused(RingRefusal),
 }
 
 impl fmt::Display for NoRing {
@@ -50,15 +50,15 @@ impl fmt::Display for NoRing {
 
 /// What the kernel answered to io_uring_setup(2), and what may be the cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct RingRefusal {
     code: i32,
     cause: String,
 }
 
-impl Refusal {
+impl RingRefusal {
     /// `None` for errors that no kernel refuses rings with: another attempt may succeed, and what
     /// lacks is needed without a ring, too.
-    pub fn of(error: &io::Error) -> Option<Refusal> {
+    pub fn of(error: &io::Error) -> Option<RingRefusal> {
         let code = error.raw_os_error()?;
         let facts = Facts {
             disabled: read("/proc/sys/kernel/io_uring_disabled"),
@@ -67,7 +67,7 @@ impl Refusal {
                 .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")),
             release: read("/proc/sys/kernel/osrelease"),
         };
-        Some(Refusal { code, cause: cause(code, &facts)? })
+        Some(RingRefusal { code, cause: cause(code, &facts)? })
     }
 
     /// An errno.
@@ -76,7 +76,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RingRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = io::Error::from_raw_os_error(self.code);
         write!(f, "the kernel refuses io_uring: {error}: {}", self.cause)

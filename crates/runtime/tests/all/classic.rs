@@ -1,20 +1,17 @@
 //! The world without a ring: when it is chosen, what its threads do and have, and how they end.
 
-mod filter;
-
+use crate::filter::refuse;
 use device::{Buffer, Durability, World};
-use filter::refuse;
 use runtime::{Either, File, IoChoice, NoRing, RealWorld, join_all, race};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// In a thread of its own, which takes its filters along when it ends. One after the other: the
 /// threads of worlds are counted.
 fn alone<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one: MutexGuard<()> = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = crate::WORLDS.write().unwrap_or_else(PoisonError::into_inner);
     std::thread::spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::rc::Rc;
+use std::sync::PoisonError;
 use std::time::Duration;
 use units::Instant;
 
@@ -17,6 +18,7 @@ macro_rules! over_both {
         mod ring {
             use super::*;
             $(#[test] fn $name() {
+                let _beside = crate::WORLDS.read().unwrap_or_else(PoisonError::into_inner);
                 match RealWorld::over(IoChoice::Ring) {
                     Ok(_) => super::$name(IoChoice::Ring),
                     Err(error) => eprintln!("NOT TESTED: io_uring: {error}"),
@@ -25,7 +27,10 @@ macro_rules! over_both {
         }
         mod classic {
             use super::*;
-            $(#[test] fn $name() { super::$name(IoChoice::Classic) })*
+            $(#[test] fn $name() {
+                let _beside = crate::WORLDS.read().unwrap_or_else(PoisonError::into_inner);
+                super::$name(IoChoice::Classic)
+            })*
         }
     };
 }
