@@ -32,7 +32,7 @@ impl CliError {
             Some(libc::EMFILE | libc::ENFILE) => {
                 "Close some files, or allow more: see `ulimit -n`."
             }
-            Some(_) => "Neither io_uring nor epoll can be had: see `okeanos doctor`.",
+            Some(_) => "The kernel gives neither io_uring nor epoll.",
             None => return CliError::new(error.to_string()),
         };
         CliError::system("io_uring", error).with_remedy(remedy)
