@@ -64,8 +64,12 @@ check: lint ## before a commit: lints and the lower layers; no root, no network,
 TOOLS := target/tools
 POSIX_OPERATIONS ?= 5000
 
+# What plays daily life, crashes and recovery, in a few minutes, once more without io_uring.
+WITHOUT_RING := without_ring:: people:: daemon_life:: blocks:: nbd:: coherence:: robustness::a_mount_point robustness::an_unplugged robustness::a_failed
+
 test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	$(CARGO) test --workspace
+	OKEANOS_IO=classic $(CARGO) test --package cli --test all -- $(WITHOUT_RING)
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
 	scripts/test-host.sh target/debug/okeanos

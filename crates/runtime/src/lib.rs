@@ -1,4 +1,5 @@
-//! Tasks on one thread, in virtual time (seeded, deterministic) or in real time over one io_uring.
+//! Tasks on one thread, in virtual time (seeded, deterministic) or in real time. There an io_uring
+//! carries out what they ask of the kernel, or where it is refused, a few threads and epoll.
 //! Unsafe code is in `ring`, `heap`, `step_clock` and `standard_error` alone.
 #![deny(unsafe_code)]
 
@@ -26,7 +27,8 @@ pub use heap::Heap;
 pub use polling::POLL_DEFAULT;
 pub use real_world::RealWorld;
 pub use ring::{
-    File, PollStream, Ring, RingStatistics, Signal, Signals, Slice, block_signals, command,
+    File, IoChoice, NoRing, PollStream, Ring, RingRefusal, RingStatistics, Signal, Signals, Slice,
+    block_signals, command,
 };
 pub use units::SplitMix;
 pub use virtual_world::{Deadlock, VirtualWorld};

@@ -1,11 +1,11 @@
-//! Real time: tasks, timers and one io_uring on one thread. A turn of the loop polls all ready
-//! tasks and hands their operations over. It waits for a completion or the next timer (awake, where
-//! that pays: [`crate::polling`]), and wakes whom it concerns.
+//! Real time: tasks, timers and one queue of operations on one thread. A turn of the loop polls all
+//! ready tasks and hands their operations over. It waits for a completion or the next timer (awake,
+//! where that pays: [`crate::polling`]), and wakes whom it concerns.
 //!
 //! Make it on the thread that runs it, and after any fork.
 
 use crate::polling::{Ended, Expected, Polling};
-use crate::ring::{Ring, Signals, Wait};
+use crate::ring::{IoChoice, Ring, Signals, Wait};
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
 use device::{LocalFuture, LongSteps, World};
@@ -50,11 +50,19 @@ struct State {
 pub struct RealWorld(Rc<State>);
 
 impl RealWorld {
+    /// Over an io_uring, or over threads and epoll: as `OKEANOS_IO` (`auto`, `ring` or `classic`)
+    /// says, or else as the kernel does.
     pub fn new() -> io::Result<RealWorld> {
+        RealWorld::over(IoChoice::of_environment()?)
+    }
+
+    /// # Errors
+    /// The kernel's, where it gives neither a ring nor epoll, or refuses the one that is asked for.
+    pub fn over(choice: IoChoice) -> io::Result<RealWorld> {
         Ok(RealWorld(Rc::new(State {
             tasks: Tasks::default(),
             timers: Timers::default(),
-            ring: Ring::new()?,
+            ring: Ring::new(choice)?,
             // The standard library's hash keys come from the kernel's random numbers.
             random: SplitMix::new(RandomState::new().hash_one(0)),
             begin: std::time::Instant::now(),
@@ -92,7 +100,8 @@ impl RealWorld {
     /// in the next `run`; [`RealWorld::end`] drops them.
     ///
     /// # Panics
-    /// When the kernel refuses io_uring_enter for good: then no operation can complete any more.
+    /// When the kernel refuses io_uring_enter, or epoll, for good: then no operation can complete
+    /// any more.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
         let result = Rc::new(RefCell::new(None));
         let slot = result.clone();
@@ -118,7 +127,7 @@ impl RealWorld {
             // out.
             let turn =
                 if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
-            turn.unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
+            turn.unwrap_or_else(|error| panic!("waiting for the kernel: {error}"));
             if let Some(value) = over {
                 return value;
             }

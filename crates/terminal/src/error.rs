@@ -22,14 +22,20 @@ impl CliError {
     pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
         CliError::new(format!("{subject}: {error}"))
     }
-    /// The kernel gave no io_uring.
+    /// The kernel gave neither an io_uring nor what does in its place, or not what `OKEANOS_IO`
+    /// asks for.
     pub fn no_ring(error: std::io::Error) -> CliError {
+        if let Some(refusal) = runtime::RingRefusal::of(&error) {
+            return CliError::new(format!("OKEANOS_IO=ring: {refusal}"))
+                .with_remedy("Leave OKEANOS_IO unset: threads then do what the ring would.");
+        }
         let remedy = match error.raw_os_error() {
             Some(libc::ENOMEM) => "Free some memory, or lock less of it: see `ulimit -l`.",
             Some(libc::EMFILE | libc::ENFILE) => {
                 "Close some files, or allow more: see `ulimit -n`."
             }
-            _ => "The kernel must allow it: see /proc/sys/kernel/io_uring_disabled.",
+            Some(_) => "The kernel gives neither io_uring nor epoll.",
+            None => return CliError::new(error.to_string()),
         };
         CliError::system("io_uring", error).with_remedy(remedy)
     }

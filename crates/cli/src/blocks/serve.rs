@@ -5,6 +5,7 @@ use crate::checkpoint;
 use crate::daemon::Herald;
 use crate::daemon::control::{About, Ask};
 use crate::daemon::control_server::Answers;
+use crate::daemon::io_path;
 use crate::daemon::porter::Porter;
 use crate::daemon::reporter::{Level, Reporter};
 use crate::disk::door::NAME;
@@ -101,6 +102,7 @@ pub fn as_file(plan: AttachPlan, directory: PathBuf, herald: Herald) -> Result<(
             Ok(volume) => volume,
             Err(error) => return herald.failed(error),
         };
+        io_path::report(&own, &reporter);
         tell_opened(&volume, &|text| reporter.tell_at(Level::Info, text));
         let answers = answers(&plan, &directory, &volume);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
@@ -163,6 +165,7 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
     let result = world.run(async move {
         let volume = plan.open(&own).await?;
         let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));
+        io_path::tell(&own, &complain);
         tell_opened(&volume, &complain);
         let mut signals = own.signals().map_err(|error| CliError::system("signals", error))?;
         let uri = listener.uri();

@@ -4,6 +4,7 @@ pub mod control;
 pub mod control_server;
 mod descriptors;
 pub mod holders;
+pub mod io_path;
 mod memory;
 pub mod mount_table;
 pub mod mounted;

@@ -38,6 +38,7 @@ fn bring_up(
         allow_other: false,
     };
     daemon::settle_in();
+    world.ring().renew_threads();
     let Standing { connection, device } = porter.mount(&options, READ_AHEAD)?;
     // SAFETY: these two calls have no preconditions.
     let owner = unsafe { (libc::geteuid(), libc::getegid()) };

@@ -135,6 +135,8 @@ async fn run_daemon(
         let host = bring_up(&world, &plan, &reporter).await?;
         let warnings: Vec<String> = daemon::settle_in_for_write_back().into_iter().collect();
         warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
+        world.ring().renew_threads();
+        daemon::io_path::report(&world, &reporter);
         let kind = Kind::Plain { name: plan.store.full_name() };
         let HostSettings { flags, allow_other, .. } = plan.settings;
         let options = MountOptions { kind, mode: None, flags, allow_other };
@@ -220,6 +222,7 @@ fn answers(
                 serde_json::json!({
                     "about": about,
                     "host": host.statistics(),
+                    "io": daemon::io_path::about(&world),
                     "long_steps": crate::stats::long_steps(&world),
                     "door": { "by_operation": requests },
                 })

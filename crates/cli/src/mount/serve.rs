@@ -7,6 +7,7 @@
 use crate::checkpoint::Checkpointer;
 use crate::daemon::control::{About, Ask, End, public_directory, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
+use crate::daemon::io_path;
 use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
@@ -184,6 +185,7 @@ impl Mounted {
                     let text = format!("the daemon keeps rights that it does not need: {error}");
                     reporter.tell_at(Level::Warning, &text);
                 }
+                world.ring().renew_threads();
                 let transport = plan.settings.transport;
                 let session = Session::new(world.clone(), connection, door.clone(), transport);
                 if plan.settings.ignores_access_lists() {
@@ -247,7 +249,7 @@ impl Mounted {
             Either::Right(agreed)
                 if plan.settings.transport == Transport::Uring && !agreed.uring =>
             {
-                Some(no_ring(session.why_no_ring()))
+                Some(no_ring(world, session.why_no_ring()))
             }
             Either::Left(ended) if session.negotiated().is_none() => Some(ended_at_once(ended)),
             _ => None,
@@ -277,6 +279,7 @@ impl Mounted {
             }
             warnings.push(SYNCS_END.to_owned());
         }
+        io_path::report(world, &reporter);
         if let Some(why) = session.why_no_ring() {
             reporter.tell_at(
                 Level::Info,
@@ -316,7 +319,7 @@ impl Mounted {
             (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
         let checkpointer = Checkpointer::new(world, &self.volume);
-        let steps = world.clone();
+        let (steps, io) = (world.clone(), io_path::about(world));
         let stats = move |about: About| {
             let (door, ring) = (session.statistics(), ring.statistics());
             serde_json::json!({
@@ -328,6 +331,7 @@ impl Mounted {
                     Some(agreed) if agreed.uring => "io_uring",
                     _ => "classic",
                 },
+                "io": io,
                 "engine": volume.engine().statistics(),
                 "long_steps": crate::stats::long_steps(&steps),
                 "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
@@ -379,10 +383,13 @@ fn requests_by_name(session: &Session<VolumeDoor>) -> serde_json::Map<String, se
 }
 
 /// `transport=uring` cannot be had.
-fn no_ring(why: Option<String>) -> CliError {
-    match why {
-        Some(why) => CliError::new(format!("transport=uring: {why}"))
-            .with_remedy("Mount with transport=classic, or allow the daemon more memory."),
+fn no_ring(world: &RealWorld, why: Option<String>) -> CliError {
+    let refused = world.ring().no_ring();
+    match refused.map(ToString::to_string).or(why) {
+        Some(why) => CliError::new(format!("transport=uring: {why}")).with_remedy(match refused {
+            Some(_) => "Mount with transport=classic, or have io_uring allowed.",
+            None => "Mount with transport=classic, or allow the daemon more memory.",
+        }),
         None => CliError::new("transport=uring: the kernel does not offer FUSE over io_uring").with_remedy(
             "Linux 6.14 or later is needed, and: echo 1 > /sys/module/fuse/parameters/enable_uring",
         ),

@@ -125,6 +125,7 @@ pub fn serve_disk(
         ));
     }
     let world = RealWorld::new().map_err(CliError::no_ring)?;
+    crate::daemon::io_path::tell(&world, &|text| complain(&format!("okeanos: {text}")));
     let BackingDisk { disk, emulated } = open(&world, &arguments)?;
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let json = arguments.json;

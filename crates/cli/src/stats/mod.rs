@@ -135,12 +135,16 @@ fn tables(statistics: &Value) -> String {
     let about = &statistics["about"];
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let mut out = format!(
-        "{} on {}, data={}, {}, {} transport{}\n\n",
+        "{} on {}, data={}, {}, {} transport{}{}\n\n",
         text(&about["source"]),
         text(&about["directory"]),
         text(&about["data"]),
         journal_of(&engine["log"]),
         text(&statistics["transport"]),
+        match statistics["io"]["why"].as_str() {
+            Some(why) => format!(", without io_uring ({why})"),
+            None => String::new(),
+        },
         match statistics["failed"].as_str() {
             Some(why) => format!("\nIt has stopped writing: {why}"),
             None => String::new(),

@@ -34,3 +34,4 @@ mod set_id;
 mod stress;
 mod volumes;
 mod whole_volume;
+mod without_ring;

@@ -288,6 +288,10 @@ impl<F: FileSystem> Session<F> {
         if !negotiated.uring {
             return Ok((negotiated, None));
         }
+        if let Some(why) = self.world.ring().no_ring() {
+            *self.why_no_ring.borrow_mut() = Some(why.to_string());
+            return Ok((init::negotiate(offer, Transport::Classic, F::SHARES_LOCKS)?, None));
+        }
         match Entries::new(self.processors) {
             Ok(entries) => Ok((negotiated, Some(entries))),
             Err(error) => {

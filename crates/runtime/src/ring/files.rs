@@ -1,11 +1,11 @@
 //! Operations on files, with safe types: buffers go in and come out, and are the ring's while it
 //! works.
 
+use super::kernel::{Call, LENGTH_MAX, Source, command_to};
 use super::slots::{Owned, Parts, Slot, Waiter};
 use super::{File, Ring};
 use device::{Buffer, Durability};
 use io_uring::squeue::Entry128;
-use io_uring::{opcode, types};
 use std::any::Any;
 use std::io;
 use std::ops::Range;
@@ -14,8 +14,6 @@ use std::rc::Rc;
 
 /// Linux takes at most this many parts in one write (UIO_MAXIOV).
 const PARTS_MAX: usize = 1024;
-/// Linux transfers at most this much in one call (MAX_RW_COUNT, rounded down).
-const LENGTH_MAX: usize = 0x7fff_0000;
 /// An operation that only says "again" this often is a failure.
 const RETRIES_MAX: u32 = 1000;
 
@@ -35,13 +33,11 @@ impl Ring {
         while done < length {
             let wanted = (length - done).min(LENGTH_MAX) as u32;
             let start = buffer[done..].as_mut_ptr();
-            let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), start, wanted)
-                .offset(at + done as u64);
+            let (at, number) = (at + done as u64, file.as_raw_fd());
+            let call = Call::Read { file: number, start, length: wanted, at };
             // SAFETY: `start` lies in the buffer's heap memory with `wanted` bytes behind it; the
             // slot owns it.
-            let operation = unsafe {
-                self.start(entry.build().into(), Owned::Buffer(buffer), Some(file.clone()))
-            };
+            let operation = unsafe { self.start(call, Owned::Buffer(buffer), Some(file.clone())) };
             let (result, owned) = operation.await;
             let Owned::Buffer(back) = owned else { unreachable!("a read owns a buffer") };
             buffer = back;
@@ -60,14 +56,11 @@ impl Ring {
         loop {
             let mut buffer = Buffer::zeroed(length.next_multiple_of(512));
             let start = buffer.as_mut_ptr();
-            // Offset -1: the file's own position.
-            let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), start, length as u32)
-                .offset(u64::MAX)
-                .build();
+            let number = file.as_raw_fd();
+            let call = Call::Receive { file: number, start, length: length as u32 };
             // SAFETY: `start` is the buffer's heap memory of at least `length` bytes; the slot owns
             // it.
-            let operation =
-                unsafe { self.start(entry.into(), Owned::Buffer(buffer), Some(file.clone())) };
+            let operation = unsafe { self.start(call, Owned::Buffer(buffer), Some(file.clone())) };
             let (result, owned) = operation.await;
             let Owned::Buffer(buffer) = owned else { unreachable!("a read owns a buffer") };
             if let Some(count) = check(result, &mut retries)? {
@@ -83,13 +76,10 @@ impl Ring {
         while done < bytes.len() {
             let rest = &bytes[done..];
             let (start, length) = (rest.as_ptr(), rest.len().min(LENGTH_MAX) as u32);
-            let entry = opcode::Send::new(types::Fd(socket.as_raw_fd()), start, length)
-                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
+            let call = Call::Send { file: socket.as_raw_fd(), start, length };
             // SAFETY: `start` lies in the vector's heap memory with `length` bytes behind it; the
             // slot owns it.
-            let operation = unsafe {
-                self.start(entry.build().into(), Owned::Bytes(bytes), Some(socket.clone()))
-            };
+            let operation = unsafe { self.start(call, Owned::Bytes(bytes), Some(socket.clone())) };
             let (result, owned) = operation.await;
             let Owned::Bytes(back) = owned else { unreachable!("a send owns bytes") };
             bytes = back;
@@ -112,11 +102,12 @@ impl Ring {
             let length: usize = group.iter().map(|part| part.len()).sum();
             let (mut done, mut retries) = (0, 0);
             while done < length {
-                // SAFETY: as `gather` promises: the entry points to what `owned` owns.
-                let operation = unsafe {
-                    let (entry, owned) = gather(file, at, group, done, durability);
-                    self.start(entry, owned, Some(file.clone()))
-                };
+                let (source, parts) = gather(group, done);
+                let (at, number) = (at + done as u64, file.as_raw_fd());
+                let call = Call::Write { file: number, source, at, durability };
+                // SAFETY: as `gather` promises: `source` points to what `parts` owns.
+                let operation =
+                    unsafe { self.start(call, Owned::Parts(parts), Some(file.clone())) };
                 let (result, _) = operation.await;
                 match check(result, &mut retries)? {
                     Some(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -134,22 +125,18 @@ impl Ring {
     /// `guard` is dropped with head and body, when the kernel has them.
     pub fn send(&self, file: &File, head: Vec<u8>, body: Vec<Slice>, guard: Option<Box<dyn Any>>) {
         assert!(body.len() < PARTS_MAX, "{} slices are too many for one message", body.len());
-        let number = types::Fd(file.as_raw_fd());
-        let (entry, owned) = if body.is_empty() {
-            let entry = opcode::Write::new(number, head.as_ptr(), head.len() as u32)
-                .offset(u64::MAX)
-                .build();
-            (entry, Owned::Bytes(head))
+        let (source, owned) = if body.is_empty() {
+            let source = Source::One { start: head.as_ptr(), length: head.len() as u32 };
+            (source, Owned::Bytes(head))
         } else {
             let mut vectors = Vec::with_capacity(body.len() + 1);
             vectors.push(vector(&head));
             vectors.extend(body.iter().map(|slice| vector(&slice.buffer[slice.range.clone()])));
-            let entry = opcode::Writev::new(number, vectors.as_ptr(), vectors.len() as u32)
-                .offset(u64::MAX)
-                .build();
+            let source = Source::Many { vectors: vectors.as_ptr(), count: vectors.len() as u32 };
             let buffers = body.into_iter().map(|slice| slice.buffer).collect();
-            (entry, Owned::Parts(Parts { head, buffers, vectors }))
+            (source, Owned::Parts(Parts { head, buffers, vectors }))
         };
+        let call = Call::Message { file: file.as_raw_fd(), source };
         let slot = Slot {
             waiter: Waiter::Nobody { counted: true },
             owned,
@@ -159,46 +146,40 @@ impl Ring {
         // SAFETY: head, slices and vector table are heap memory that the slot owns. Shared buffers
         // are only read, by the kernel and by all others (an `Rc` in the slot prevents changes in
         // place).
-        unsafe { self.enqueue(entry.into(), slot) };
+        unsafe { self.enqueue(call, slot) };
     }
 }
 
 impl Ring {
     /// Makes completed writes durable: `fdatasync`.
     pub async fn sync_data(&self, file: &File) -> io::Result<()> {
-        let number = types::Fd(file.as_raw_fd());
-        let entry = || opcode::Fsync::new(number).flags(types::FsyncFlags::DATASYNC).build().into();
+        let number = file.as_raw_fd();
         // SAFETY: a sync points to no memory.
-        unsafe { self.repeat(file, entry) }.await
+        unsafe { self.repeat(file, || Call::SyncData { file: number }) }.await
     }
 
     /// `fallocate`; `mode` is of `libc::FALLOC_FL_*`.
     pub async fn allocate(&self, file: &File, mode: i32, at: u64, length: u64) -> io::Result<()> {
-        let number = types::Fd(file.as_raw_fd());
-        let entry = || opcode::Fallocate::new(number, length).offset(at).mode(mode).build().into();
+        let number = file.as_raw_fd();
         // SAFETY: fallocate points to no memory.
-        unsafe { self.repeat(file, entry) }.await
+        unsafe { self.repeat(file, || Call::Allocate { file: number, mode, at, length }) }.await
     }
 
-    /// Discards a range of a block device without blocking the thread (Linux 6.12:
-    /// BLOCK_URING_CMD_DISCARD; EOPNOTSUPP, EINVAL or ENOTTY before).
+    /// Discards a range of a block device without blocking the thread. (Over a ring from Linux 6.12
+    /// on; EOPNOTSUPP, EINVAL or ENOTTY before.)
     pub async fn discard(&self, device: &File, at: u64, length: u64) -> io::Result<()> {
-        // _IO(0x12, 0) of linux/blkdev.h; the start goes into `addr`, the length into `addr3` (byte
-        // 48: the first eight bytes of the command area).
-        let mut area = [0; 80];
-        area[..8].copy_from_slice(&length.to_ne_bytes());
-        let entry = || command(device, 0x12 << 8, &area, at, 0);
-        // SAFETY: the command's numbers are positions on the device, not memory.
-        unsafe { self.repeat(device, entry) }.await
+        let number = device.as_raw_fd();
+        // SAFETY: the call's numbers are positions on the device, not memory.
+        unsafe { self.repeat(device, || Call::Discard { file: number, at, length }) }.await
     }
 
     /// # Safety
-    /// The entries point to no memory.
-    async unsafe fn repeat(&self, file: &File, entry: impl Fn() -> Entry128) -> io::Result<()> {
+    /// The calls point to no memory.
+    async unsafe fn repeat(&self, file: &File, call: impl Fn() -> Call) -> io::Result<()> {
         let mut retries = 0;
         loop {
             // SAFETY: as promised by the caller.
-            let operation = unsafe { self.start(entry(), Owned::Nothing, Some(file.clone())) };
+            let operation = unsafe { self.start(call(), Owned::Nothing, Some(file.clone())) };
             if check(operation.await.0, &mut retries)?.is_some() {
                 return Ok(());
             }
@@ -215,26 +196,11 @@ pub fn command(
     address: u64,
     length: u32,
 ) -> Entry128 {
-    /// Where `struct io_uring_sqe` has `len`; the io-uring crate cannot set it for this operation.
-    const LENGTH_AT: usize = 24;
-    let command = opcode::UringCmd80::new(types::Fd(file.as_raw_fd()), operation).cmd(*area);
-    let mut entry = command.addr(Some(address)).build();
-    const { assert!(size_of::<Entry128>() == 128) };
-    // SAFETY: Entry128 is `repr(C)` around the kernel's 128-byte structure of plain integers.
-    unsafe { (&raw mut entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(length) };
-    entry
+    command_to(file.as_raw_fd(), operation, area, address, length)
 }
 
-/// A write of `parts` without their first `done` bytes, and what it points to.
-fn gather(
-    file: &File,
-    at: u64,
-    parts: &[Rc<Buffer>],
-    done: usize,
-    durability: Durability,
-) -> (Entry128, Owned) {
-    let number = types::Fd(file.as_raw_fd());
-    let flags = if durability == Durability::Durable { libc::RWF_DSYNC } else { 0 };
+/// The bytes of `parts` without the first `done`, and what they lie in.
+fn gather(parts: &[Rc<Buffer>], done: usize) -> (Source, Parts) {
     let mut skip = done;
     let mut vectors = Vec::with_capacity(parts.len());
     for part in parts {
@@ -244,21 +210,13 @@ fn gather(
             vectors.push(vector(&part[skipped..]));
         }
     }
-    let offset = at + done as u64;
-    let entry = match vectors[..] {
+    let source = match vectors[..] {
         [single] if single.iov_len <= LENGTH_MAX => {
-            opcode::Write::new(number, single.iov_base.cast(), single.iov_len as u32)
-                .offset(offset)
-                .rw_flags(flags)
-                .build()
+            Source::One { start: single.iov_base.cast(), length: single.iov_len as u32 }
         }
-        _ => opcode::Writev::new(number, vectors.as_ptr(), vectors.len() as u32)
-            .offset(offset)
-            .rw_flags(flags)
-            .build(),
+        _ => Source::Many { vectors: vectors.as_ptr(), count: vectors.len() as u32 },
     };
-    let owned = Parts { head: Vec::new(), buffers: parts.to_vec(), vectors };
-    (entry.into(), Owned::Parts(owned))
+    (source, Parts { head: Vec::new(), buffers: parts.to_vec(), vectors })
 }
 
 fn vector(bytes: &[u8]) -> libc::iovec {

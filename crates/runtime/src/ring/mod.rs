@@ -1,15 +1,17 @@
-//! One io_uring for everything: disks, `/dev/fuse`, signals. All unsafe code of this floor is in
-//! this room.
+//! One queue of operations for everything: disks, `/dev/fuse`, signals. An io_uring carries them
+//! out, or where there is none, threads and epoll ([`kernel`]). What is above cannot tell which,
+//! but for commands to drivers ([`Ring::submit`]).
 //!
 //! Invariants:
 //! 1. What an operation points to is owned by its slot until the operation's *last* completion,
-//!    whether or not anyone still waits for it. When the ring ends first, what may still be in use
+//!    whether or not anyone still waits for it. When the queue ends first, what may still be in use
 //!    is leaked.
 //! 2. A slot's number (`user_data`) is not given away before that completion was seen.
 //! 3. No slot table borrow is held while foreign code (a destructor, a waker's owner) runs.
 
 mod awake;
 mod files;
+mod kernel;
 mod operation;
 mod poll;
 mod signals;
@@ -17,13 +19,14 @@ mod slots;
 mod turn;
 
 pub use files::{Slice, command};
+pub use kernel::{IoChoice, NoRing, RingRefusal};
 pub use poll::PollStream;
 pub use signals::{Signal, Signals, block_signals};
 pub(crate) use turn::Wait;
 
 use awake::Awake;
 use io_uring::squeue::Entry128;
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use kernel::{Call, Completion, Kernel, is_passing};
 use operation::Operation;
 use slots::{Owned, Slot, Slots, Waiter};
 use std::any::Any;
@@ -33,19 +36,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use turn::is_passing;
-
-type Uring = IoUring<Entry128, cqueue::Entry>;
 
 /// An open file that operations keep open while they run.
 pub type File = Rc<OwnedFd>;
 
-/// Submissions gathered before the kernel is told, and completions it may pile up.
-const SUBMISSIONS: u32 = 4096;
-const COMPLETIONS: u32 = 16384;
-/// Kernel threads for operations that would block: fsync, fallocate, buffered writes; (bounded,
-/// unbounded).
-const WORKERS: [u32; 2] = [4, 4];
 /// `user_data` of operations whose completion nobody looks at.
 const UNOBSERVED: u64 = u64::MAX;
 /// How long the ring's end waits for the kernel to let go of memory.
@@ -55,7 +49,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub struct RingStatistics {
     pub operations: u64,
     pub completions: u64,
-    /// Calls of io_uring_enter.
+    /// Calls of io_uring_enter; without a ring, looks for events and waits for them.
     pub enters: u64,
     /// Sends that failed (see [`Ring::send`]); a FUSE request that was interrupted makes one.
     pub failed_sends: u64,
@@ -73,36 +67,45 @@ pub struct RingStatistics {
 pub struct Ring(Rc<State>);
 
 struct State {
-    uring: RefCell<Uring>,
+    kernel: RefCell<Kernel>,
+    no_ring: Option<NoRing>,
     slots: RefCell<Slots>,
-    /// Completions taken off the queue and not yet dispatched: (user_data, result, flags).
-    arrived: RefCell<Vec<(u64, i32, u32)>>,
+    /// Completions taken off the queue and not yet dispatched.
+    arrived: RefCell<Vec<Completion>>,
     statistics: Cell<RingStatistics>,
     /// `None` unless it was asked for and can be had.
     awake: OnceCell<Option<Awake>>,
 }
 
 impl Ring {
-    pub(crate) fn new() -> io::Result<Ring> {
-        let uring = build(true).or_else(|error| match error.raw_os_error() {
-            // Kernels before 6.1 do not know deferred task work.
-            Some(libc::EINVAL) => build(false),
-            _ => Err(error),
-        })?;
-        // Only a bound: a kernel that refuses it works all the same.
-        let _ = uring.submitter().register_iowq_max_workers(&mut WORKERS.clone());
-        // Likewise: timers of 100 us would else come up to 50 us late (PR_SET_TIMERSLACK(2const),
-        // nanoseconds). SAFETY: changes a number of this thread only.
+    pub(crate) fn new(choice: IoChoice) -> io::Result<Ring> {
+        let (kernel, no_ring) = Kernel::new(choice)?;
+        // Only a bound: timers of 100 us would else come up to 50 us late
+        // (PR_SET_TIMERSLACK(2const), nanoseconds). SAFETY: changes a number of this thread only.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000 as libc::c_ulong) };
-        // Likewise: saves the kernel a look-up of the ring's file at each call.
-        let _ = uring.submitter().register_ring_fd();
         Ok(Ring(Rc::new(State {
-            uring: RefCell::new(uring),
+            kernel: RefCell::new(kernel),
+            no_ring,
             slots: RefCell::default(),
             arrived: RefCell::default(),
             statistics: Cell::default(),
             awake: OnceCell::new(),
         })))
+    }
+
+    /// Why threads and epoll stand in the place of an io_uring; `None` where there is one.
+    pub fn no_ring(&self) -> Option<&NoRing> {
+        self.0.no_ring.as_ref()
+    }
+
+    /// Has the calling thread's rights, filters and flags hold for all that carries operations out.
+    /// To be called behind each change of them. Waits for the calls that threads are in.
+    pub fn renew_threads(&self) {
+        match &mut *self.0.kernel.borrow_mut() {
+            Kernel::Classic(classic) => classic.renew_threads(),
+            // The kernel carries operations out as the thread that made the ring.
+            Kernel::Uring(_) => {}
+        }
     }
 
     pub fn statistics(&self) -> RingStatistics {
@@ -125,8 +128,9 @@ impl Ring {
         self.0.awake.get().and_then(Option::as_ref).is_some_and(|awake| awake.hold(hold))
     }
 
-    /// Starts an operation; the future gives its result (negative: an errno). The ring keeps
-    /// `owned` until the operation has completed, also when the future is dropped.
+    /// Starts an operation; the future gives its result (negative: an errno; ENOSYS without an
+    /// io_uring). The ring keeps `owned` until the operation has completed, also when the future is
+    /// dropped.
     ///
     /// # Safety
     /// All memory that `entry` points to must stay valid until completion: owned by `owned` on the
@@ -139,43 +143,50 @@ impl Ring {
         owned: Box<dyn Any>,
     ) -> impl Future<Output = i32> + use<> {
         // SAFETY: as promised by the caller.
-        let operation = unsafe { self.start(entry, Owned::Any(owned), None) };
+        let operation = unsafe { self.start(Call::Raw(entry), Owned::Any(owned), None) };
         async move { operation.await.0 }
     }
 
     /// # Safety
     /// As for [`Ring::submit`]; `file` is kept open, too.
-    unsafe fn start(&self, entry: Entry128, owned: Owned, file: Option<File>) -> Operation {
+    unsafe fn start(&self, call: Call, owned: Owned, file: Option<File>) -> Operation {
         let slot = Slot { waiter: Waiter::Task(None), owned, file, guard: None };
         // SAFETY: as promised by the caller.
-        let index = unsafe { self.enqueue(entry, slot) };
+        let index = unsafe { self.enqueue(call, slot) };
         Operation { ring: self.clone(), index: Some(index) }
     }
 
     /// # Safety
     /// As for [`Ring::submit`], with `slot` as owner; multishot only if the waiter is a stream.
-    unsafe fn enqueue(&self, entry: Entry128, slot: Slot) -> u32 {
+    unsafe fn enqueue(&self, call: Call, slot: Slot) -> u32 {
         let index = self.0.slots.borrow_mut().insert(slot);
         self.count(|statistics| statistics.operations += 1);
-        // SAFETY: the slot now owns what the entry points to.
-        unsafe { self.push(entry.user_data(u64::from(index))) };
+        // SAFETY: the slot now owns what the call points to.
+        unsafe { self.push(call, u64::from(index)) };
         index
     }
 
     /// # Safety
-    /// What the entry points to must live until its last completion.
-    unsafe fn push(&self, entry: Entry128) {
-        let mut uring = self.0.uring.borrow_mut();
-        // SAFETY: the entry is valid, as promised by the caller.
-        while unsafe { uring.submission().push(&entry) }.is_err() {
+    /// What the call points to must live until its last completion.
+    unsafe fn push(&self, call: Call, user_data: u64) {
+        let mut kernel = self.0.kernel.borrow_mut();
+        let uring = match &mut *kernel {
+            // SAFETY: as promised by the caller.
+            Kernel::Classic(classic) => return unsafe { classic.push(call, user_data) },
+            Kernel::Uring(uring) => uring,
+        };
+        // SAFETY: as promised by the caller.
+        while !unsafe { uring.push(&call, user_data) } {
             self.count(|statistics| {
                 statistics.full_queues += 1;
                 statistics.enters += 1;
             });
             match uring.submit() {
-                Ok(_) => {}
+                Ok(()) => {}
                 // The kernel takes no more until it can hand back completions.
-                Err(error) if is_passing(&error) => self.collect(&mut uring),
+                Err(error) if is_passing(&error) => {
+                    uring.collect(&mut self.0.arrived.borrow_mut());
+                }
                 Err(error) => panic!("io_uring_enter: {error}"),
             }
         }
@@ -183,9 +194,8 @@ impl Ring {
 
     /// Asks the kernel to end an operation early; it still completes.
     fn cancel(&self, index: u32) {
-        let entry = opcode::AsyncCancel::new(u64::from(index)).build().user_data(UNOBSERVED);
         // SAFETY: a cancel request points to no memory.
-        unsafe { self.push(entry.into()) };
+        unsafe { self.push(Call::Cancel { user_data: u64::from(index) }, UNOBSERVED) };
     }
 
     fn count(&self, change: impl FnOnce(&mut RingStatistics)) {
@@ -195,49 +205,17 @@ impl Ring {
     }
 }
 
-fn build(deferred: bool) -> io::Result<Uring> {
-    let mut builder = Uring::builder();
-    builder.setup_cqsize(COMPLETIONS);
-    if deferred {
-        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-    } else {
-        builder.setup_coop_taskrun().setup_taskrun_flag();
-    }
-    builder.build(SUBMISSIONS)
-}
-
 impl Drop for State {
     /// Cancels what can be cancelled and waits for the rest: the kernel may write into an
     /// operation's memory even after the ring's file is closed. What does not end in time is
     /// leaked.
     fn drop(&mut self) {
-        let uring = self.uring.get_mut();
         let slots = self.slots.get_mut();
-        let is_last = |(user_data, _, flags): &&(u64, i32, u32)| {
-            *user_data != UNOBSERVED && !cqueue::more(*flags)
-        };
+        let is_last = |it: &&Completion| it.user_data != UNOBSERVED && !it.more;
         slots.running -= self.arrived.get_mut().iter().filter(is_last).count();
-        let deadline = Instant::now() + FAREWELL;
-        let mut asked = false;
-        while slots.running > 0 && Instant::now() < deadline {
-            if !asked {
-                let cancel = opcode::AsyncCancel2::new(types::CancelBuilder::any())
-                    .build()
-                    .user_data(UNOBSERVED);
-                // SAFETY: a cancel request points to no memory.
-                asked = unsafe { uring.submission().push(&squeue::Entry128::from(cancel)) }.is_ok();
-            }
-            let time = types::Timespec::from(Duration::from_millis(100));
-            let _ =
-                uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time));
-            for entry in uring.completion() {
-                if entry.user_data() != UNOBSERVED && !cqueue::more(entry.flags()) {
-                    slots.running -= 1;
-                }
-            }
-        }
+        let have_ended = self.kernel.get_mut().end(slots.running, Instant::now() + FAREWELL);
         let left = slots.take_all();
-        if slots.running > 0 {
+        if !have_ended {
             std::mem::forget(left);
         }
     }
@@ -247,10 +225,11 @@ impl Drop for State {
 mod tests {
     use super::*;
     use crate::RealWorld;
+    use io_uring::{opcode, types};
 
     #[test]
     fn a_raw_operation_gives_its_result_and_frees_what_it_owned() {
-        let world = RealWorld::new().unwrap();
+        let world = RealWorld::over(IoChoice::Ring).unwrap();
         let ring = world.ring().clone();
         world.run(async move {
             let token = Rc::new(());
@@ -275,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_command_that_the_file_does_not_know_is_an_error() {
-        let world = RealWorld::new().unwrap();
+        let world = RealWorld::over(IoChoice::Ring).unwrap();
         let ring = world.ring().clone();
         let result = world.run(async move {
             let file: File = Rc::new(std::fs::File::open("/dev/zero").unwrap().into());
@@ -290,7 +269,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("latency");
         std::fs::write(&path, []).unwrap();
-        let world = RealWorld::new().unwrap();
+        let world = RealWorld::over(IoChoice::Ring).unwrap();
         let ring = world.ring();
         ring.keep_others_awake();
         assert_eq!(ring.statistics().keeps_awake, 0, "nobody asked for it");
@@ -306,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_handed_over_early_and_loses_nothing() {
-        let world = RealWorld::new().unwrap();
+        let world = RealWorld::over(IoChoice::Ring).unwrap();
         let ring = world.ring().clone();
         world.run(async move {
             let nop = || opcode::Nop::new().build().into();
@@ -322,15 +301,15 @@ mod tests {
 
     #[test]
     fn a_running_poll_is_not_taken_for_ended_when_the_ring_ends() {
-        const MORE: u32 = 1 << 1;
-        let world = RealWorld::new().unwrap();
+        let world = RealWorld::over(IoChoice::Ring).unwrap();
         let (reader, _writer) = std::io::pipe().unwrap();
         let watched = world.ring().poll(&Rc::new(OwnedFd::from(reader)), libc::POLLIN);
         world.ring().turn(Wait::No).unwrap();
         let ring = &world.ring().0;
         assert_eq!(ring.slots.borrow().running, 1);
         // It told twice, and nobody has looked.
-        ring.arrived.borrow_mut().extend([(0, libc::POLLIN.into(), MORE); 2]);
+        let told = Completion { user_data: 0, result: libc::POLLIN.into(), more: true };
+        ring.arrived.borrow_mut().extend([told; 2]);
         drop(watched);
         drop(world);
     }
@@ -339,7 +318,7 @@ mod tests {
     fn the_end_of_the_ring_waits_for_or_cancels_what_is_under_way() {
         let token = Rc::new(());
         {
-            let world = RealWorld::new().unwrap();
+            let world = RealWorld::over(IoChoice::Ring).unwrap();
             let (ring, token) = (world.ring().clone(), token.clone());
             world.run(async move {
                 let (reader, writer) = std::io::pipe().unwrap();

@@ -1,8 +1,8 @@
 //! Waiting for a file to become readable, again and again, with one operation.
 
+use super::kernel::Call;
 use super::slots::{Owned, Slot, Waiter};
 use super::{File, Ring};
-use io_uring::{opcode, types};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -63,13 +63,12 @@ impl PollStream {
     }
 
     fn arm(&mut self) {
-        let file = types::Fd(self.file.as_raw_fd());
-        let entry = opcode::PollAdd::new(file, self.mask as u16 as u32).multi(true).build();
+        let call = Call::Poll { file: self.file.as_raw_fd(), mask: self.mask };
         let waiter = Waiter::Stream { events: 0, error: 0, ended: false, waker: None };
         let slot =
             Slot { waiter, owned: Owned::Nothing, file: Some(self.file.clone()), guard: None };
         // SAFETY: a poll points to no memory, and the waiter is a stream.
-        self.index = Some(unsafe { self.ring.enqueue(entry.into(), slot) });
+        self.index = Some(unsafe { self.ring.enqueue(call, slot) });
     }
 }
 

@@ -1,9 +1,9 @@
 //! The world's side of the ring: hand operations over, wait, dispatch completions.
 
+use super::kernel::{Completion, Kernel, is_passing};
 use super::slots::Waiter;
-use super::{Ring, UNOBSERVED, Uring};
+use super::{Ring, UNOBSERVED};
 use crate::polling::Ended;
-use io_uring::{cqueue, types};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -21,21 +21,21 @@ impl Ring {
     pub(crate) fn turn(&self, wait: Wait) -> io::Result<Ended> {
         let mut ended;
         {
-            let mut uring = self.0.uring.borrow_mut();
+            let mut kernel = self.0.kernel.borrow_mut();
             let result = match wait {
-                _ if !uring.completion().is_empty() || !self.0.arrived.borrow().is_empty() => {
-                    self.enter(&mut uring, 0, None).map(|()| Ended::AtOnce)
+                _ if kernel.has_completions() || !self.0.arrived.borrow().is_empty() => {
+                    self.look(&mut kernel).map(|()| Ended::AtOnce)
                 }
-                Wait::No => self.enter(&mut uring, 0, None).map(|()| Ended::AtOnce),
-                Wait::Awake { awake, limit } => self.poll_completions(&mut uring, awake, limit),
-                Wait::Asleep(limit) => self.enter(&mut uring, 1, limit).map(|()| Ended::Completion),
+                Wait::No => self.look(&mut kernel).map(|()| Ended::AtOnce),
+                Wait::Awake { awake, limit } => self.poll_completions(&mut kernel, awake, limit),
+                Wait::Asleep(limit) => self.sleep(&mut kernel, limit).map(|()| Ended::Completion),
             };
             ended = match result {
                 Ok(ended) => ended,
                 Err(error) if is_passing(&error) => Ended::Timer,
                 Err(error) => return Err(error),
             };
-            self.collect(&mut uring);
+            kernel.collect(&mut self.0.arrived.borrow_mut());
             if ended == Ended::Completion && self.nobody_waits_for_what_arrived() {
                 ended = Ended::AtOnce;
             }
@@ -44,59 +44,37 @@ impl Ring {
         Ok(ended)
     }
 
-    fn enter(&self, uring: &mut Uring, want: usize, limit: Option<Duration>) -> io::Result<()> {
-        let (submissions, pending) = {
-            let queue = uring.submission();
-            (queue.len(), queue.taskrun() || queue.cq_overflow())
-        };
-        if want == 0 && submissions == 0 && !pending {
+    fn look(&self, kernel: &mut Kernel) -> io::Result<()> {
+        if !kernel.is_worth_a_look() {
             return Ok(());
         }
-        if want > 0 {
-            self.hold_awake(false);
-        }
         self.count(|statistics| statistics.enters += 1);
-        match limit {
-            Some(limit) if want > 0 => {
-                let time = types::Timespec::from(limit);
-                uring
-                    .submitter()
-                    .submit_with_args(want, &types::SubmitArgs::new().timespec(&time))?;
-            }
-            _ => {
-                // SAFETY: no signal mask is passed, and the entries' memory is owned by their
-                // slots.
-                unsafe {
-                    const GET_EVENTS: u32 = 1;
-                    uring.submitter().enter::<libc::sigset_t>(
-                        submissions as u32,
-                        want as u32,
-                        GET_EVENTS,
-                        None,
-                    )?
-                };
-            }
-        }
-        Ok(())
+        kernel.look()
+    }
+
+    fn sleep(&self, kernel: &mut Kernel, limit: Option<Duration>) -> io::Result<()> {
+        self.hold_awake(false);
+        self.count(|statistics| statistics.enters += 1);
+        kernel.wait(limit)
     }
 
     /// Looks for completions without sleeping, as long as nobody else needs the processor; then
     /// sleeps.
     fn poll_completions(
         &self,
-        uring: &mut Uring,
+        kernel: &mut Kernel,
         awake: Duration,
         limit: Option<Duration>,
     ) -> io::Result<Ended> {
-        self.enter(uring, 0, None)?;
-        if !uring.completion().is_empty() {
+        self.look(kernel)?;
+        if kernel.has_completions() {
             // What is handed over may complete at once, as an answer to a request does. Nothing was
             // waited for.
             return Ok(Ended::AtOnce);
         }
         let (begin, until) = (Instant::now(), limit.map_or(awake, |limit| limit.min(awake)));
         let (mut now, mut ended) = (begin, Ended::Completion);
-        while uring.completion().is_empty() {
+        while !kernel.has_completions() {
             let waited = now.duration_since(begin);
             if ended == Ended::Crowded || waited >= until {
                 let rest = limit.map(|limit| limit.saturating_sub(waited));
@@ -104,15 +82,14 @@ impl Ring {
                     return Ok(if ended == Ended::Crowded { ended } else { Ended::Timer });
                 }
                 self.count(|statistics| statistics.polls_in_vain += 1);
-                return match self.enter(uring, 1, rest) {
+                return match self.sleep(kernel, rest) {
                     Ok(()) => Ok(ended),
                     Err(error) if is_passing(&error) && ended == Ended::Crowded => Ok(ended),
                     Err(error) => Err(error),
                 };
             }
-            // Deferred work becomes completions only inside the kernel; it says when there is some.
-            if uring.submission().taskrun() {
-                self.enter(uring, 0, None)?;
+            if kernel.find_deferred()? {
+                self.count(|statistics| statistics.enters += 1);
                 // The time in the kernel was not taken by others.
                 now = Instant::now();
                 continue;
@@ -129,29 +106,22 @@ impl Ring {
         Ok(ended)
     }
 
-    pub(super) fn collect(&self, uring: &mut Uring) {
-        let mut arrived = self.0.arrived.borrow_mut();
-        for entry in uring.completion() {
-            arrived.push((entry.user_data(), entry.result(), entry.flags()));
-        }
-    }
-
     /// Such completions tell nothing about how long a wait takes: an answer that was sent completes
     /// by itself.
     fn nobody_waits_for_what_arrived(&self) -> bool {
         let mut slots = self.0.slots.borrow_mut();
-        self.0.arrived.borrow().iter().all(|&(user_data, ..)| {
-            user_data == UNOBSERVED
-                || matches!(slots.get(user_data as u32).waiter, Waiter::Nobody { .. })
+        self.0.arrived.borrow().iter().all(|it| {
+            it.user_data == UNOBSERVED
+                || matches!(slots.get(it.user_data as u32).waiter, Waiter::Nobody { .. })
         })
     }
 
     fn dispatch(&self) {
         let mut arrived = self.0.arrived.take();
         self.count(|statistics| statistics.completions += arrived.len() as u64);
-        for (user_data, result, flags) in arrived.drain(..) {
+        for Completion { user_data, result, more } in arrived.drain(..) {
             if user_data != UNOBSERVED {
-                self.complete(user_data as u32, result, cqueue::more(flags));
+                self.complete(user_data as u32, result, more);
             }
         }
         // Keep the allocation, unless a destructor has started an operation and more has arrived.
@@ -198,10 +168,4 @@ impl Ring {
             waker.wake();
         }
     }
-}
-
-/// Whether a failed io_uring_enter is to be repeated: interrupted, out of time, or short of room
-/// for now.
-pub(super) fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
 }

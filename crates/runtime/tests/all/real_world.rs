@@ -1,13 +1,59 @@
-//! The real world does what the traits promise, against files, pipes and signals of this machine.
+//! The real world does what the traits promise, against files, pipes and signals of this machine:
+//! over an io_uring, and over threads and epoll.
 
 use device::{Buffer, Durability, World};
-use runtime::{Either, File, RealWorld, Ring, Slice, join_all, race, spawn_with_result, yield_now};
+use runtime::{
+    Either, File, IoChoice, RealWorld, Ring, Slice, join_all, race, spawn_with_result, yield_now,
+};
 use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::rc::Rc;
+use std::sync::PoisonError;
 use std::time::Duration;
 use units::Instant;
+
+macro_rules! over_both {
+    ($($name:ident),* $(,)?) => {
+        mod ring {
+            use super::*;
+            $(#[test] fn $name() {
+                let _beside = crate::WORLDS.read().unwrap_or_else(PoisonError::into_inner);
+                match RealWorld::over(IoChoice::Ring) {
+                    Ok(_) => super::$name(IoChoice::Ring),
+                    Err(error) => eprintln!("NOT TESTED: io_uring: {error}"),
+                }
+            })*
+        }
+        mod classic {
+            use super::*;
+            $(#[test] fn $name() {
+                let _beside = crate::WORLDS.read().unwrap_or_else(PoisonError::into_inner);
+                super::$name(IoChoice::Classic)
+            })*
+        }
+    };
+}
+over_both!(
+    what_is_written_is_read_back,
+    more_parts_than_one_call_takes_are_written_in_order,
+    an_error_comes_back_as_its_errno,
+    ten_thousand_operations_at_once_all_complete,
+    a_dropped_operation_completes_and_harms_nothing,
+    timers_wake_in_their_order_and_not_early,
+    waiting_awake_also_ends_with_timers_and_completions,
+    answers_that_come_soon_are_polled_for,
+    what_was_only_sent_is_no_reason_to_poll,
+    an_idle_world_takes_no_processor_time,
+    tasks_that_never_rest_do_not_hold_up_the_ring,
+    a_poll_stream_tells_of_every_change,
+    sent_messages_arrive_whole_and_failures_are_counted,
+    a_message_sent_last_still_goes_out,
+    termination_signals_are_awaited,
+    an_interrupted_wait_goes_on,
+    a_run_begins_with_the_time_that_has_passed_since_the_last,
+    a_dropped_write_keeps_its_buffer_until_it_is_done,
+);
 
 fn new_file() -> File {
     Rc::new(tempfile::tempfile().unwrap().into())
@@ -19,9 +65,8 @@ fn after(world: &RealWorld, milliseconds: u64) -> Instant {
     world.now().plus(Duration::from_millis(milliseconds))
 }
 
-#[test]
-fn what_is_written_is_read_back() {
-    let world = RealWorld::new().unwrap();
+fn what_is_written_is_read_back(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let ring = world.ring().clone();
     world.run(async move {
         let file = new_file();
@@ -41,9 +86,8 @@ fn what_is_written_is_read_back() {
     });
 }
 
-#[test]
-fn more_parts_than_one_call_takes_are_written_in_order() {
-    let world = RealWorld::new().unwrap();
+fn more_parts_than_one_call_takes_are_written_in_order(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let ring = world.ring().clone();
     world.run(async move {
         let file = new_file();
@@ -54,19 +98,18 @@ fn more_parts_than_one_call_takes_are_written_in_order() {
     });
 }
 
-#[test]
-fn an_error_comes_back_as_its_errno() {
-    let world = RealWorld::new().unwrap();
+fn an_error_comes_back_as_its_errno(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let ring = world.ring().clone();
-    let file: File = Rc::new(std::fs::File::open("/proc/self/stat").unwrap().into());
+    let read_only = tempfile::NamedTempFile::new().unwrap();
+    let file: File = Rc::new(std::fs::File::open(read_only.path()).unwrap().into());
     let result =
         world.run(async move { ring.write(&file, 0, &[filled(512, 1)], Durability::Cached).await });
     assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EBADF));
 }
 
-#[test]
-fn ten_thousand_operations_at_once_all_complete() {
-    let world = RealWorld::new().unwrap();
+fn ten_thousand_operations_at_once_all_complete(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let file = new_file();
@@ -90,9 +133,8 @@ fn ten_thousand_operations_at_once_all_complete() {
     assert!(world.ring().statistics().completions >= 20_000);
 }
 
-#[test]
-fn a_dropped_operation_completes_and_harms_nothing() {
-    let world = RealWorld::new().unwrap();
+fn a_dropped_operation_completes_and_harms_nothing(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let ring = inner.ring().clone();
@@ -128,9 +170,8 @@ fn a_dropped_operation_completes_and_harms_nothing() {
     world.end();
 }
 
-#[test]
-fn timers_wake_in_their_order_and_not_early() {
-    let world = RealWorld::new().unwrap();
+fn timers_wake_in_their_order_and_not_early(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let order = Rc::new(Cell::new(0));
@@ -152,9 +193,8 @@ fn timers_wake_in_their_order_and_not_early() {
     });
 }
 
-#[test]
-fn waiting_awake_also_ends_with_timers_and_completions() {
-    let world = RealWorld::new().unwrap();
+fn waiting_awake_also_ends_with_timers_and_completions(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         inner.expect_soon(true);
@@ -197,12 +237,11 @@ async fn ask_in_turns(ring: &Ring, rounds: u32) {
     neighbour.join().unwrap();
 }
 
-#[test]
-fn answers_that_come_soon_are_polled_for() {
+fn answers_that_come_soon_are_polled_for(io: IoChoice) {
     if std::thread::available_parallelism().unwrap().get() == 1 {
         return;
     }
-    let world = RealWorld::new().unwrap();
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let begin = inner.now();
@@ -227,9 +266,8 @@ fn answers_that_come_soon_are_polled_for() {
     });
 }
 
-#[test]
-fn what_was_only_sent_is_no_reason_to_poll() {
-    let world = RealWorld::new().unwrap();
+fn what_was_only_sent_is_no_reason_to_poll(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let null: File = Rc::new(OpenOptions::new().write(true).open("/dev/null").unwrap().into());
@@ -242,15 +280,14 @@ fn what_was_only_sent_is_no_reason_to_poll() {
     });
 }
 
-#[test]
-fn an_idle_world_takes_no_processor_time() {
+fn an_idle_world_takes_no_processor_time(io: IoChoice) {
     let own_time = || {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is live.
         assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     };
-    let world = RealWorld::new().unwrap();
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         ask_in_turns(inner.ring(), 100).await;
@@ -272,9 +309,8 @@ fn an_idle_world_takes_no_processor_time() {
     });
 }
 
-#[test]
-fn tasks_that_never_rest_do_not_hold_up_the_ring() {
-    let world = RealWorld::new().unwrap();
+fn tasks_that_never_rest_do_not_hold_up_the_ring(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         inner.spawn(Box::pin(async {
@@ -288,9 +324,8 @@ fn tasks_that_never_rest_do_not_hold_up_the_ring() {
     world.end();
 }
 
-#[test]
-fn a_poll_stream_tells_of_every_change() {
-    let world = RealWorld::new().unwrap();
+fn a_poll_stream_tells_of_every_change(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
@@ -309,9 +344,8 @@ fn a_poll_stream_tells_of_every_change() {
     });
 }
 
-#[test]
-fn sent_messages_arrive_whole_and_failures_are_counted() {
-    let world = RealWorld::new().unwrap();
+fn sent_messages_arrive_whole_and_failures_are_counted(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let ring = inner.ring();
@@ -332,10 +366,9 @@ fn sent_messages_arrive_whole_and_failures_are_counted() {
     });
 }
 
-#[test]
-fn a_message_sent_last_still_goes_out() {
+fn a_message_sent_last_still_goes_out(io: IoChoice) {
     let (mut reader, writer) = std::io::pipe().unwrap();
-    let world = RealWorld::new().unwrap();
+    let world = RealWorld::over(io).unwrap();
     let ring = world.ring().clone();
     world.run(async move { ring.send(&Rc::new(writer.into()), b"bye".to_vec(), Vec::new(), None) });
     let mut text = [0; 3];
@@ -343,10 +376,9 @@ fn a_message_sent_last_still_goes_out() {
     assert_eq!(&text, b"bye");
 }
 
-#[test]
-fn termination_signals_are_awaited() {
+fn termination_signals_are_awaited(io: IoChoice) {
     runtime::block_signals().unwrap();
-    let world = RealWorld::new().unwrap();
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {
         let mut signals = inner.signals().unwrap();
@@ -365,8 +397,7 @@ fn termination_signals_are_awaited() {
     });
 }
 
-#[test]
-fn an_interrupted_wait_goes_on() {
+fn an_interrupted_wait_goes_on(io: IoChoice) {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: the handler does nothing; the signal is sent to this thread alone.
     let thread = unsafe {
@@ -380,16 +411,15 @@ fn an_interrupted_wait_goes_on() {
             unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
         }
     });
-    let world = RealWorld::new().unwrap();
+    let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move { inner.sleep_until(after(&inner, 25)).await });
     sender.join().unwrap();
 }
 
-#[test]
-fn a_run_begins_with_the_time_that_has_passed_since_the_last() {
+fn a_run_begins_with_the_time_that_has_passed_since_the_last(io: IoChoice) {
     const PAUSE: Duration = Duration::from_millis(20);
-    let world = RealWorld::new().unwrap();
+    let world = RealWorld::over(io).unwrap();
     let look = || {
         let inner = world.clone();
         world.run(async move { (inner.now(), inner.wall_clock()) })
@@ -399,4 +429,27 @@ fn a_run_begins_with_the_time_that_has_passed_since_the_last() {
     let (after, wall_after) = look();
     assert!(after.since(before) >= PAUSE);
     assert_ne!(wall_after, wall_before);
+}
+
+fn a_dropped_write_keeps_its_buffer_until_it_is_done(io: IoChoice) {
+    let world = RealWorld::over(io).unwrap();
+    let inner = world.clone();
+    world.run(async move {
+        let (ring, file) = (inner.ring().clone(), new_file());
+        let buffers: Vec<_> = (0..100).map(|byte| filled(4096, byte)).collect();
+        for (index, buffer) in buffers.iter().enumerate() {
+            let (ring, file, parts) = (ring.clone(), file.clone(), [buffer.clone()]);
+            let write = async move {
+                ring.write(&file, index as u64 * 4096, &parts, Durability::Durable).await
+            };
+            assert!(matches!(race(write, std::future::ready(())).await, Either::Right(())));
+        }
+        // None is done before the world's loop has taken its completion, which it has not.
+        assert!(buffers.iter().all(|buffer| Rc::strong_count(buffer) == 2));
+        while buffers.iter().any(|buffer| Rc::strong_count(buffer) > 1) {
+            inner.sleep_until(after(&inner, 1)).await;
+        }
+        let back = ring.read(&file, 0, 100 * 4096).await.unwrap();
+        assert!(back.chunks(4096).enumerate().all(|(byte, block)| block == [byte as u8; 4096]));
+    });
 }

@@ -1,0 +1,106 @@
+//! Calls without a ring: threads for those that wait for a disk, epoll for those that wait for
+//! another program, and system calls of the world's thread for messages. All of Linux 5.4 and
+//! older.
+//!
+//! 1. Calls are handed over with the next turn of the world's loop, in their order, as over a ring.
+//!    Those that wait for a disk may then overtake one another, as over a ring.
+//! 2. A completion comes once, and for all but polls it is the last.
+
+use super::call::{Call, Completion};
+use super::threads::Threads;
+use super::watches::Watches;
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+pub(in crate::ring) struct Classic {
+    submissions: VecDeque<(Call, u64)>,
+    /// Completions of calls that no thread carried out.
+    ready: Vec<Completion>,
+    threads: Threads,
+    watches: Watches,
+}
+
+impl Classic {
+    pub fn new() -> io::Result<Classic> {
+        let threads = Threads::new()?;
+        let watches = Watches::new(threads.alarm())?;
+        Ok(Classic { submissions: VecDeque::new(), ready: Vec::new(), threads, watches })
+    }
+
+    /// # Safety
+    /// What the call points to must live until its last completion.
+    pub unsafe fn push(&mut self, call: Call, user_data: u64) {
+        self.submissions.push_back((call, user_data));
+    }
+
+    pub fn has_completions(&self) -> bool {
+        !self.ready.is_empty() || self.threads.has_completions()
+    }
+
+    /// Hands over, and takes what is there.
+    pub fn look(&mut self) -> io::Result<()> {
+        self.hand_over();
+        self.watches.look(&mut self.ready)
+    }
+
+    /// Takes what files became ready for. Whether there was something.
+    pub fn find_events(&mut self) -> io::Result<bool> {
+        self.watches.look(&mut self.ready)?;
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Hands over, and waits for a completion, for at most so long (else ETIME).
+    pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.hand_over();
+        if self.ready.is_empty() && self.threads.wants_alarm() {
+            let waited = self.watches.wait(limit);
+            self.threads.is_awake();
+            waited?;
+        }
+        self.watches.look(&mut self.ready)
+    }
+
+    pub fn collect(&mut self, arrived: &mut Vec<Completion>) {
+        arrived.append(&mut self.ready);
+        self.threads.collect(arrived);
+    }
+
+    /// Threads that begin from now on have the rights and filters that this thread has then; those
+    /// that are there have ended when this returns.
+    pub fn renew_threads(&mut self) {
+        self.threads.renew();
+    }
+
+    /// Forgets what waits for other programs, and waits for all else until `deadline`. Returns
+    /// whether all have ended.
+    pub fn end(&mut self, deadline: Instant) -> bool {
+        self.hand_over();
+        self.watches.clear();
+        self.threads.end(deadline)
+    }
+
+    fn hand_over(&mut self) {
+        while let Some((call, user_data)) = self.submissions.pop_front() {
+            let completion = match call {
+                Call::Poll { file, mask } => self.watches.poll(file, mask, user_data),
+                Call::Cancel { user_data } => self.watches.cancel(user_data),
+                Call::Receive { .. } | Call::Send { .. } | Call::Message { .. } => {
+                    self.watches.make_when_ready(call, user_data)
+                }
+                Call::Raw(_) => Some(Completion::last(user_data, -libc::ENOSYS)),
+                Call::Read { .. }
+                | Call::Write { .. }
+                | Call::SyncData { .. }
+                | Call::Allocate { .. }
+                | Call::Discard { .. } => {
+                    // SAFETY: as promised to `push`.
+                    unsafe { self.threads.push(call, user_data) };
+                    None
+                }
+            };
+            self.ready.extend(completion);
+        }
+        self.threads.staff();
+    }
+}

@@ -1,0 +1,325 @@
+//! Calls that wait for a disk, on a few threads: plain system calls in the ring's place.
+//!
+//! Invariants:
+//! 1. A job is with the queue, with one thread, or done. What it points to is owned by its slot
+//!    until its completion was taken; threads see addresses and numbers alone.
+//! 2. Threads are made by the world's thread when there is work for them, so that they have its
+//!    rights, its limits and its filters. [`Threads::renew`] ends those that have older ones.
+//! 3. Threads that have nothing to do sleep until they are notified.
+
+use super::call::{Call, Completion, Source};
+use device::Durability;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+/// So many calls wait for disks at the same time; an elevator or an SSD has no use for many more.
+const THREADS_MAX: usize = 16;
+/// They make system calls, and little else.
+const STACK: usize = 128 << 10;
+/// `_IO(0x12, 119)` of linux/fs.h: BLKDISCARD.
+const BLKDISCARD: libc::Ioctl = 0x1277;
+
+struct Job {
+    call: Call,
+    user_data: u64,
+}
+
+// SAFETY: the pointers of a call lead to heap memory that its slot owns until the completion was
+// taken (invariant 1). The slot's thread does not look at what the kernel writes before, and nobody
+// changes what the kernel reads. The queue's lock orders what either side does.
+unsafe impl Send for Job {}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Jobs that threads have taken and not finished.
+    under_way: usize,
+    done: Vec<Completion>,
+    /// Threads that sleep, and those that have not looked for work yet.
+    idle: usize,
+    starting: usize,
+    /// Threads end, whatever is in the queue.
+    is_over: bool,
+    /// The world's thread sleeps, and must be woken by the next completion.
+    wants_alarm: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// There are jobs, or it is over.
+    filled: Condvar,
+    /// The last job under way was finished.
+    emptied: Condvar,
+    /// `done` is not empty.
+    is_done: AtomicBool,
+    /// An eventfd: wakes the world's thread.
+    alarm: OwnedFd,
+}
+
+pub(super) struct Threads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    pub fn new() -> io::Result<Threads> {
+        // SAFETY: the call takes integers.
+        let number = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, so nobody else owns it.
+        let alarm = unsafe { OwnedFd::from_raw_fd(number) };
+        let shared = Shared {
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            is_done: AtomicBool::new(false),
+            alarm,
+        };
+        Ok(Threads { shared: Arc::new(shared), threads: Vec::new() })
+    }
+
+    /// Becomes readable, by an edge, when something is done and [`Threads::wants_alarm`] said so.
+    pub fn alarm(&self) -> RawFd {
+        self.shared.alarm.as_raw_fd()
+    }
+
+    /// # Safety
+    /// What the call points to must live until its completion was taken; it is a call that waits
+    /// for a disk.
+    pub unsafe fn push(&mut self, call: Call, user_data: u64) {
+        self.shared.state().jobs.push_back(Job { call, user_data });
+        self.shared.filled.notify_one();
+    }
+
+    /// Has as many threads as there is work for.
+    pub fn staff(&mut self) {
+        while self.threads.len() < THREADS_MAX {
+            let state = self.shared.state();
+            let is_enough = state.jobs.len() <= state.idle + state.starting;
+            drop(state);
+            if is_enough || !self.begin_one() {
+                break;
+            }
+        }
+    }
+
+    /// Whether there is one more. Without any thread the caller does the work.
+    fn begin_one(&mut self) -> bool {
+        let shared = self.shared.clone();
+        self.shared.state().starting += 1;
+        let builder = Builder::new().name("disk".into()).stack_size(STACK);
+        match without_signals(|| builder.spawn(move || shared.work())) {
+            Ok(thread) => self.threads.push(thread),
+            Err(_) => {
+                self.shared.state().starting -= 1;
+                while self.threads.is_empty() && self.shared.carry_out_next() {}
+                return false;
+            }
+        }
+        true
+    }
+
+    pub fn has_completions(&self) -> bool {
+        self.shared.is_done.load(Ordering::Acquire)
+    }
+
+    pub fn collect(&mut self, arrived: &mut Vec<Completion>) {
+        if self.has_completions() {
+            let mut state = self.shared.state();
+            arrived.append(&mut state.done);
+            self.shared.is_done.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether the caller may sleep: nothing is done, and the next completion raises the alarm.
+    pub fn wants_alarm(&self) -> bool {
+        let mut state = self.shared.state();
+        state.wants_alarm = state.done.is_empty();
+        state.wants_alarm
+    }
+    pub fn is_awake(&self) {
+        self.shared.state().wants_alarm = false;
+    }
+
+    /// Ends the threads, each behind the call that it is in, and waits for that. Others carry out
+    /// what is left, as soon as [`Threads::staff`] makes them.
+    pub fn renew(&mut self) {
+        self.end_threads();
+        self.shared.state().is_over = false;
+    }
+
+    fn end_threads(&mut self) {
+        self.shared.state().is_over = true;
+        self.shared.filled.notify_all();
+        for thread in self.threads.drain(..) {
+            // It does not panic, and would have nothing to say if it did.
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits for all jobs until `deadline`. Returns whether all are done, and the threads gone.
+    pub fn end(&mut self, deadline: Instant) -> bool {
+        let mut state = self.shared.state();
+        while !state.jobs.is_empty() || state.under_way > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // A disk that does not answer keeps its thread.
+                state.is_over = true;
+                drop(state);
+                self.shared.filled.notify_all();
+                return false;
+            }
+            let waited = self.shared.emptied.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        self.end_threads();
+        true
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a thread does.
+    fn work(&self) {
+        self.state().starting -= 1;
+        loop {
+            if self.carry_out_next() {
+                continue;
+            }
+            let mut state = self.state();
+            if state.is_over {
+                return;
+            }
+            if state.jobs.is_empty() {
+                state.idle += 1;
+                let until = |state: &mut State| state.jobs.is_empty() && !state.is_over;
+                let woken = self.filled.wait_while(state, until);
+                woken.unwrap_or_else(PoisonError::into_inner).idle -= 1;
+            }
+        }
+    }
+
+    /// False if there is nothing to do, or it is over.
+    fn carry_out_next(&self) -> bool {
+        let mut state = self.state();
+        if state.is_over {
+            return false;
+        }
+        let Some(job) = state.jobs.pop_front() else { return false };
+        state.under_way += 1;
+        drop(state);
+        let completion = Completion::last(job.user_data, carry_out(&job.call));
+        let mut state = self.state();
+        state.under_way -= 1;
+        state.done.push(completion);
+        self.is_done.store(true, Ordering::Release);
+        let wants_alarm = std::mem::take(&mut state.wants_alarm);
+        let is_empty = state.under_way == 0 && state.jobs.is_empty();
+        drop(state);
+        if wants_alarm {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: the bytes are live and as long as said. The counter never fills.
+            unsafe { libc::write(self.alarm.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+        if is_empty {
+            self.emptied.notify_all();
+        }
+        true
+    }
+}
+
+/// Signals are for the world's thread: a handler, or a signalfd, expects them there.
+fn without_signals<T>(begin: impl FnOnce() -> T) -> T {
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigfillset initialises the whole set, and pthread_sigmask the set of before, which is
+    // the one that is restored.
+    unsafe {
+        let mut all = std::mem::MaybeUninit::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+        let begun = begin();
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        begun
+    }
+}
+
+/// The call's result as the ring gives it: negative is an errno.
+fn carry_out(call: &Call) -> i32 {
+    match *call {
+        // SAFETY: the slot owns `length` bytes behind `start`, and nobody looks at them meanwhile.
+        Call::Read { file, start, length, at } => result_of(|| unsafe {
+            libc::pread(file, start.cast(), length as usize, at as libc::off_t)
+        }),
+        Call::Write { file, source, at, durability } => write(file, source, at, durability),
+        Call::SyncData { file } => sync_data(file),
+        Call::Allocate { file, mode, at, length } => {
+            let (at, length) = (at as libc::off_t, length as libc::off_t);
+            // SAFETY: the call takes integers.
+            result_of(|| unsafe { libc::fallocate(file, mode, at, length) } as isize)
+        }
+        Call::Discard { file, at, length } => {
+            let range = [at, length];
+            // SAFETY: the range outlives the call, which reads two numbers.
+            result_of(|| unsafe { libc::ioctl(file, BLKDISCARD, range.as_ptr()) } as isize)
+        }
+        _ => unreachable!("a call that waits for no disk"),
+    }
+}
+
+fn write(file: RawFd, source: Source, at: u64, durability: Durability) -> i32 {
+    let one;
+    let (vectors, count) = match source {
+        Source::One { start, length } => {
+            one = libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length as usize };
+            (&raw const one, 1)
+        }
+        Source::Many { vectors, count } => (vectors, count as libc::c_int),
+    };
+    let at = at as libc::off_t;
+    if durability == Durability::Durable {
+        // SAFETY: the slot owns the table of `count` vectors and what they point to.
+        let result =
+            result_of(|| unsafe { libc::pwritev2(file, vectors, count, at, libc::RWF_DSYNC) });
+        if !is_unknown(result) {
+            return result;
+        }
+    }
+    // SAFETY: as above.
+    let written = result_of(|| unsafe { libc::pwritev(file, vectors, count, at) });
+    if durability != Durability::Durable || written < 0 {
+        return written;
+    }
+    match sync_data(file) {
+        0 => written,
+        error => error,
+    }
+}
+
+fn sync_data(file: RawFd) -> i32 {
+    // SAFETY: the call takes an integer.
+    result_of(|| unsafe { libc::fdatasync(file) } as isize)
+}
+
+/// A call that the kernel, the file or a filter does not know; another does as well.
+fn is_unknown(result: i32) -> bool {
+    matches!(-result, libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM)
+}
+
+/// The result, or the negative errno.
+pub(super) fn result_of(call: impl FnOnce() -> isize) -> i32 {
+    match call() {
+        -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+        result => result as i32,
+    }
+}
