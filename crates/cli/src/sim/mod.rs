@@ -339,20 +339,28 @@ fn explore_small_worlds(
     }
 }
 
+/// First lives alone to the end, then with ever longer second lives: most of what can go wrong needs
+/// few operations, in one life or in two.
 fn explore_small_world(
     world: &'static SmallWorld,
     bounds: Bounds,
     progress: &Progress,
 ) -> Result<small_world::SmallReport, CliError> {
     let failed = |failure: Box<small_world::SmallFailure>| CliError::new(failure.to_string());
-    let mut explorer = SmallExplorer::new(world, bounds).map_err(CliError::new)?;
-    while explorer.step().map_err(failed)? {
-        let (operations, done, all) = explorer.progress();
-        let states = explorer.report.states + explorer.report.second_states;
-        progress
-            .show(format!("{world}: {operations} operations, {done} of {all}; {states} states"));
+    let mut report = small_world::SmallReport::default();
+    for second_life in 0..=bounds.second_life.min(bounds.operations.saturating_sub(1)) {
+        let bounds = Bounds { second_life, ..bounds };
+        let mut explorer = SmallExplorer::new(world, bounds).map_err(CliError::new)?;
+        while explorer.step().map_err(failed)? {
+            let (operations, done, all) = explorer.progress();
+            let states = explorer.report.states + explorer.report.second_states;
+            progress.show(format!(
+                "{world}: {operations} operations, {done} of {all}; {states} states"
+            ));
+        }
+        report = explorer.report;
     }
-    Ok(explorer.report)
+    Ok(report)
 }
 
 fn jobs(arguments: &SimArguments) -> usize {
