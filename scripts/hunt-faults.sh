@@ -7,7 +7,8 @@
 #
 # scripts/faults.toml lists the faults: what each breaks, the modes in which to look for it, and,
 # where they matter, the volumes ("setups"), the explorer's arguments for its disks ("disks"), and
-# the cases to play ("rounds"). What the explorer meets too rarely a test finds ("test", arguments
+# the cases to play ("rounds"). In small worlds it is hunted where "worlds" says so, each a name and
+# the most operations of both lives. What the explorer meets too rarely a test finds ("test", arguments
 # of cargo test). The injection points, `fault!("name")`, are compiled in by `--cfg faults` alone;
 # OKEANOS_FAULT chooses the one that is on.
 set -euo pipefail
@@ -35,10 +36,15 @@ field() {
 
 # Hunts fault $1. Prints the arguments that found it; fails if nothing does.
 hunt() {
-    local modes setups disks rounds round first count steps mode setup status tests
+    local modes setups disks rounds round first count steps mode setup status tests worlds
     tests=$(field "$1" test)
     if [[ -n $tests ]]; then
         hunt_by_tests "$1" "$tests"
+        return
+    fi
+    worlds=$(field "$1" worlds)
+    if [[ -n $worlds ]]; then
+        hunt_in_small_worlds "$1" "$worlds"
         return
     fi
     modes=$(field "$1" modes)
@@ -61,6 +67,24 @@ hunt() {
                 esac
             done
         done
+    done
+    return 1
+}
+
+# Hunts fault $1 in the small worlds $2, exhaustively, shortest scripts first.
+hunt_in_small_worlds() {
+    local each status replay
+    for each in $2; do
+        status=0
+        OKEANOS_FAULT=$1 timeout $LIMIT "$OKEANOS" sim --enumerated 0 --world "${each%:*}" \
+            --operations "${each#*:}" --jobs 1 >"$WORK/said" 2>&1 || status=$?
+        case $status in
+        0) continue ;;
+        124 | 126 | 127) echo "$1, small world ${each%:*}: status $status" >&2; return 1 ;;
+        esac
+        replay=$(sed -n "s/^replay:.*--again '\(.*\)'/\1/p" "$WORK/said" | head -1)
+        echo "small world, ${replay:-a panic} | \`$(complaint)\`"
+        return
     done
     return 1
 }

@@ -29,6 +29,9 @@ pub enum Barrier {
     /// What the table of runs tells, before the runs that it tells of. Or that it tells nothing,
     /// before runs move.
     TableBeforeRun,
+    /// The first block of a run that a power cut has left is wiped, before a header stands in front
+    /// of it again.
+    WipedBeforeRun,
     /// Copies of runs that move, before headers say that they lie there.
     CopyBeforeHeader,
     /// A piece of a snapshot, and what it says that home has, before the superblock names it.
@@ -128,6 +131,12 @@ impl Plan {
             Some(Step::Barrier(reason)) => Some(*reason),
             _ => None,
         }
+    }
+    /// Puts in front of everything that the first block of a run which a power cut has left is wiped.
+    pub fn wipe_before_log(&mut self, at: LogBlock, unit: usize) {
+        let blocks = vec![(BlockKind::RunHeader, Rc::new(Buffer::zeroed(unit)))];
+        let wipe = Step::Write(Write { at: Address::Log(at), blocks });
+        self.steps.splice(0..0, [wipe, Step::Barrier(Barrier::WipedBeforeRun)]);
     }
     /// Puts in front of everything what the table of runs must tell before.
     pub fn write_table(&mut self, pages: Vec<TablePage>) {

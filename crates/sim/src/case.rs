@@ -27,6 +27,8 @@ pub struct Case {
     pub setup: Setup,
     pub mode: DataMode,
     pub barrier: BarrierKind,
+    /// The same in the life behind a cut. Another one is for tests of what must be found there.
+    pub later_barrier: BarrierKind,
     pub seed: u64,
     pub scripts: Scripts,
     /// What random scripts do most; the seed says it where this does not.
@@ -115,6 +117,7 @@ impl Case {
             setup,
             mode,
             barrier: BarrierKind::Flush,
+            later_barrier: BarrierKind::Flush,
             seed,
             scripts: Scripts::Random { writers, steps },
             mix: None,
@@ -280,18 +283,26 @@ impl Case {
     /// then, so that logs are swapped. Where it is not, what an earlier life freed is used at once.
     fn has_rests(&self) -> bool {
         let rests = match self.life {
-            0 => (self.seed / 2).is_multiple_of(2),
+            // Where each commit is in a snapshot, swaps are to meet that.
+            0 => self.draw("rests", 2) == 0 || self.snapshot_after() == Some(SNAPSHOT_EACH_RUN),
             life => (life + life / IMAGES_A_LIFE) % 2 == 1,
         };
         self.setup.logs.is_some() && rests
     }
 
-    /// Scattered logs: a snapshot of the mapping table is written after each run, after many, or
-    /// never.
+    /// A number below `limit` that the seed decides, for each name another one: what remainders of
+    /// the seed decide goes together for ever.
+    fn draw(&self, name: &str, limit: u64) -> u64 {
+        let salt = name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+        SplitMix::new(self.seed ^ salt << 32).below(limit)
+    }
+
+    /// Scattered logs: a snapshot of the mapping table is written after each run, in two cases of
+    /// five; after many, never, or by swaps alone.
     pub fn snapshot_after(&self) -> Option<u64> {
         let times = [Some(SNAPSHOT_EACH_RUN), Some(3 << 20), None, Some(SNAPSHOT_OF_SWAPS)];
         match self.life {
-            0 => times[(self.seed / 2 % 3) as usize],
+            0 => times[[0, 0, 1, 2, 3][self.draw("snapshots", 5) as usize]],
             // Mostly what the first life has named stays, and gets a backlog.
             life => times[[3, 1, 3, 0][(life % 4) as usize]],
         }
@@ -299,9 +310,9 @@ impl Case {
 
     /// In every other case pieces of a snapshot are so short that they are written with a backlog.
     pub(crate) fn snapshot_items(&self) -> usize {
-        match (self.seed / 3).is_multiple_of(2) {
-            true => SHORT_PIECE,
-            false => EngineOptions::default().snapshot_items,
+        match self.draw("pieces", 2) {
+            0 => SHORT_PIECE,
+            _ => EngineOptions::default().snapshot_items,
         }
     }
 
@@ -310,7 +321,11 @@ impl Case {
     pub(crate) fn later_life(&self, life: u64) -> Case {
         let (writers, steps) = LATER_SCRIPTS;
         let scripts = Scripts::Random { writers, steps };
-        Case { scripts, mix: None, life, ..self.clone() }
+        let barrier = match self.later_barrier {
+            BarrierKind::Flush => self.barrier,
+            other => other,
+        };
+        Case { scripts, mix: None, life, barrier, ..self.clone() }
     }
 
     /// Which life follows the recovery of an image, if any does. Disks that lie, and volumes that
@@ -392,7 +407,8 @@ impl Case {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct CaseReport {
     /// Sets of scripts run to their end.
     pub scripts: u64,

@@ -10,6 +10,7 @@ use crate::model::Outcome;
 use crate::run_table::{self, spoiled};
 use crate::setup::{Disks, journal_blocks};
 use crate::snapshot;
+use crate::stalls;
 use crate::writer::{Progress, Writers, check_memory};
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy, Image};
@@ -118,6 +119,7 @@ pub fn record(
             Ok::<_, Error>((outcomes.take(), statistics.redirected_reads, statistics.swaps))
         }
     });
+    stalls::note(&world);
     world.end();
     disks.stop_watching();
     match outcome {

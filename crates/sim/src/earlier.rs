@@ -6,6 +6,7 @@ use crate::case::Case;
 use crate::memory_disks::MemoryDisks;
 use crate::run_table::with_memory;
 use crate::setup::Disks;
+use crate::stalls;
 use disks::CrashPolicy;
 use ext4::{Caller, Error, Volume, WriteFlags, errno};
 use runtime::VirtualWorld;
@@ -57,6 +58,7 @@ pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
             volume.sync().await
         }
     });
+    stalls::note(&world);
     world.end();
     lived.map(|()| disks.crash(CrashPolicy::LoseAll))
 }

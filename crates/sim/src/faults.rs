@@ -8,6 +8,7 @@ use crate::judge::{Looks, judge, read_back};
 use crate::memory_disks::MemoryDisks;
 use crate::model::{History, Outcome, Promise};
 use crate::setup::Disks;
+use crate::stalls;
 use crate::writer::{Progress, Writers};
 use device::{Operation, World};
 use disks::{Atomicity, CrashPolicy, Effect, Fault, FaultTimes};
@@ -120,6 +121,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     let random = CrashPolicy::Random { seed: plan.place, atomicity: Atomicity::Unit(512) };
     let images = [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random]
         .map(|policy| (policy, disks.crash(policy)));
+    stalls::note(&world);
     world.end();
     disks.stop_watching();
     let outcome = outcome.map_err(|why| failure("the fault lasts".into(), why))?;

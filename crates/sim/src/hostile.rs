@@ -7,6 +7,7 @@ use crate::case::{Case, CaseReport, Failure, refused};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Promise;
 use crate::setup::Disks;
+use crate::stalls;
 use crate::writer::{Progress, Writers};
 use ::hostile::lie_in_bitmaps;
 use device::World;
@@ -25,6 +26,7 @@ pub fn run(case: &Case, fresh: &Disks) -> Result<CaseReport, Box<Failure>> {
         let (world, fresh, case) = (world.clone(), fresh.clone(), case.clone());
         async move { suffer(&world, &fresh, &case).await }
     });
+    stalls::note(&world);
     world.end();
     outcome.map_err(|why| {
         Box::new(Failure { case: case.clone(), cut: 0, left: "bitmaps that lie".into(), why })

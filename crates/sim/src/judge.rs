@@ -10,6 +10,7 @@ use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, FoundEntry, History, Promise};
 use crate::run_table::spoiled;
 use crate::setup::{Disks, check};
+use crate::stalls;
 use crate::writer::{ATTRIBUTE, Progress, directory_of};
 use disks::{Atomicity, CrashPolicy};
 use engine::DataMode;
@@ -122,6 +123,7 @@ fn judge_once(
     report.by_snapshot += u64::from(is_believed);
     report.not_by_snapshot += u64::from(recovery.snapshot_refused.is_some());
     report.told += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
+    stalls::note(&world);
     world.end();
     memory.stop_watching();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
@@ -185,6 +187,7 @@ fn crash_recovery(
         let (world, memory, case) = (world.clone(), memory.clone(), case.clone());
         async move { race(memory.open(&world, &case), memory.home.power_lost()).await }
     });
+    stalls::note(&world);
     world.end();
     if let Either::Left(Err(error)) = opened {
         return Err(format!("recovery before its own crash: {error}"));

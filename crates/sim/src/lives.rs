@@ -9,6 +9,7 @@ use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, History, Outcome};
 use crate::run_table::spoiled;
 use crate::setup::Disks;
+use crate::stalls;
 use crate::writer::{Progress, Writers, check_memory};
 use disks::{Atomicity, CrashPolicy};
 use ext4::{Error, Volume};
@@ -131,6 +132,7 @@ fn judge_image(
             Ok::<_, String>((earlier, this))
         }
     })?;
+    stalls::note(&world);
     world.end();
     for (writer, (now, then)) in earlier_lives.iter().zip(found).enumerate() {
         if let Some(what) = difference(now, then) {

@@ -246,6 +246,24 @@ impl Cache {
         image
     }
 
+    /// Returns the sectors of each of [`Cache::writes`].
+    pub fn write_lengths(&self) -> Vec<usize> {
+        self.writes().iter().map(Vec::len).collect()
+    }
+    /// Returns what a power cut leaves if of each of [`Cache::writes`] those sectors arrive of which
+    /// `keeps` says so: number of the write, number of the sector in it.
+    pub fn crash_with(&self, keeps: impl Fn(usize, usize) -> bool) -> Image {
+        let mut image = self.durable.clone();
+        for (number, write) in self.writes().into_iter().enumerate() {
+            for (sector, piece) in write.into_iter().enumerate() {
+                if keeps(number, sector) {
+                    apply(&mut image, piece);
+                }
+            }
+        }
+        image
+    }
+
     /// Every volatile write: completed ones in order, then those in flight in the order of their
     /// start.
     fn writes(&self) -> Vec<Vec<Piece<'_>>> {

@@ -21,6 +21,7 @@ use cache::{Cache, SECTOR};
 use device::{Durability, Operation, World};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -82,6 +83,10 @@ struct State {
     /// Writes, flushes and discards started so far.
     changes: Cell<u64>,
     cut_at: Cell<Option<u64>>,
+    /// Times that single changes take besides, by their numbers; and that of the operation which
+    /// starts now.
+    delays: RefCell<BTreeMap<u64, Duration>>,
+    delay: Cell<Duration>,
     power_is_off: Cell<bool>,
     power_lost: Event,
 }
@@ -125,6 +130,8 @@ impl MemoryDisk {
             hook: RefCell::default(),
             changes: Cell::new(0),
             cut_at: Cell::new(None),
+            delays: RefCell::default(),
+            delay: Cell::default(),
             power_is_off: Cell::new(false),
             power_lost: Event::default(),
         }))
@@ -132,6 +139,12 @@ impl MemoryDisk {
 
     pub fn set_latency(&self, latency: Latency) {
         self.0.latency.set(latency);
+    }
+
+    /// Lets write, flush or discard number `change` (from 0) take `delay` longer: others that were
+    /// started later complete before it.
+    pub fn delay_change(&self, change: u64, delay: Duration) {
+        self.0.delays.borrow_mut().insert(change, delay);
     }
 
     /// From now on the disk tells that it has no FUA. Its durable writes stay what they were.
@@ -177,6 +190,18 @@ impl MemoryDisk {
     /// that are not durable.
     pub fn crash_by(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
         self.0.cache.borrow().crash(atomicity, choose)
+    }
+
+    /// Returns the sectors of each write that is not durable: completed writes in their order, then
+    /// those in flight in the order of their start. Sectors that a later durable write replaced do
+    /// not count.
+    pub fn volatile_writes(&self) -> Vec<usize> {
+        self.0.cache.borrow().write_lengths()
+    }
+    /// Returns what the disk would hold if of each of [`MemoryDisk::volatile_writes`] those sectors
+    /// had arrived of which `keeps` says so: number of the write, number of the sector in it.
+    pub fn crash_with(&self, keeps: impl Fn(usize, usize) -> bool) -> Image {
+        self.0.cache.borrow().crash_with(keeps)
     }
 
     /// A second disk in the same state, in a world of its own: writes in flight are lost, faults,

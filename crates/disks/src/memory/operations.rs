@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl MemoryDisk {
-    /// Counts and logs; for changes calls the hook and perhaps cuts the power.
+    /// Counts and logs; for changes calls the hook and perhaps cuts the power. The caller goes on
+    /// with [`MemoryDisk::work`] at once, which takes the delay of a change from here.
     fn see(&self, logged: Logged) {
         let state = &self.0;
         let mut statistics = state.statistics.get();
@@ -26,6 +27,7 @@ impl MemoryDisk {
         }
         let number = state.changes.get();
         state.changes.set(number + 1);
+        state.delay.set(state.delays.borrow_mut().remove(&number).unwrap_or_default());
         if state.cut_at.get() == Some(number) {
             self.power_off();
         }
@@ -39,7 +41,8 @@ impl MemoryDisk {
     async fn work(&self) {
         let Latency { least, spread } = self.0.latency.get();
         let more = self.0.world.random() % (spread.as_nanos() as u64 + 1);
-        let at = self.0.world.now().plus(least + Duration::from_nanos(more));
+        let delay = self.0.delay.take();
+        let at = self.0.world.now().plus(least + Duration::from_nanos(more) + delay);
         self.0.world.sleep_until(at).await;
         if self.is_off() {
             std::future::pending::<()>().await;

@@ -191,6 +191,12 @@ pub trait LogSpace {
     ) -> Option<(LogBlock, Rc<Buffer>)> {
         None
     }
+    /// Returns where the blocks of `transaction`, which is bound, begin, if a power cut may have left
+    /// a run of the same number there: what that begins with must not be on disk any more when the
+    /// new header is written.
+    fn stale_start(&self, _transaction: TransactionId) -> Option<LogBlock> {
+        None
+    }
     /// What the table of runs must have, durably, before the blocks of `transaction`, which is
     /// bound, are written.
     fn table_pages(&mut self, _transaction: TransactionId) -> Vec<TablePage> {

@@ -10,7 +10,11 @@
 //! 4. What fits when it is admitted fits when it is bound (`rooms`).
 //! 5. While runs move, the superblock marks the copies: they count from the write of it that takes
 //!    the mark away, all at once. No run is written behind a mark.
-//! 6. While a snapshot counts, the superblock also names each log that may get a run behind it,
+//! 6. A power cut may leave a run without its header. A restart does not see it, and its number is
+//!    used again, perhaps in its place: a new header alone would bring the old run back. So before
+//!    runs of these numbers are written, what their place begins with is wiped
+//!    ([`LogSpace::stale_start`]).
+//! 7. While a snapshot counts, the superblock also names each log that may get a run behind it,
 //!    durably, before the run is written. So a restart need not look into the others.
 
 use super::held::HeldInOrder;
@@ -50,7 +54,13 @@ pub struct ScatteredLog {
     /// The log that is being filled with another one's runs.
     pub(super) swapping: Option<Filling>,
     pub(super) table: Option<RunTable>,
+    /// From this transaction on, so many may have the number of a run that a power cut has left.
+    left_over: Option<TransactionId>,
 }
+
+/// Transactions that may be on their way at a power cut, so that a restart finds a later one's run
+/// without an earlier one's.
+const IN_FLIGHT_MAX: u32 = 2;
 
 /// A log that is being filled with copies of another one's runs.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +95,7 @@ impl ScatteredLog {
             longest: 0,
             swapping: None,
             table: None,
+            left_over: None,
             logs,
         }
     }
@@ -106,6 +117,7 @@ impl ScatteredLog {
             (self.last, self.longest) = (log, self.longest.max(blocks));
             transaction = transaction.next();
         }
+        self.left_over = Some(transaction);
         self
     }
 
@@ -224,6 +236,11 @@ impl LogSpace for ScatteredLog {
         let header = RunHeader { at, transaction, blocks: held.blocks - HEADER, durable };
         header.serialize(self.seed, &mut block);
         Some((at, Rc::new(block)))
+    }
+    fn stale_start(&self, transaction: TransactionId) -> Option<LogBlock> {
+        let left_over = self.left_over.filter(|_| !units::fault!("stale-run-not-wiped"))?;
+        let may_be = transaction.0.wrapping_sub(left_over.0) < IN_FLIGHT_MAX;
+        self.run_of(transaction).filter(|_| may_be).map(|run| run.start)
     }
     fn announce(&self, superblock: &mut JournalSuperblock, tail: Option<TransactionId>) -> bool {
         let is_longer = self.announce_longest(&mut superblock.transaction_bound);

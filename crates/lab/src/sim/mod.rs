@@ -1,6 +1,7 @@
 //! `okeanos-lab sim`: the crash explorer from the command line, to replay one case or to run many.
 
 mod report;
+mod state;
 
 use crate::error::CliError;
 use crate::text::progress::Progress;
@@ -10,8 +11,10 @@ use engine::{BarrierKind, DataMode};
 use report::{Evictions, Reports, print};
 use sim::faults::{FaultPlan, KINDS};
 use sim::liar::{Liar, TRIALS};
+use sim::proof::Proof;
 use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
+use sim::small_world::{self, Bounds, Replay, SMALL_WORLDS, SmallExplorer, SmallWorld};
 use sim::{CACHE_BYTES, Case, CaseReport, Explorer, Failure, Scripts};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +25,8 @@ const EXAMPLES: &str = "\
 Examples:
   okeanos-lab sim --seed 1 --rounds 20                     all modes on all kinds of volumes, seeds 1 to 20
   okeanos-lab sim --hours 8 --state ~/explored             goes on where the last run with this file stopped
-  okeanos-lab sim --enumerated 3 --state ~/enumerated      every script of up to three letters, to the end
+  okeanos-lab sim --enumerated 3 --state ~/enumerated      small worlds, and every script of up to three letters
+  okeanos-lab sim --proof ~/explored ~/enumerated          what was explored with these state files
   okeanos-lab sim --lying lru                              disks that ignore flushes: finds what they lose
   okeanos-lab sim --lying lru --barrier coerce --rounds 20 the same with evictions, which lose nothing
   okeanos-lab sim --mode wasteless --setup ext4-1k --seed 17 --cut 42                       one power cut again
@@ -59,11 +63,22 @@ pub struct SimArguments {
     /// Go on with further seeds for so long; fractions are fine
     #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
     hours: Option<f64>,
-    /// All scripts of up to so many letters of the alphabet, each once in every mode, instead of
-    /// random ones
+    /// Small worlds exhaustively; then all scripts of up to so many letters of the alphabet, each
+    /// once in every mode, instead of random ones
     #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
     enumerated: Option<usize>,
-    /// Keeps the next seed, to go on from after an interruption
+    /// Operations of the scripts in small worlds, second lives included; 0: none
+    #[arg(long, value_name = "N", default_value_t = OPERATIONS, requires = "enumerated")]
+    operations: usize,
+    #[arg(long, requires = "enumerated", value_parser = known_world, help = worlds_help())]
+    world: Option<&'static SmallWorld>,
+    /// Play one failure of a small world again, as it was printed
+    #[arg(long, value_name = "TEXT", exclusive = true)]
+    again: Option<Replay>,
+    /// Print what was explored with these state files, as a Markdown page
+    #[arg(long, value_name = "FILE", num_args = 1.., exclusive = true)]
+    proof: Option<Vec<PathBuf>>,
+    /// Keeps the next seed, to go on from after an interruption, and counts what was explored
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Cases at the same time; as many as there are processors unless given
@@ -106,6 +121,15 @@ pub struct SimArguments {
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
+}
+
+fn worlds_help() -> String {
+    let names: Vec<_> = SMALL_WORLDS.iter().map(|world| world.name).collect();
+    format!("Only this small world: {}", names.join(", "))
+}
+
+fn known_world(name: &str) -> Result<&'static SmallWorld, String> {
+    small_world::find(name).ok_or_else(worlds_help)
 }
 
 fn setups_help() -> String {
@@ -171,8 +195,17 @@ fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
 
 /// A letter more has ten times as many scripts.
 const LETTERS: usize = 3;
+/// One more has about ten times as many states.
+const OPERATIONS: usize = 4;
 
 pub fn run(arguments: SimArguments) -> Result<(), CliError> {
+    if let Some(files) = &arguments.proof {
+        return state::print_proof(files);
+    }
+    if let Some(replay) = &arguments.again {
+        replay.run().map_err(|failure| CliError::new(failure.to_string()))?;
+        return crate::text::output::print(&format_args!("nothing lost\n"));
+    }
     let mut reports = Reports::new();
     let liar = liar(&arguments)?;
     match (arguments.mode, arguments.setup) {
@@ -207,7 +240,13 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
         }
         _ => explore(&arguments, &liar, &mut reports)?,
     }
-    print(&reports, liar.and_then(Evictions::of).as_ref(), arguments.json)
+    print(&reports, liar.and_then(Evictions::of).as_ref(), arguments.json)?;
+    // A state file has them already.
+    let stalls = sim::stalls::take();
+    match arguments.json || stalls.is_empty() {
+        true => Ok(()),
+        false => report::print_stalls(&stalls),
+    }
 }
 
 fn make(setup: Setup) -> Result<Disks, CliError> {
@@ -237,12 +276,15 @@ fn explore(
     let explorer = Explorer::new(modes, setups, arguments.writers, arguments.steps, letters);
     let until =
         arguments.hours.map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
-    let mut seed = first_seed(arguments)?;
+    let (mut seed, mut proof) = state::read(arguments)?;
     let end = match arguments.enumerated {
         None => seed.saturating_add(arguments.rounds),
         Some(_) => u64::MAX,
     };
     let progress = Progress::new();
+    if arguments.enumerated.is_some() && seed == 1 {
+        explore_small_worlds(arguments, &mut proof, &progress)?;
+    }
     while until.map_or(seed < end, |until| Instant::now() < until) {
         let cases = match arguments.enumerated {
             None => explorer.round(seed),
@@ -255,27 +297,75 @@ fn explore(
             .into_iter()
             .filter(|case| liar.is_none() || case.fault.is_none() && !case.hostile);
         let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, liar)).collect();
-        run_all(&cases, arguments, reports, &progress)?;
+        run_all(&cases, arguments, reports, &mut proof, &progress)?;
         seed += 1;
-        if let Some(path) = &arguments.state {
-            std::fs::write(path, format!("{seed}\n"))
-                .map_err(|error| CliError::system(path.display().to_string(), error))?;
-        }
+        state::write(arguments, seed, &mut proof)?;
     }
     Ok(())
 }
 
-/// From the state file if there is one.
-fn first_seed(arguments: &SimArguments) -> Result<u64, CliError> {
-    let Some(path) = &arguments.state else { return Ok(arguments.seed) };
-    match std::fs::read_to_string(path) {
-        Ok(text) => text
-            .trim()
-            .parse()
-            .map_err(|_| CliError::new(format!("{}: holds no seed; remove it", path.display()))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(arguments.seed),
-        Err(error) => Err(CliError::system(path.display().to_string(), error)),
+/// On as many threads as there are jobs, each world on one.
+fn explore_small_worlds(
+    arguments: &SimArguments,
+    proof: &mut Proof,
+    progress: &Progress,
+) -> Result<(), CliError> {
+    let is_wanted = |small: &&SmallWorld| arguments.world.is_none_or(|world| world == *small);
+    let worlds: Vec<&SmallWorld> = SMALL_WORLDS.iter().filter(is_wanted).collect();
+    let bounds = Bounds { operations: arguments.operations, ..Bounds::default() };
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    let explored = std::thread::scope(|scope| {
+        for _ in 0..jobs(arguments) {
+            let (sender, next, worlds) = (sender.clone(), &next, &worlds);
+            scope.spawn(move || {
+                while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+                    let explored = explore_small_world(world, bounds, progress);
+                    if sender.send(explored.map(|report| (world.name, report))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        results.into_iter().collect::<Result<Vec<_>, CliError>>()
+    })?;
+    for (name, report) in &explored {
+        proof.add_small_world(name, *report);
     }
+    match arguments.json || explored.is_empty() {
+        true => Ok(()),
+        false => report::print_small_worlds(&explored),
+    }
+}
+
+/// First lives alone to the end, then with ever longer second lives: most of what can go wrong needs
+/// few operations, in one life or in two.
+fn explore_small_world(
+    world: &'static SmallWorld,
+    bounds: Bounds,
+    progress: &Progress,
+) -> Result<small_world::SmallReport, CliError> {
+    let failed = |failure: Box<small_world::SmallFailure>| CliError::new(failure.to_string());
+    let mut report = small_world::SmallReport::default();
+    for second_life in 0..=bounds.second_life.min(bounds.operations.saturating_sub(1)) {
+        let bounds = Bounds { second_life, ..bounds };
+        let mut explorer = SmallExplorer::new(world, bounds).map_err(CliError::new)?;
+        while explorer.step().map_err(failed)? {
+            let (operations, done, all) = explorer.progress();
+            let states = explorer.report.states + explorer.report.second_states;
+            progress.show(format!(
+                "{world}: {operations} operations, {done} of {all}; {states} states"
+            ));
+        }
+        report = explorer.report;
+    }
+    Ok(report)
+}
+
+fn jobs(arguments: &SimArguments) -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.jobs.unwrap_or(available).clamp(1, 64)
 }
 
 /// Runs the cases on several threads, each with volumes of its own.
@@ -283,14 +373,13 @@ fn run_all(
     cases: &[Case],
     arguments: &SimArguments,
     reports: &mut Reports,
+    proof: &mut Proof,
     progress: &Progress,
 ) -> Result<(), CliError> {
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = arguments.jobs.unwrap_or(available).clamp(1, 64);
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..jobs {
+        for _ in 0..jobs(arguments) {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 let mut volumes: Vec<(Setup, Disks)> = Vec::new();
@@ -307,6 +396,7 @@ fn run_all(
         drop(sender);
         for result in results {
             let (case, report) = result?;
+            proof.add(case, report);
             reports.entry(case.mode.name()).or_default().add(report);
             let images: u64 = reports.values().map(|report| report.images).sum();
             progress.show(format!(

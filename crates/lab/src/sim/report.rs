@@ -2,9 +2,11 @@
 
 use crate::error::CliError;
 use crate::text::table::Table;
+use device::LongSteps;
 use eviction::Profile;
 use sim::CaseReport;
 use sim::liar::Liar;
+use sim::small_world::SmallReport;
 use std::collections::BTreeMap;
 
 /// What was found so far, by mode.
@@ -74,6 +76,38 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
         }
     };
     crate::text::output::print(&format_args!("{table}{evictions}{verdict}\n"))
+}
+
+/// What was explored exhaustively.
+pub fn print_small_worlds(explored: &[(&str, SmallReport)]) -> Result<(), CliError> {
+    let mut table = Table::new([
+        "small world",
+        "lives",
+        "with swaps",
+        "places to cut",
+        "images",
+        "different",
+        "second lives",
+        "later images",
+        "different",
+    ]);
+    for (name, report) in explored {
+        let SmallReport { lives, swapped, cuts, images, states, .. } = *report;
+        let later = [report.second_lives, report.second_images, report.second_states];
+        let counts = [lives, swapped, cuts, images, states].into_iter().chain(later);
+        table.row([(*name).to_owned()].into_iter().chain(counts.map(|count| count.to_string())));
+    }
+    crate::text::output::print(&table)
+}
+
+/// Steps of tasks that took more than 2 ms of processor time.
+pub fn print_stalls(stalls: &[LongSteps]) -> Result<(), CliError> {
+    let mut table = Table::new(["task", "steps of 2 ms", "longest (ms)"]);
+    for LongSteps { task, count, longest } in stalls {
+        let longest = format!("{:.1}", longest.as_secs_f64() * 1e3);
+        table.row([(*task).to_owned(), count.to_string(), longest]);
+    }
+    crate::text::output::print(&table)
 }
 
 /// Every count, and what it is called.

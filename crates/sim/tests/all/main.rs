@@ -8,4 +8,6 @@ mod hostile;
 mod lying;
 mod packed;
 mod product;
+mod replays;
 mod scattered;
+mod small_worlds;

@@ -106,6 +106,7 @@ impl Drive {
             | Barrier::CommitBeforeReply
             | Barrier::TailBeforeReuse
             | Barrier::TableBeforeRun
+            | Barrier::WipedBeforeRun
             | Barrier::CopyBeforeHeader => false,
         };
         match self.how {

@@ -1,0 +1,54 @@
+//! The state file of the crash explorer: the next seed in the first line, and behind it, as JSON,
+//! what was explored.
+
+use super::SimArguments;
+use crate::error::CliError;
+use sim::proof::Proof;
+use std::path::{Path, PathBuf};
+
+/// From the state file if there is one.
+pub fn read(arguments: &SimArguments) -> Result<(u64, Proof), CliError> {
+    let Some(path) = &arguments.state else { return Ok((arguments.seed, Proof::default())) };
+    Ok(read_file(path)?.unwrap_or((arguments.seed, Proof::default())))
+}
+
+fn read_file(path: &Path) -> Result<Option<(u64, Proof)>, CliError> {
+    let wrong = |what| CliError::new(format!("{}: {what}; remove it", path.display()));
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            let (seed, proof) = text.split_once('\n').unwrap_or((&text, ""));
+            let seed = seed.trim().parse().map_err(|_| wrong("holds no seed"))?;
+            let proof = match proof.trim() {
+                "" => Proof::default(),
+                proof => serde_json::from_str(proof).map_err(|_| wrong("holds no counts"))?,
+            };
+            Ok(Some((seed, proof)))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CliError::system(path.display().to_string(), error)),
+    }
+}
+
+/// Into a new file that takes the place of the old one, so that a kill leaves one of the two.
+pub fn write(arguments: &SimArguments, seed: u64, proof: &mut Proof) -> Result<(), CliError> {
+    let Some(path) = &arguments.state else { return Ok(()) };
+    proof.programs.insert(crate::VERSION.to_owned());
+    proof.add_stalls();
+    let counts = serde_json::to_string(proof).expect("numbers and names");
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    std::fs::write(&new, format!("{seed}\n{counts}\n"))
+        .and_then(|()| std::fs::rename(&new, path))
+        .map_err(|error| CliError::system(path.display().to_string(), error))
+}
+
+/// What these files hold, as a page.
+pub fn print_proof(files: &[PathBuf]) -> Result<(), CliError> {
+    let mut all = Proof::default();
+    for path in files {
+        let (_, proof) = read_file(path)?
+            .ok_or_else(|| CliError::new(format!("{}: there is no such file", path.display())))?;
+        all.merge(proof);
+    }
+    crate::text::output::print(&all.page())
+}

@@ -1,0 +1,17 @@
+//! Exhaustive exploration of small worlds: the real engine and journal on a disk of some hundred
+//! blocks, without a file system. `docs/CRASH_MODEL.md` states the bounds.
+
+mod cut;
+mod explore;
+mod life;
+mod operation;
+mod replay;
+mod still;
+mod transactions;
+mod world;
+
+pub use cut::{Left, Torn};
+pub use explore::{Bounds, SmallExplorer, SmallFailure, SmallReport};
+pub use operation::Operation;
+pub use replay::{Cut, Replay};
+pub use world::{BROKEN, SMALL_WORLDS, SmallWorld, Snapshots, find};

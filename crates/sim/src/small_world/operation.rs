@@ -1,0 +1,76 @@
+//! What scripts of small worlds are made of.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+/// One operation of a script. It ends when what it has written is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// A transaction of one block, logged near the start of the disk.
+    Near,
+    /// A transaction of six blocks, logged near the start of the disk.
+    Large,
+    /// Four transactions of one block each, one after the other, near the start of the disk.
+    Burst,
+    /// A transaction of one block, logged near the end of the disk.
+    Far,
+    /// A transaction of six blocks, logged near the end of the disk.
+    FarLarge,
+    /// Two transactions of one block each that no other operation writes, near the start of the
+    /// disk: what lies in them is needed for ever.
+    Keep,
+    /// Two transactions of one block each, the second begun when the first is on its way.
+    Pair,
+    /// Nothing for some rounds of write-back: logs are swapped, snapshots written.
+    Rest,
+    /// All that is committed is written home, and the tail moves.
+    Checkpoint,
+    /// A clean unmount and a mount.
+    Reopen,
+}
+
+use Operation::{Burst, Checkpoint, Far, FarLarge, Keep, Large, Near, Pair, Reopen, Rest};
+
+const NAMES: [(Operation, &str); 10] = [
+    (Near, "near"),
+    (Large, "large"),
+    (Burst, "burst"),
+    (Far, "far"),
+    (FarLarge, "far-large"),
+    (Keep, "keep"),
+    (Pair, "pair"),
+    (Rest, "rest"),
+    (Checkpoint, "checkpoint"),
+    (Reopen, "reopen"),
+];
+
+impl Operation {
+    /// Returns the blocks that each of its transactions writes, in order.
+    pub(super) fn transactions(self) -> Vec<Range<u64>> {
+        match self {
+            Near => vec![0..1],
+            Far => vec![1..2],
+            Pair => vec![2..3, 3..4],
+            Keep => vec![14..15, 15..16],
+            Burst => (4..8).map(|block| block..block + 1).collect(),
+            Large => vec![6..12],
+            FarLarge => vec![8..14],
+            Rest | Checkpoint | Reopen => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name) = NAMES.iter().find(|(one, _)| one == self).expect("all have names");
+        f.write_str(name)
+    }
+}
+impl FromStr for Operation {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Operation, String> {
+        let found = NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(one, _)| *one).ok_or_else(|| format!("{text}: no operation"))
+    }
+}

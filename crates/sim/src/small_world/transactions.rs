@@ -1,0 +1,91 @@
+//! What home blocks of a small world hold, as its transactions make it.
+
+use super::world::BLOCK;
+use std::ops::Range;
+
+/// Blocks that transactions write.
+pub(super) const HOME_BLOCKS: u64 = 16;
+
+/// What one block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Content {
+    /// What the disk held before all.
+    Stale,
+    /// What the transaction of this number wrote.
+    Version(u32),
+    /// Nothing that was ever written there.
+    Garbage,
+}
+
+/// Of all home blocks.
+pub(super) type State = [Content; HOME_BLOCKS as usize];
+
+impl Content {
+    pub fn parse(block: u64, bytes: &[u8], stale: u8) -> Content {
+        if bytes.iter().all(|byte| *byte == stale) {
+            return Content::Stale;
+        }
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        let version = word(&bytes[4..8]) & !MARK;
+        match bytes == &page(block, version)[..] {
+            true => Content::Version(version),
+            false => Content::Garbage,
+        }
+    }
+}
+
+/// No byte is zero, so that packed records log blocks whole.
+const MARK: u32 = 0x8080_8080;
+/// Numbers of transactions are below.
+const VERSIONS: u32 = 0x80;
+
+/// What a transaction writes. Each sector says which part of the block it is.
+pub(super) fn page(block: u64, version: u32) -> [u8; BLOCK] {
+    let mut page = [0; BLOCK];
+    for (number, words) in page.chunks_exact_mut(16).enumerate() {
+        let number = (number as u32 + 1).wrapping_mul(0x9e37) ^ version << 16;
+        let parts = [block as u32 | MARK, version | MARK, number | MARK, !number | MARK];
+        for (word, part) in words.chunks_exact_mut(4).zip(parts) {
+            word.copy_from_slice(&part.to_le_bytes());
+        }
+    }
+    page
+}
+
+/// What was done so far, as a list of states: that before all, and that behind each transaction.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    pub states: Vec<State>,
+    /// The number of the next transaction, in all lives.
+    pub next: u32,
+}
+
+impl History {
+    pub fn of(state: State, next: u32) -> History {
+        History { states: vec![state], next }
+    }
+    /// A transaction of these blocks begins. Returns its number.
+    pub fn begin(&mut self, blocks: Range<u64>) -> u32 {
+        let (number, mut state) = (self.next, *self.states.last().expect("at least one"));
+        assert!(number < VERSIONS, "so long a script has no room in a block");
+        blocks.for_each(|block| state[block as usize] = Content::Version(number));
+        self.states.push(state);
+        self.next += 1;
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_two_versions_is_garbage() {
+        let [old, new] = [page(3, 7), page(3, 8)];
+        assert_eq!(Content::parse(3, &old, 0xee), Content::Version(7));
+        assert_eq!(Content::parse(4, &old, 0xee), Content::Garbage);
+        let torn = [&new[..512], &old[512..]].concat();
+        assert_eq!(Content::parse(3, &torn, 0xee), Content::Garbage);
+        assert!(page(15, 100).iter().all(|byte| *byte != 0));
+    }
+}

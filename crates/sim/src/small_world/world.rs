@@ -1,0 +1,276 @@
+//! The small worlds: an engine over a disk of a few hundred blocks of 1 KiB, without a file system.
+//! The log is circular, or lies in five logs of 32 blocks.
+
+use super::operation::Operation;
+use super::still::StillWorld;
+use super::transactions::{Content, HOME_BLOCKS};
+use device::World;
+use disks::{Image, Latency, MemoryDisk};
+use engine::{
+    BarrierKind, CheckpointTimes, DataMode, DiskHome, Engine, EngineError, EngineOptions,
+    EngineParts, LogArea, LogExtent, LogGap, LogKind, LogPlace, LogPlaces, NoPacing, RecordFormat,
+    RecoveryReport, WriteThreshold,
+};
+use format::jbd2::JournalSuperblock;
+use runtime::VirtualWorld;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
+
+/// One small world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallWorld {
+    pub name: &'static str,
+    pub log: LogKind,
+    pub records: RecordFormat,
+    pub forced_unit_access: bool,
+    pub commits_in_flight: usize,
+    pub gap: LogGap,
+    pub snapshots: Snapshots,
+    /// How order is forced in the second life; in the first one by flushes.
+    pub later_barrier: BarrierKind,
+    /// What scripts are made of.
+    pub alphabet: &'static [Operation],
+}
+
+/// When a snapshot of the mapping table is written, in worlds with scattered logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Snapshots {
+    Never,
+    /// After each commit.
+    Each,
+    /// After each commit of an earlier life, which a power cut has ended; from then on by swaps
+    /// alone. A piece has the records of one transaction, unless that has more than five.
+    OfSwaps,
+}
+
+use Operation::{Burst, Checkpoint, Far, FarLarge, Large, Near, Pair, Reopen, Rest};
+
+const CIRCULAR: &[Operation] = &[Near, Large, Pair, Rest, Checkpoint, Reopen];
+const SCATTERED: &[Operation] = &[Near, Large, Far, Rest, Pair, Checkpoint, Reopen];
+/// Few, so that longer scripts can be played: a swap, and another of what it has moved.
+const SWAPS: &[Operation] = &[Burst, Rest, Far, FarLarge, Near];
+
+const fn circular(name: &'static str, records: RecordFormat) -> SmallWorld {
+    SmallWorld {
+        name,
+        log: LogKind::Circular,
+        records,
+        forced_unit_access: true,
+        commits_in_flight: 1,
+        gap: LogGap::Off,
+        snapshots: Snapshots::Never,
+        later_barrier: BarrierKind::Flush,
+        alphabet: CIRCULAR,
+    }
+}
+const fn scattered(
+    name: &'static str,
+    records: RecordFormat,
+    snapshots: Snapshots,
+    alphabet: &'static [Operation],
+) -> SmallWorld {
+    SmallWorld { log: LogKind::Scattered, snapshots, alphabet, ..circular(name, records) }
+}
+
+pub const SMALL_WORLDS: &[SmallWorld] = &[
+    scattered("scattered", RecordFormat::Blocks, Snapshots::Each, SCATTERED),
+    scattered("scattered-swaps", RecordFormat::Blocks, Snapshots::OfSwaps, SWAPS),
+    scattered("scattered-packed", RecordFormat::Packed, Snapshots::Each, SCATTERED),
+    SmallWorld {
+        forced_unit_access: false,
+        ..scattered("scattered-flush", RecordFormat::Packed, Snapshots::Never, SCATTERED)
+    },
+    SmallWorld {
+        commits_in_flight: 2,
+        gap: LogGap::Always(2048),
+        ..circular("circular-gaps", RecordFormat::Packed)
+    },
+    circular("circular", RecordFormat::Blocks),
+    SmallWorld { forced_unit_access: false, ..circular("circular-flush", RecordFormat::Blocks) },
+];
+
+/// Loses what its second life has promised: for tests that this is found and can be played again.
+pub const BROKEN: &SmallWorld = &SmallWorld {
+    later_barrier: BarrierKind::None,
+    ..circular("second-life-without-barriers", RecordFormat::Blocks)
+};
+
+pub fn find(name: &str) -> Option<&'static SmallWorld> {
+    SMALL_WORLDS.iter().chain([BROKEN]).find(|world| world.name == name)
+}
+
+pub(super) const BLOCK: usize = 1024;
+const JOURNAL_BLOCKS: u32 = 128;
+const LOGS: u64 = 5;
+const LOG_BLOCKS: u32 = 32;
+/// Home blocks that no transaction writes: reading one moves the arm to the start of the disk.
+const IDLE_BLOCKS: u64 = 32;
+const JOURNAL_AT: u64 = HOME_BLOCKS + IDLE_BLOCKS;
+const LOGS_AT: u64 = JOURNAL_AT + JOURNAL_BLOCKS as u64;
+const END: u64 = LOGS_AT + LOGS * LOG_BLOCKS as u64 + IDLE_BLOCKS;
+/// What home holds before anything is written there: must never show.
+const STALE: u8 = 0xee;
+/// No block of a snapshot tells of more, unless one transaction has more.
+const PIECE_ITEMS: usize = 2;
+/// More than any script logs.
+const SWAPS_ALONE: u64 = 1 << 40;
+
+/// All requests take the same time, so they complete in the order of their start.
+const LATENCY: Latency = Latency { least: Duration::from_micros(20), spread: Duration::ZERO };
+/// Longer than everything that does not wait for a request, shorter than a rest.
+pub(super) const DELAY: Duration = Duration::from_millis(1);
+const WRITE_BACK: Duration = Duration::from_millis(2);
+/// Several rounds of write-back, of which two begin a swap.
+pub(super) const REST: Duration = Duration::from_millis(12);
+
+/// Where the arm is sent before a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arm {
+    Near,
+    Far,
+}
+
+impl Arm {
+    /// Another block each time: what is cached moves no arm.
+    pub fn block(self, time: u64) -> HomeBlock {
+        let first = match self {
+            Arm::Near => HOME_BLOCKS,
+            Arm::Far => END - IDLE_BLOCKS,
+        };
+        HomeBlock(first + time % IDLE_BLOCKS)
+    }
+}
+
+/// A disk in a virtual world, and what an engine needs to open it.
+pub(super) struct Rig {
+    pub world: VirtualWorld,
+    pub disk: MemoryDisk,
+    parts: EngineParts,
+}
+
+impl Rig {
+    /// `life`: a number that no other life on the same disk has.
+    pub fn new(
+        small: &SmallWorld,
+        image: &Image,
+        snapshots: Snapshots,
+        barrier: BarrierKind,
+        life: u32,
+    ) -> Rig {
+        let world = VirtualWorld::new(1);
+        let shared: Rc<dyn World> = Rc::new(StillWorld::new(world.clone(), life));
+        let disk = MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
+        disk.set_latency(LATENCY);
+        if !small.forced_unit_access {
+            disk.hide_forced_unit_access();
+        }
+        let home: Rc<dyn device::Disk> = Rc::new(disk.clone());
+        let parts = EngineParts {
+            world: shared,
+            home: Rc::new(DiskHome::whole(home, block_size())),
+            block_size: block_size(),
+            log: Some(small.area()),
+            options: EngineOptions { barrier, ..small.options(snapshots) },
+            pacing: Rc::new(NoPacing),
+        };
+        Rig { world, disk, parts }
+    }
+
+    pub fn opener(&self) -> Opener {
+        Opener(self.parts.clone())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.disk.stop_watching();
+        crate::stalls::note(&self.world);
+        self.world.end();
+    }
+}
+
+/// Opens the disk of a rig, again and again.
+#[derive(Clone)]
+pub(super) struct Opener(EngineParts);
+
+impl Opener {
+    pub async fn open(&self) -> Result<Rc<Engine>, EngineError> {
+        Ok(self.open_with_report().await?.0)
+    }
+    pub async fn open_with_report(&self) -> Result<(Rc<Engine>, RecoveryReport), EngineError> {
+        let (report, kept) = engine::restart(&self.0, &[]).await?;
+        Ok((Engine::open_with(self.0.clone(), kept).await?, report))
+    }
+}
+
+fn block_size() -> BlockSize {
+    BlockSize::new(BLOCK as u32).expect("a power of two")
+}
+
+impl SmallWorld {
+    fn area(&self) -> LogArea {
+        let extent = |first, count, disk_block| LogExtent { first, count, disk_block };
+        let mut extents = vec![extent(LogBlock(0), JOURNAL_BLOCKS, JOURNAL_AT)];
+        let first = LogBlock(JOURNAL_BLOCKS);
+        let home = |log: u64| HomeBlock(LOGS_AT + log * u64::from(LOG_BLOCKS));
+        let logs =
+            (self.log == LogKind::Scattered).then(|| {
+                let homes: Vec<HomeBlock> = (0..LOGS).map(home).collect();
+                extents.extend(homes.iter().zip(0..).map(|(home, log)| {
+                    extent(first.plus(log * LOG_BLOCKS), LOG_BLOCKS, home.get())
+                }));
+                LogPlaces { first, blocks: LOG_BLOCKS, homes }
+            });
+        LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs }
+    }
+
+    fn options(&self, snapshots: Snapshots) -> EngineOptions {
+        EngineOptions {
+            data: DataMode::Journal,
+            threshold: WriteThreshold::Fixed(BLOCK as u64),
+            commit: Duration::from_millis(100),
+            writeback: WRITE_BACK,
+            expire: Duration::from_secs(1),
+            checkpoint: CheckpointTimes::Manual,
+            cache_bytes: 4 << 20,
+            records: Some(self.records),
+            log: self.log,
+            log_unit: (self.records == RecordFormat::Packed).then_some(BLOCK as u32),
+            commits_in_flight: self.commits_in_flight,
+            log_gap: self.gap,
+            swap_above: Some(1),
+            snapshot_after: match snapshots {
+                Snapshots::Never => None,
+                Snapshots::Each => Some(1),
+                Snapshots::OfSwaps => Some(SWAPS_ALONE),
+            },
+            snapshot_items: PIECE_ITEMS,
+            ..EngineOptions::default()
+        }
+    }
+
+    /// A disk that nobody has written yet.
+    pub(super) fn fresh(&self) -> Image {
+        let mut image = Image::new(END * BLOCK as u64);
+        image.fill(0, JOURNAL_AT * BLOCK as u64, STALE);
+        let mut superblock = JournalSuperblock::new(block_size(), JOURNAL_BLOCKS, [7; 16]);
+        // Numbers wrap behind a few transactions.
+        superblock.sequence = TransactionId(u32::MAX - 1);
+        image.write(JOURNAL_AT * BLOCK as u64, &superblock.serialize());
+        image
+    }
+
+    /// What a block holds, in the words of [`Content`].
+    pub(super) async fn read(engine: &Engine, block: u64) -> Result<Content, EngineError> {
+        let bytes = engine.read_data(HomeBlock(block), 1).await?;
+        Ok(Content::parse(block, &bytes[0], STALE))
+    }
+}
+
+impl fmt::Display for SmallWorld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
