@@ -1,11 +1,12 @@
-//! Calls without a ring: threads for those that wait for a disk, epoll for those that wait for
-//! another program, and system calls of the world's thread for messages. All of Linux 5.4 and
+//! Calls without a ring: AIO and threads for those that wait for a disk, epoll for those that wait
+//! for another program, and system calls of the world's thread for messages. All of Linux 5.4 and
 //! older.
 //!
 //! 1. Calls are handed over with the next turn of the world's loop, in their order, as over a ring.
 //!    Those that wait for a disk may then overtake one another, as over a ring.
 //! 2. A completion comes once, and for all but polls it is the last.
 
+use super::aio::Aio;
 use super::call::{Call, Completion};
 use super::threads::Threads;
 use super::watches::Watches;
@@ -18,14 +19,16 @@ pub(in crate::ring) struct Classic {
     /// Completions of calls that no thread carried out.
     ready: Vec<Completion>,
     threads: Threads,
+    /// `None` where it cannot be had.
+    aio: Option<Aio>,
     watches: Watches,
 }
 
 impl Classic {
     pub fn new() -> io::Result<Classic> {
         let threads = Threads::new()?;
-        let watches = Watches::new(threads.alarm())?;
-        Ok(Classic { submissions: VecDeque::new(), ready: Vec::new(), threads, watches })
+        let (watches, aio) = (Watches::new(threads.alarm())?, Aio::new(threads.alarm()));
+        Ok(Classic { submissions: VecDeque::new(), ready: Vec::new(), threads, aio, watches })
     }
 
     /// # Safety
@@ -41,12 +44,16 @@ impl Classic {
     /// Hands over, and takes what is there.
     pub fn look(&mut self) -> io::Result<()> {
         self.hand_over();
-        self.watches.look(&mut self.ready)
+        self.find_events().map(drop)
     }
 
     /// Takes what files became ready for. Whether there was something.
     pub fn find_events(&mut self) -> io::Result<bool> {
-        self.watches.look(&mut self.ready)?;
+        if self.watches.look(&mut self.ready)?
+            && let Some(aio) = &mut self.aio
+        {
+            aio.collect(Duration::ZERO, &mut self.ready);
+        }
         Ok(!self.ready.is_empty())
     }
 
@@ -58,7 +65,7 @@ impl Classic {
             self.threads.is_awake();
             waited?;
         }
-        self.watches.look(&mut self.ready)
+        self.find_events().map(drop)
     }
 
     pub fn collect(&mut self, arrived: &mut Vec<Completion>) {
@@ -77,7 +84,8 @@ impl Classic {
     pub fn end(&mut self, deadline: Instant) -> bool {
         self.hand_over();
         self.watches.clear();
-        self.threads.end(deadline)
+        let has_ended = self.aio.as_mut().is_none_or(|aio| aio.end(deadline));
+        self.threads.end(deadline) && has_ended
     }
 
     fn hand_over(&mut self) {
@@ -95,7 +103,12 @@ impl Classic {
                 | Call::Allocate { .. }
                 | Call::Discard { .. } => {
                     // SAFETY: as promised to `push`.
-                    unsafe { self.threads.push(call, user_data) };
+                    unsafe {
+                        let aio = self.aio.as_mut();
+                        if !aio.is_some_and(|aio| aio.submit(&call, user_data)) {
+                            self.threads.push(call, user_data);
+                        }
+                    }
                     None
                 }
             };

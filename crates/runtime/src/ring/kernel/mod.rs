@@ -1,5 +1,6 @@
 //! Who carries out what operations ask of the kernel: a ring, or threads and epoll in its place.
 
+mod aio;
 mod call;
 mod classic;
 mod refusal;

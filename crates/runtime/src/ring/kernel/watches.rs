@@ -105,8 +105,8 @@ impl Watches {
         }
     }
 
-    /// Takes the events that are there.
-    pub fn look(&mut self, arrived: &mut Vec<Completion>) -> io::Result<()> {
+    /// Takes the events that are there. Whether the alarm is among them.
+    pub fn look(&mut self, arrived: &mut Vec<Completion>) -> io::Result<bool> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         // SAFETY: there is room for as many events as said.
         let count = unsafe {
@@ -115,8 +115,10 @@ impl Watches {
         if count < 0 {
             return Err(io::Error::last_os_error());
         }
+        let mut is_alarmed = false;
         for event in &events[..count as usize] {
             let (user_data, events) = (event.u64, event.events);
+            is_alarmed |= user_data == ALARM;
             let Some(watch) = self.watches.get(&user_data) else { continue };
             match &watch.call {
                 None => {
@@ -131,7 +133,7 @@ impl Watches {
                 }
             }
         }
-        Ok(())
+        Ok(is_alarmed)
     }
 
     /// Zero, or a negative errno.

@@ -1,0 +1,197 @@
+//! Short direct reads and writes of block devices by Linux AIO (io_submit(2)), which needs no
+//! thread: a commit is then not passed from thread to thread on its way to the disk.
+//!
+//! io_submit(2) waits for the disk where a file is not a block device opened with O_DIRECT, and
+//! where the device's queue is full. So only a few short requests go this way, fewer than any queue
+//! holds; all others are carried out by threads.
+
+use super::call::{Call, Completion, Source};
+use super::threads::result_of;
+use device::Durability;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// Requests under way. A SATA disk queues 31.
+const REQUESTS: usize = 16;
+/// In bytes. The kernel makes one or two requests of it.
+const LENGTH_MAX: u64 = 128 << 10;
+/// Completions taken with one call.
+const EVENTS: usize = REQUESTS;
+
+/// `struct iocb` of linux/aio_abi.h.
+#[repr(C)]
+#[derive(Default)]
+struct Request {
+    data: u64,
+    /// The other way round on big-endian machines.
+    key: u32,
+    flags_of_write: i32,
+    operation: u16,
+    priority: i16,
+    file: u32,
+    address: u64,
+    length: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    alarm: u32,
+}
+const _: () = assert!(size_of::<Request>() == 64 && cfg!(target_endian = "little"));
+
+/// `struct io_event`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct AioEvent {
+    data: u64,
+    request: u64,
+    result: i64,
+    result_more: i64,
+}
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const WRITE_VECTORS: u16 = 8;
+/// `IOCB_FLAG_RESFD`: completions are counted by an eventfd.
+const ALARM: u32 = 1;
+
+pub(super) struct Aio {
+    context: libc::c_ulong,
+    alarm: RawFd,
+    under_way: usize,
+}
+
+impl Aio {
+    /// `None` where the kernel, or a filter, has no such calls. Completions raise the alarm.
+    pub fn new(alarm: RawFd) -> Option<Aio> {
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: the context is a live number, zero as the call wants it.
+        let result = result_of(|| unsafe {
+            libc::syscall(libc::SYS_io_setup, REQUESTS, &raw mut context) as isize
+        });
+        (result == 0).then_some(Aio { context, alarm, under_way: 0 })
+    }
+
+    /// Whether the kernel took the call.
+    ///
+    /// # Safety
+    /// What the call points to must live until its completion.
+    pub unsafe fn submit(&mut self, call: &Call, user_data: u64) -> bool {
+        if self.under_way == REQUESTS {
+            return false;
+        }
+        // SAFETY: as promised by the caller.
+        let Some(mut request) = (unsafe { request_of(call) }) else { return false };
+        (request.data, request.flags) = (user_data, ALARM);
+        request.alarm = self.alarm as u32;
+        let requests = [&raw mut request];
+        // SAFETY: the kernel copies the request. The memory it points to lives, as the caller
+        // promises.
+        let taken = result_of(|| unsafe {
+            libc::syscall(libc::SYS_io_submit, self.context, 1, requests.as_ptr()) as isize
+        });
+        self.under_way += usize::from(taken == 1);
+        taken == 1
+    }
+
+    /// Takes what is complete, and waits for the first for at most so long.
+    pub fn collect(&mut self, limit: Duration, arrived: &mut Vec<Completion>) {
+        let mut events = [AioEvent::default(); EVENTS];
+        let mut time = libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        while self.under_way > 0 {
+            let least = libc::c_long::from(!limit.is_zero());
+            // SAFETY: there is room for as many events as said, and the time outlives the call.
+            let count = result_of(|| unsafe {
+                let (events, time) = (events.as_mut_ptr(), &raw mut time);
+                libc::syscall(libc::SYS_io_getevents, self.context, least, EVENTS, events, time)
+                    as isize
+            });
+            let count = usize::try_from(count).unwrap_or(0);
+            self.under_way -= count;
+            let completions = events[..count].iter();
+            arrived.extend(completions.map(|it| Completion::last(it.data, it.result as i32)));
+            if count < EVENTS {
+                break;
+            }
+        }
+    }
+
+    /// Waits for all until `deadline`. Returns whether none is left.
+    pub fn end(&mut self, deadline: Instant) -> bool {
+        while self.under_way > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            self.collect(left, &mut Vec::new());
+        }
+        // SAFETY: no request is under way, and nobody uses the context any more.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+        true
+    }
+}
+
+/// # Safety
+/// What the call points to lives.
+unsafe fn request_of(call: &Call) -> Option<Request> {
+    let request = match *call {
+        Call::Read { file, start, length, at } if u64::from(length) <= LENGTH_MAX => Request {
+            operation: READ,
+            file: file as u32,
+            address: start as u64,
+            length: length.into(),
+            offset: at as i64,
+            ..Request::default()
+        },
+        Call::Write { file, source, at, durability } => {
+            // SAFETY: as promised by the caller.
+            let bytes = unsafe { length_of(source) };
+            if bytes > LENGTH_MAX {
+                return None;
+            }
+            let (operation, address, length) = match source {
+                Source::One { start, length } => (WRITE, start as u64, length.into()),
+                Source::Many { vectors, count } => (WRITE_VECTORS, vectors as u64, count.into()),
+            };
+            let is_durable = durability == Durability::Durable;
+            Request {
+                flags_of_write: if is_durable { libc::RWF_DSYNC } else { 0 },
+                operation,
+                file: file as u32,
+                address,
+                length,
+                offset: at as i64,
+                ..Request::default()
+            }
+        }
+        _ => return None,
+    };
+    is_direct_device(request.file as RawFd).then_some(request)
+}
+
+/// In bytes.
+///
+/// # Safety
+/// The table of vectors lives.
+unsafe fn length_of(source: Source) -> u64 {
+    match source {
+        Source::One { length, .. } => length.into(),
+        Source::Many { vectors, count } => {
+            // SAFETY: as promised by the caller.
+            let vectors = unsafe { std::slice::from_raw_parts(vectors, count as usize) };
+            vectors.iter().map(|vector| vector.iov_len as u64).sum()
+        }
+    }
+}
+
+fn is_direct_device(file: RawFd) -> bool {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat fills the structure where it succeeds; fcntl takes integers.
+    unsafe {
+        libc::fcntl(file, libc::F_GETFL) & libc::O_DIRECT != 0
+            && libc::fstat(file, status.as_mut_ptr()) == 0
+            && status.assume_init().st_mode & libc::S_IFMT == libc::S_IFBLK
+    }
+}
