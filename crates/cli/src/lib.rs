@@ -13,6 +13,7 @@ pub mod checkpoint;
 mod completions;
 pub mod daemon;
 pub mod disk;
+mod doctor;
 pub mod fingerprint;
 mod host;
 mod inspect;
@@ -64,6 +65,7 @@ enum Command {
     Stats(stats::StatsArguments),
     Blocks(blocks::BlocksArguments),
     Host(host::HostArguments),
+    Doctor(doctor::DoctorArguments),
     Fingerprint(fingerprint::FingerprintArguments),
     Nbd(nbd::NbdArguments),
     Powercut(powercut::PowercutArguments),
@@ -107,6 +109,7 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
         Command::Stats(arguments) => stats::run(arguments),
         Command::Blocks(arguments) => blocks::run(arguments),
         Command::Host(arguments) => host::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Fingerprint(arguments) => fingerprint::run(arguments),
         Command::Nbd(arguments) => nbd::run(arguments),
         Command::Powercut(arguments) => powercut::run(arguments),

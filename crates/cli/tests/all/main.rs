@@ -13,6 +13,7 @@ mod daemon;
 mod daemon_life;
 mod daemon_rights;
 mod details;
+mod doctor;
 mod door_memory;
 mod exerciser;
 mod fingerprint;

@@ -1,0 +1,477 @@
+//! `okeanos doctor`: what this machine and a disk give, and what follows from it.
+
+use crate::error::CliError;
+use crate::text::output::{print, print_json};
+use crate::text::quantity::format_duration;
+use device::{Buffer, Durability};
+use runtime::{File, IoChoice, RealWorld};
+use serde::Serialize;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const NOTES: &str = "\
+With a DIRECTORY, a scratch file of 4 MiB is made there without a name, written in place and flushed for a few
+seconds. A DEVICE is only read. Times are medians; other work on the disk makes them longer.
+
+Examples:
+  okeanos doctor
+  okeanos doctor /srv
+  okeanos doctor --json /dev/sdb1";
+
+/// Tell what this machine and a disk give, and what follows
+#[derive(clap::Args)]
+#[command(after_help = NOTES)]
+pub struct DoctorArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// A block device, or a directory on the disk that is meant
+    #[arg(value_name = "DEVICE|DIR")]
+    target: Option<PathBuf>,
+}
+
+/// Of the scratch file, in bytes.
+const SCRATCH: u64 = 4 << 20;
+const BLOCK: usize = 4096;
+/// How long each kind of request is measured, and how often at most.
+const MEASURED_FOR: Duration = Duration::from_millis(700);
+const REQUESTS_MAX: usize = 200;
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    machine: Machine,
+    disk: Option<Disk>,
+    advice: Vec<String>,
+    limits: Vec<String>,
+}
+
+#[derive(Serialize, Default)]
+struct Machine {
+    kernel: String,
+    processors: usize,
+    io_uring: bool,
+    /// Why not.
+    io_uring_refused: Option<String>,
+    fuse: bool,
+    /// `None`: this kernel does not have it.
+    fuse_over_io_uring: Option<bool>,
+    loop_devices: bool,
+    fusermount3: Option<PathBuf>,
+    root: bool,
+}
+
+#[derive(Serialize, Default)]
+struct Disk {
+    target: PathBuf,
+    is_device: bool,
+    /// Of /sys/dev/block; absent where the file system has a number of its own.
+    logical_sector: Option<u64>,
+    physical_sector: Option<u64>,
+    rotational: Option<bool>,
+    /// The kernel's words: `write back`, `write through`.
+    write_cache: Option<String>,
+    /// The scratch file or device was read and written past the page cache.
+    direct: bool,
+    times: Times,
+    flush: Flush,
+}
+
+/// Medians, in nanoseconds; of a device only reads.
+#[derive(Serialize, Default, Clone, Copy)]
+struct Times {
+    read: Option<u64>,
+    write: Option<u64>,
+    flush: Option<u64>,
+    durable_write: Option<u64>,
+}
+
+/// What the times say of flushes.
+#[derive(Serialize, Default, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+enum Flush {
+    #[default]
+    NotMeasured,
+    /// The kernel says that there is no volatile cache.
+    NotNeeded,
+    /// It takes as long as such a disk needs.
+    Plausible,
+    /// No disk with a volatile cache of this kind is as fast.
+    Suspicious,
+}
+
+pub fn run(arguments: DoctorArguments) -> Result<(), CliError> {
+    let machine = machine()?;
+    let disk = arguments.target.as_deref().map(examine).transpose()?;
+    let (advice, limits) = (advice(&machine, disk.as_ref()), limits(&machine));
+    let report = Report { version: crate::VERSION, machine, disk, advice, limits };
+    if arguments.json { print_json(&report) } else { print(&page(&report)) }
+}
+
+fn machine() -> Result<Machine, CliError> {
+    let auto = RealWorld::over(IoChoice::Auto).map_err(CliError::no_ring)?;
+    let refused = auto.ring().no_ring().map(ToString::to_string);
+    let parameter = fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // SAFETY: geteuid has no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    Ok(Machine {
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().into(),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        io_uring: refused.is_none(),
+        io_uring_refused: refused,
+        fuse: Path::new("/dev/fuse").exists(),
+        fuse_over_io_uring: parameter.map(|value| value.trim() == "Y"),
+        loop_devices: Path::new("/dev/loop-control").exists(),
+        fusermount3: std::env::split_paths(&path)
+            .map(|directory| directory.join("fusermount3"))
+            .find(|program| program.exists()),
+        root,
+    })
+}
+
+fn examine(target: &Path) -> Result<Disk, CliError> {
+    let open_failed = |error| CliError::system(target.display(), error);
+    let metadata = fs::metadata(target).map_err(open_failed)?;
+    let is_device = metadata.file_type().is_block_device();
+    if !is_device && !metadata.is_dir() {
+        return Err(CliError::new(format!(
+            "{}: neither a block device nor a directory",
+            target.display()
+        ))
+        .with_remedy("Name the directory that the image file is in."));
+    }
+    let number = if is_device { metadata.rdev() } else { metadata.dev() };
+    let queue = |name: &str| queue_of(number, name);
+    let mut disk = Disk {
+        target: target.into(),
+        is_device,
+        logical_sector: queue("logical_block_size").and_then(|it| it.parse().ok()),
+        physical_sector: queue("physical_block_size").and_then(|it| it.parse().ok()),
+        rotational: queue("rotational").map(|it| it == "1"),
+        write_cache: queue("write_cache"),
+        ..Disk::default()
+    };
+    let (file, direct) = open(target, is_device).map_err(open_failed)?;
+    disk.direct = direct;
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let measuring = measure(world.clone(), Rc::new(file.into()), is_device);
+    disk.times = world.run(measuring).map_err(open_failed)?;
+    disk.flush = judge_flush(&disk);
+    Ok(disk)
+}
+
+/// A line of the block device's queue; a partition has that of its disk.
+fn queue_of(number: u64, name: &str) -> Option<String> {
+    let device = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
+    let read = |queue: &str| fs::read_to_string(Path::new(&device).join(queue).join(name)).ok();
+    let line = read("queue").or_else(|| read("../queue"))?;
+    Some(line.trim().to_owned())
+}
+
+/// The device for reading, or a file without a name; whether past the page cache.
+fn open(target: &Path, is_device: bool) -> std::io::Result<(fs::File, bool)> {
+    let open = |flags: i32| {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        if is_device {
+            return options.custom_flags(flags).open(target);
+        }
+        options.write(true).mode(0o600).custom_flags(flags | libc::O_TMPFILE).open(target)
+    };
+    match open(libc::O_DIRECT) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((open(0)?, false)),
+        opened => Ok((opened?, true)),
+    }
+}
+
+async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Result<Times> {
+    let ring = world.ring();
+    let mut times = Times::default();
+    if is_device {
+        let read = async |at: u64| ring.read(&file, at, BLOCK).await.map(drop);
+        times.read = Some(median(read).await?);
+        return Ok(times);
+    }
+    // Measured in place: no allocation, no change of the size, is among the times.
+    let zeros = Rc::new(Buffer::zeroed(SCRATCH as usize));
+    ring.write(&file, 0, &[zeros], Durability::Cached).await?;
+    ring.sync_data(&file).await?;
+    let block = [Rc::new(Buffer::copy_of(&[0xa5; BLOCK]))];
+    let write = async |at, durability| ring.write(&file, at, &block, durability).await;
+    times.durable_write = Some(median(async |at| write(at, Durability::Durable).await).await?);
+    times.write = Some(median(async |at| write(at, Durability::Cached).await).await?);
+    let mut flushes = Vec::new();
+    let begin = Instant::now();
+    while flushes.len() < REQUESTS_MAX && begin.elapsed() < MEASURED_FOR || flushes.is_empty() {
+        // Each flush has a block to make durable.
+        write(place(flushes.len()), Durability::Cached).await?;
+        let before = Instant::now();
+        ring.sync_data(&file).await?;
+        flushes.push(before.elapsed());
+    }
+    times.flush = Some(middle(flushes));
+    times.read = Some(median(async |at| ring.read(&file, at, BLOCK).await.map(drop)).await?);
+    Ok(times)
+}
+
+/// Nanoseconds of a request, at places all over the scratch file.
+async fn median(request: impl AsyncFn(u64) -> std::io::Result<()>) -> std::io::Result<u64> {
+    let (mut times, begin) = (Vec::new(), Instant::now());
+    while times.len() < REQUESTS_MAX && begin.elapsed() < MEASURED_FOR || times.is_empty() {
+        let before = Instant::now();
+        request(place(times.len())).await?;
+        times.push(before.elapsed());
+    }
+    Ok(middle(times))
+}
+
+/// Not in order: neighbours would be read ahead, or be written as one.
+fn place(number: usize) -> u64 {
+    const STRIDE: u64 = 389;
+    let blocks = SCRATCH / BLOCK as u64;
+    number as u64 * STRIDE % blocks * BLOCK as u64
+}
+
+fn middle(mut times: Vec<Duration>) -> u64 {
+    times.sort();
+    times.get(times.len() / 2).map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// Half a revolution at 15,000 rpm: the mean wait of the fastest hard disk for a sector. None
+/// writes to its platters in a quarter of that, again and again.
+const REVOLUTION_PART: u64 = 500_000;
+/// No interface of a disk answers a command sooner; the kernel alone does.
+const COMMAND: u64 = 2_000;
+
+fn judge_flush(disk: &Disk) -> Flush {
+    let Some(flush) = disk.times.flush else { return Flush::NotMeasured };
+    match (disk.write_cache.as_deref(), disk.rotational) {
+        (Some("write through"), _) => Flush::NotNeeded,
+        (None, _) => Flush::NotMeasured,
+        (_, Some(true)) if flush < REVOLUTION_PART => Flush::Suspicious,
+        (_, Some(false)) if flush < COMMAND => Flush::Suspicious,
+        _ => Flush::Plausible,
+    }
+}
+
+/// A durable write of this length is what many writers should share.
+const EXPENSIVE: u64 = 300_000;
+
+fn advice(machine: &Machine, disk: Option<&Disk>) -> Vec<String> {
+    let mut advice = Vec::new();
+    let Some(disk) = disk else {
+        advice.push("Name a directory on the disk, or the disk, to have it measured.".into());
+        return advice;
+    };
+    match disk.times.durable_write {
+        Some(time) if time >= EXPENSIVE => advice.push(
+            "Durable writes are expensive here: the default, data=selective, or data=wasteless; \
+             many writers share one write."
+                .into(),
+        ),
+        Some(_) => advice.push(
+            "Durable writes are cheap here: processors limit small syncs, not the disk; measure \
+             beside the kernel's ext4 (okeanos-lab bench compare)."
+                .into(),
+        ),
+        None => advice.push("Name a directory on the device to have writes measured.".into()),
+    }
+    match disk.flush {
+        Flush::NotNeeded => advice.push(
+            "The kernel says that this disk has no volatile cache: flushes cost nothing, \
+             barrier=flush is right."
+                .into(),
+        ),
+        Flush::Suspicious => advice.push(
+            "Flushes end sooner than such a disk can write: see okeanos powercut, okeanos \
+             fingerprint and barrier=coerce."
+                .into(),
+        ),
+        Flush::Plausible | Flush::NotMeasured => {}
+    }
+    if disk.rotational == Some(true) {
+        advice.push("A disk with an arm that others keep busy: see log=scattered.".into());
+    }
+    if machine.root && !disk.is_device && !machine.loop_devices {
+        advice.push("There are no loop devices: mount image files with -o noloop.".into());
+    }
+    advice
+}
+
+fn limits(machine: &Machine) -> Vec<String> {
+    let mut limits = Vec::new();
+    if let Some(why) = &machine.io_uring_refused {
+        limits.push(format!("Threads do what io_uring would: {why}."));
+    }
+    if !machine.fuse {
+        limits.push("No mount: /dev/fuse is missing (modprobe fuse).".into());
+    }
+    if !machine.root && machine.fusermount3.is_none() {
+        limits.push("No mount for this user: fusermount3 is missing (package fuse3).".into());
+    }
+    if is_before(&machine.kernel, (5, 4)) {
+        limits.push("No mount: Linux 5.4 or later is needed.".into());
+    }
+    if is_before(&machine.kernel, (6, 18)) {
+        limits.push(
+            "Before Linux 6.18, sync(2) and syncfs(2) return before the volume is durable; fsync \
+             does not. Each write of a file has its cached pages read again."
+                .into(),
+        );
+    }
+    if is_before(&machine.kernel, (6, 19)) {
+        limits.push(
+            "Before Linux 6.19, a mapped page may stay as it was beside an O_SYNC write \
+             (docs/POSIX.md)."
+                .into(),
+        );
+    }
+    if machine.processors == 1 {
+        limits.push("One processor: answers are not polled for.".into());
+    }
+    limits
+}
+
+/// Whether a release such as `6.1.0-26-amd64` is older. One that says nothing is not.
+fn is_before(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < wanted,
+        _ => false,
+    }
+}
+
+fn page(report: &Report) -> String {
+    let Report { machine, disk, .. } = report;
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".into());
+    let mut lines = vec![
+        ("kernel", machine.kernel.clone()),
+        ("processors", machine.processors.to_string()),
+        ("io_uring", machine.io_uring_refused.clone().unwrap_or_else(|| "yes".into())),
+        ("/dev/fuse", yes_no(machine.fuse)),
+        (
+            "FUSE over io_uring",
+            match machine.fuse_over_io_uring {
+                Some(true) if machine.io_uring => "yes".into(),
+                Some(_) => "switched off".into(),
+                None => "not in this kernel (Linux 6.14)".into(),
+            },
+        ),
+        ("loop devices", yes_no(machine.loop_devices)),
+        ("fusermount3", or_missing(machine.fusermount3.as_deref())),
+    ];
+    if let Some(disk) = disk {
+        let sectors = [disk.logical_sector, disk.physical_sector];
+        let sectors = sectors.map(|bytes| or_unknown(bytes.map(|bytes| bytes.to_string())));
+        let time = |nanoseconds: Option<u64>| {
+            let time = nanoseconds.map(|time| format_duration(Duration::from_nanos(time)));
+            time.unwrap_or_else(|| "not measured".into())
+        };
+        lines.extend([
+            ("disk", disk.target.display().to_string()),
+            ("sectors", format!("{} bytes, physical {}", sectors[0], sectors[1])),
+            ("rotational", or_unknown(disk.rotational.map(yes_no))),
+            ("write cache", or_unknown(disk.write_cache.clone())),
+            ("past the page cache", yes_no(disk.direct)),
+            ("read of 4 KiB", time(disk.times.read)),
+            ("write of 4 KiB", time(disk.times.write)),
+            ("flush behind it", time(disk.times.flush)),
+            ("durable write", time(disk.times.durable_write)),
+            (
+                "flushes are",
+                match disk.flush {
+                    Flush::NotMeasured => "not judged",
+                    Flush::NotNeeded => "not needed",
+                    Flush::Plausible => "plausible",
+                    Flush::Suspicious => "suspicious",
+                }
+                .into(),
+            ),
+        ]);
+    }
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text: String =
+        lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect();
+    for (head, items) in [("What suits", &report.advice), ("Limits here", &report.limits)] {
+        if !items.is_empty() {
+            text += &format!("\n{head}:\n");
+            text.extend(items.iter().map(|item| format!("- {item}\n")));
+        }
+    }
+    text
+}
+
+fn or_missing(program: Option<&Path>) -> String {
+    program.map_or_else(|| "missing".into(), |path| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flush(cache: Option<&str>, rotational: bool, nanoseconds: u64) -> Flush {
+        judge_flush(&Disk {
+            write_cache: cache.map(Into::into),
+            rotational: Some(rotational),
+            times: Times { flush: Some(nanoseconds), ..Times::default() },
+            ..Disk::default()
+        })
+    }
+
+    #[test]
+    fn a_flush_faster_than_its_disk_is_suspicious() {
+        let back = Some("write back");
+        assert_eq!(flush(back, true, 100_000), Flush::Suspicious);
+        assert_eq!(flush(back, true, 8_000_000), Flush::Plausible);
+        assert_eq!(flush(back, false, 100_000), Flush::Plausible);
+        assert_eq!(flush(back, false, 1_000), Flush::Suspicious);
+        assert_eq!(flush(Some("write through"), false, 1_000), Flush::NotNeeded);
+        assert_eq!(flush(None, false, 1_000), Flush::NotMeasured);
+        assert_eq!(judge_flush(&Disk::default()), Flush::NotMeasured);
+    }
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        for (release, is_older) in [
+            ("5.14.0-427.el9.x86_64", true),
+            ("6.1.0-26-amd64", true),
+            ("6.18.44", false),
+            ("6.20.0", false),
+            ("10.0", false),
+            ("?", false),
+        ] {
+            assert_eq!(is_before(release, (6, 18)), is_older, "{release}");
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_machine() {
+        let modern = Machine {
+            kernel: "6.19.1".into(),
+            processors: 4,
+            fuse: true,
+            root: true,
+            ..Machine::default()
+        };
+        assert_eq!(limits(&modern), Vec::<String>::new());
+        let refused = Some("kernel.io_uring_disabled=2".into());
+        let old =
+            Machine { kernel: "5.14.0".into(), root: false, io_uring_refused: refused, ..modern };
+        let told = limits(&old).join("\n");
+        for part in ["io_uring_disabled=2", "fusermount3", "sync(2)", "mapped page"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+
+    #[test]
+    fn places_cover_the_scratch_file_and_stay_within() {
+        let places: std::collections::BTreeSet<u64> = (0..1024).map(place).collect();
+        assert_eq!(places.len(), 1024);
+        assert!(places.iter().all(|at| at + BLOCK as u64 <= SCRATCH));
+    }
+}
