@@ -165,8 +165,8 @@ pub fn directory(bytes: &[u8]) {
         black_box(format.entries(&block).count());
         let _ = (format.find(&block, b"name").is_ok(), format.dots(&block).is_ok());
         let mut full = block.clone();
-        if let Ok(Some(room)) = format.room(&full, 4) {
-            format.put(&mut full, room, InodeNumber(12), 1, b"name");
+        if let Ok(Some(slot)) = format.slot(&full, 4) {
+            format.put(&mut full, slot, InodeNumber(12), 1, b"name");
             assert!(matches!(format.find(&full, b"name"), Ok(Some(_))), "what was put is found");
         }
         let table = IndexTable::of_root(&format, &block).map(|(table, _)| table);
