@@ -1,6 +1,6 @@
-//! Files that need durability only, not write-back before the log needs the space. An attribute
-//! selects them, of the file or of a directory for everything beneath it; so do name patterns of
-//! the mount, and a program that has the file open.
+//! Files of which durability is enough: their data is logged, whatever its size, and may stay in
+//! the log. An attribute selects them, of the file or of a directory for everything beneath it; so
+//! do name patterns of the mount, and a program that has the file open.
 //!
 //! A file inherits the setting from the directory in which it is found or created. A file found by
 //! its inode number alone follows its own attribute.
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_and_of_directories_are_told_apart() {
+    fn names_of_files_and_of_directories_differ() {
         let found: DurableOnly = "*.wal:*/journal/*:pg_wal/*:*/redo.log".parse().unwrap();
         let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(found.files, all(&["*.wal", "redo.log"]));

@@ -213,7 +213,7 @@ impl BlocksSuperblock {
             return Err(impossible("the disk is longer than 2^48 blocks"));
         }
         let Some(copy_at) = blocks_copy_at(self.disk_bytes) else {
-            return Err(impossible("the disk has no room for the copy of the superblock"));
+            return Err(impossible("the disk has no space for the copy of the superblock"));
         };
         let reserved = RESERVED_BYTES >> shift;
         let has_journal = self.journal_blocks > 0;

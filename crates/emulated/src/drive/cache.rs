@@ -116,7 +116,7 @@ impl Cache {
         let needed = if joins { length(sectors) } else { self.clean.sectors_taken(sectors) };
         loop {
             let (dirty, clean) = (self.dirty_count(), self.clean.count(Origin::Written));
-            let held = self.dirty_sectors() + self.clean.room(Origin::Written);
+            let held = self.dirty_sectors() + self.clean.sectors(Origin::Written);
             let most = model.write_segments.get() as usize;
             if self.dirty_sectors() + needed > model.dirty_size().get() / SECTOR {
                 return Admission::Later;
@@ -331,7 +331,8 @@ impl Cache {
         loop {
             let [reads, writes] = [Origin::Read, Origin::Written];
             let count = self.clean.count(reads) + self.clean.count(writes) + self.dirty_count();
-            let held = self.clean.room(reads) + self.clean.room(writes) + self.dirty_sectors();
+            let held =
+                self.clean.sectors(reads) + self.clean.sectors(writes) + self.dirty_sectors();
             if count <= model.segments.get() as usize && held <= model.size.get() / SECTOR {
                 return;
             }

@@ -25,7 +25,7 @@ pub(super) struct Clean {
     by_start: BTreeMap<u64, Segment>,
     /// For each origin: time of the last use, and start.
     recent: [BTreeSet<(u64, u64)>; 2],
-    room: [u64; 2],
+    sectors: [u64; 2],
     /// Sectors of which a segment takes whole multiples.
     unit: u64,
 }
@@ -38,8 +38,8 @@ impl Clean {
         self.recent[origin as usize].len()
     }
     /// Sectors that the segments of this origin take.
-    pub fn room(&self, origin: Origin) -> u64 {
-        self.room[origin as usize]
+    pub fn sectors(&self, origin: Origin) -> u64 {
+        self.sectors[origin as usize]
     }
     /// Sectors that a segment of this range takes.
     pub fn sectors_taken(&self, sectors: &Range<u64>) -> u64 {
@@ -117,14 +117,14 @@ impl Clean {
     }
 
     fn insert(&mut self, sectors: Range<u64>, origin: Origin, used: u64) {
-        self.room[origin as usize] += self.sectors_taken(&sectors);
+        self.sectors[origin as usize] += self.sectors_taken(&sectors);
         self.recent[origin as usize].insert((used, sectors.start));
         self.by_start.insert(sectors.start, Segment { end: sectors.end, origin, used });
     }
     fn remove(&mut self, start: u64) -> Segment {
         let old = self.by_start.remove(&start).expect("it was found");
         self.recent[old.origin as usize].remove(&(old.used, start));
-        self.room[old.origin as usize] -= self.sectors_taken(&(start..old.end));
+        self.sectors[old.origin as usize] -= self.sectors_taken(&(start..old.end));
         old
     }
 }

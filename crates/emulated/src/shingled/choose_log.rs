@@ -49,7 +49,8 @@ impl Reservation {
         inner: &Inner,
         logs: impl Fn() -> I,
     ) -> Option<usize> {
-        let with_space = |least: u64| logs().find(|log| self.layout.room(inner, *log) >= least);
+        let with_space =
+            |least: u64| logs().find(|log| self.layout.free_sectors(inner, *log) >= least);
         with_space(self.count()).or_else(|| with_space(1))
     }
 
@@ -62,7 +63,7 @@ impl Reservation {
             if best.is_some_and(|(ns, _)| ns <= least) {
                 break;
             }
-            if self.layout.room(inner, log) >= self.count() || inner.logs[log].fill == 0 {
+            if self.layout.free_sectors(inner, log) >= self.count() || inner.logs[log].fill == 0 {
                 let ns = head.positioning_ns(self.layout.place(inner, log));
                 if best.is_none_or(|best| (ns, log) < best) {
                     best = Some((ns, log));
@@ -84,7 +85,7 @@ impl Places for Reservation {
         let log = self.choose(head);
         let mut inner = self.inner.borrow_mut();
         let place = self.layout.place(&inner, log);
-        let count = self.count().min(self.layout.room(&inner, log));
+        let count = self.count().min(self.layout.free_sectors(&inner, log));
         inner.reserved -= self.count();
         inner.fill(&self.layout, log, count);
         inner.current = log;
@@ -101,7 +102,7 @@ impl Places for Reservation {
 }
 
 impl ShingledLayout {
-    pub fn room(&self, inner: &Inner, log: usize) -> u64 {
+    pub fn free_sectors(&self, inner: &Inner, log: usize) -> u64 {
         self.logs[log].size() - inner.logs[log].fill
     }
     /// Address of the next write to this log.

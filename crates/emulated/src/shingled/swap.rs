@@ -87,8 +87,8 @@ impl State {
         let mut cold = cold.filter(|other| !inner.is_filled(&self.layout, *other, empty));
         cold.find_map(|other| {
             let logs = self.layout.logs_of(other).iter().copied();
-            let emptiest = logs.max_by_key(|log| self.layout.room(inner, *log));
-            emptiest.filter(|log| self.layout.room(inner, *log) >= sectors)
+            let emptiest = logs.max_by_key(|log| self.layout.free_sectors(inner, *log));
+            emptiest.filter(|log| self.layout.free_sectors(inner, *log) >= sectors)
         })
     }
 
@@ -107,7 +107,7 @@ impl State {
         }
         let to = {
             let mut inner = self.inner.borrow_mut();
-            let has_space = self.layout.room(&inner, *cold) >= *sectors
+            let has_space = self.layout.free_sectors(&inner, *cold) >= *sectors
                 && inner.free - inner.reserved >= *sectors;
             // It is read again in the next idle time.
             if inner.requests > 0 || !has_space {

@@ -148,10 +148,12 @@ impl Directory<'_> {
         }
         let lowest = path.levels.len() - 1;
         match path.levels.iter().rposition(|level| !level.table.is_full()) {
-            Some(roomy) if roomy == lowest => self.split_leaf(handle, caller, path, &leaf).await?,
-            Some(roomy) => {
+            Some(not_full) if not_full == lowest => {
+                self.split_leaf(handle, caller, path, &leaf).await?
+            }
+            Some(not_full) => {
                 // The highest of the full nodes is split first.
-                path.levels.truncate(roomy + 2);
+                path.levels.truncate(not_full + 2);
                 self.split_node(handle, caller, path).await?;
             }
             None if lowest < usize::from(self.levels_max()) => {

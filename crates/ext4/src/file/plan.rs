@@ -124,16 +124,16 @@ impl Volume {
     fn extent_blocks(&self, inode: &Inode, touched: &Touched) -> (u32, u32) {
         let depth = crate::mapping::tree_depth(inode);
         // The fewest entries that a node accepts after a split before it is split again.
-        let room = (self.block_size().bytes() as u32 - NODE_OVERHEAD) / NODE_ENTRY / 2 - 1;
+        let spare = (self.block_size().bytes() as u32 - NODE_OVERHEAD) / NODE_ENTRY / 2 - 1;
         let (mut changed, mut made, mut entries) = (0, 0, touched.entries);
         for level in 0..=u32::from(extent::DEPTH_MAX) {
             // Each place has a node of its own, and each such node may be full. The root, in the
             // inode, makes one.
             let nodes = if level < depth { touched.places } else { 1 };
-            if level > depth && entries < room {
+            if level > depth && entries < spare {
                 break;
             }
-            let split = nodes + entries / room;
+            let split = nodes + entries / spare;
             changed += split + if level < depth { nodes } else { 0 };
             made += split;
             entries = split;

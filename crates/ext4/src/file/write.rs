@@ -140,11 +140,11 @@ impl Volume {
         flags: WriteFlags,
     ) -> Result<Written> {
         let bytes = data.bytes;
-        let room = self.file_size_max(inode).saturating_sub(offset);
-        if room == 0 && !bytes.is_empty() {
+        let remaining = self.file_size_max(inode).saturating_sub(offset);
+        if remaining == 0 && !bytes.is_empty() {
             return Err(Error::Refused(errno::EFBIG));
         }
-        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let bytes = &bytes[..bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX))];
         if !bytes.is_empty() {
             self.read_durability(inode).await;
             if self.is_inline(inode) {

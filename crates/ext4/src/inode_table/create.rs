@@ -205,11 +205,11 @@ impl Volume {
             REGULAR => INHERITED & !INHERITED_BY_DIRECTORIES,
             _ => INHERITED_BY_OTHERS,
         };
-        let room = superblock.inode_size - 128;
+        let space = superblock.inode_size - 128;
         let wanted =
             superblock.extra_inode_size_wanted.max(superblock.extra_inode_size_min).max(32);
         let extra_size =
-            if wanted <= room && wanted.is_multiple_of(4) { wanted } else { room.min(32) };
+            if wanted <= space && wanted.is_multiple_of(4) { wanted } else { space.min(32) };
         let now = self.now();
         let mut fields = format::ext4::RawInode {
             mode,
@@ -225,7 +225,7 @@ impl Volume {
             generation: self.engine.world().random() as u32,
             extra_size,
             project: if self.inherits_project(new.parent) { parent.project } else { 0 },
-            xattr_area: vec![0; usize::from(room - extra_size)],
+            xattr_area: vec![0; usize::from(space - extra_size)],
             ..format::ext4::RawInode::default()
         };
         let mapped = kind == DIRECTORY || kind == REGULAR;
@@ -249,9 +249,9 @@ impl Volume {
         let is_top = parent.number == ROOT || parent.has_flag(flags::TOP_DIRECTORY);
         let first = match directory {
             true if is_top => {
-                self.least_crowded_group((self.engine.world().random() % u64::from(groups)) as u32)
+                self.emptiest_group((self.engine.world().random() % u64::from(groups)) as u32)
             }
-            true => self.first_roomy_group(home),
+            true => self.first_group_with_space(home),
             false => home,
         };
         // Powers of two first, so that the files of directories in full groups do not all move to
@@ -269,34 +269,34 @@ impl Volume {
 
     /// The group with the fewest directories among those with at least average free inodes and
     /// blocks; `from` decides between equals.
-    fn least_crowded_group(&self, from: u32) -> u32 {
+    fn emptiest_group(&self, from: u32) -> u32 {
         let (free_inodes, free_blocks) = self.average_free();
         let states = self.groups.states.borrow();
         let count = states.len() as u32;
         let order =
             (0..count).map(|step| ((u64::from(from) + u64::from(step)) % u64::from(count)) as u32);
-        let roomy = order.filter(|&group| {
+        let suitable = order.filter(|&group| {
             let descriptor = states[group as usize].descriptor;
             descriptor.free_inodes > 0
                 && descriptor.free_inodes >= free_inodes
                 && descriptor.free_blocks >= free_blocks
         });
-        roomy.min_by_key(|&group| states[group as usize].descriptor.directories).unwrap_or(from)
+        suitable.min_by_key(|&group| states[group as usize].descriptor.directories).unwrap_or(from)
     }
 
     /// The first group from `home` on with at least a quarter of the average free inodes and
     /// blocks.
-    fn first_roomy_group(&self, home: u32) -> u32 {
+    fn first_group_with_space(&self, home: u32) -> u32 {
         let (free_inodes, free_blocks) = self.average_free();
         let states = self.groups.states.borrow();
         let count = states.len() as u32;
         let mut order =
             (0..count).map(|step| ((u64::from(home) + u64::from(step)) % u64::from(count)) as u32);
-        let roomy = order.find(|&group| {
+        let suitable = order.find(|&group| {
             let descriptor = states[group as usize].descriptor;
             descriptor.free_inodes > free_inodes / 4 && descriptor.free_blocks > free_blocks / 4
         });
-        roomy.unwrap_or(home)
+        suitable.unwrap_or(home)
     }
 
     fn average_free(&self) -> (u32, u32) {

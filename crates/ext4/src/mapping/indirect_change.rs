@@ -27,12 +27,12 @@ impl Volume {
             return Err(Error::Refused(errno::EFBIG));
         };
         let index = *walk.path.indices().last().expect("a path has a pointer");
-        let room = match walk.missing() {
+        let most = match walk.missing() {
             0 => walk
                 .with_last(inode, |bytes, index| run_of(bytes, index, self.pointers_in(&walk)).1),
             _ => (1 << self.pointer_bits()) - index,
         };
-        request.count = request.count.min(room);
+        request.count = request.count.min(most);
         request.goal = walk.with_last(inode, |bytes, index| {
             let before = index.checked_sub(1).and_then(|index| pointer(bytes, index));
             before.or(walk.blocks.last().map(Block::number)).map(|near| near.plus(1))

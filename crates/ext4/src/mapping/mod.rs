@@ -133,13 +133,13 @@ impl Volume {
         if mapping.state != MappingState::Hole {
             return Ok(Allocated { mapping, fresh: false });
         }
-        let room = self.file_blocks_max(inode).saturating_sub(at.get().into());
-        if room == 0 {
+        let remaining = self.file_blocks_max(inode).saturating_sub(at.get().into());
+        if remaining == 0 {
             return Err(Error::Refused(errno::EFBIG));
         }
         let purpose = if how == Allocate::Directory { Purpose::Directory } else { Purpose::Data };
         let use_reserve = self.may_use_reserve(caller);
-        let count = u64::from(mapping.count).min(room) as u32;
+        let count = u64::from(mapping.count).min(remaining) as u32;
         let request = AllocationRequest { inode, goal: None, count, at, purpose, use_reserve };
         let extents = has_extents(inode)?;
         let before = self.before(handle, inode);

@@ -58,7 +58,7 @@ impl Volume {
         self.write_superblock_home().await
     }
 
-    /// Last steps, when nobody uses the volume any more.
+    /// Last steps, after the last use of the volume.
     async fn finish(self: &Rc<Self>) -> Result<()> {
         for inode in self.unlinked() {
             inode.lookups.set(0);

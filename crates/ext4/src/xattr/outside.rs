@@ -132,7 +132,7 @@ impl Volume {
         for (outside, comes) in changed {
             let holder = self.holder_of(owner, outside).await?;
             if !comes && count(&holder) == 0 {
-                let why = "nobody should refer to it, but an attribute does";
+                let why = "its reference count is zero, but an attribute refers to it";
                 return Err(self.note_damage(Error::corrupt_inode(holder.number, why)));
             }
             references.changes.push((holder, comes));

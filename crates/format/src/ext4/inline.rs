@@ -28,7 +28,7 @@ const NAME: &[u8] = b"data";
 pub enum InlineError {
     #[error("its extended attributes: {0}")]
     Attributes(#[from] XattrError),
-    #[error("its extended attributes stand closer than they may")]
+    #[error("its extended attributes lack the required padding")]
     Packed,
     #[error("its content should lie within it, but the attribute system.data is missing")]
     Missing,
