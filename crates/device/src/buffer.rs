@@ -4,27 +4,28 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 const SECTOR: usize = 512;
 
-/// As long as a page: an allocator may give it out aligned.
+/// Bytes of a page: an allocator may return one aligned.
 const PAGE: usize = 4096;
 
-/// From here on the kernel would have to find, and zero, page after page for new memory.
+/// Length in bytes from which on the kernel would have to find, and zero, page after page for new
+/// memory.
 const LONG: usize = 64 << 10;
-/// Each thread keeps so much memory of long buffers for those to come. In bytes.
+/// Bytes of freed long buffers that each thread keeps for reuse.
 const SPARES_MAX: usize = 4 << 20;
 
 thread_local! {
     static SPARES: RefCell<Spares> = const { RefCell::new(Spares { kept: Vec::new(), bytes: 0 }) };
 }
 
-/// Memory of long buffers that are gone.
+/// Memory of freed long buffers.
 struct Spares {
     kept: Vec<Vec<u8>>,
     bytes: usize,
 }
 
 impl Spares {
-    /// Of at least so many bytes, and not many more: whoever counts memory counts what he asked
-    /// for.
+    /// Takes memory of at least `least` bytes, and not many more: callers that account for memory
+    /// count the length they asked for.
     fn take(&mut self, least: usize) -> Option<Vec<u8>> {
         let fits = |memory: &Vec<u8>| (least..=least + least / 8).contains(&memory.len());
         let memory = self.kept.remove(self.kept.iter().rposition(fits)?);
@@ -34,7 +35,7 @@ impl Spares {
     fn keep(&mut self, memory: Vec<u8>) {
         self.bytes += memory.len();
         self.kept.push(memory);
-        // The oldest leave first: perhaps nobody asks for their length any more.
+        // The oldest are freed first: their length may no longer be in demand.
         while self.bytes > SPARES_MAX {
             self.bytes -= self.kept.remove(0).len();
         }
@@ -48,19 +49,19 @@ impl Spares {
 /// of blocks then takes twice its size. From an allocator whose pages are aligned anyway, a page is
 /// taken as it is.
 pub struct Buffer {
-    /// Never grows or shrinks: then it would move, and the alignment be lost.
+    /// Never grows or shrinks, which would move it and lose the alignment.
     memory: Vec<u8>,
     start: usize,
     length: usize,
 }
 
-/// Whether the allocator was seen to align pages. One that does not is not asked again.
+/// Whether the allocator was seen to align pages. One that does not is not tried again.
 static PAGES_ARE_ALIGNED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const ALIGNED: u8 = 1;
 const MISALIGNED: u8 = 2;
 
-/// Empty memory in which `length` bytes from some place on are aligned.
+/// Empty memory in which `length` bytes from some offset on are aligned.
 fn memory_for(length: usize) -> Vec<u8> {
     if length == PAGE && PAGES_ARE_ALIGNED.load(Ordering::Relaxed) != MISALIGNED {
         let memory: Vec<u8> = Vec::with_capacity(length);
@@ -74,7 +75,7 @@ fn memory_for(length: usize) -> Vec<u8> {
 }
 
 impl Buffer {
-    /// `length` in bytes, a multiple of 512.
+    /// A buffer of zeros; `length` in bytes, a multiple of 512.
     pub fn zeroed(length: usize) -> Buffer {
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
         if length != PAGE {
@@ -88,8 +89,8 @@ impl Buffer {
         memory.resize(start + length, 0);
         Buffer { memory, start, length }
     }
-    /// The same for whoever overwrites all of it: its bytes may be anything. The memory may be that
-    /// of a long buffer that is gone.
+    /// A buffer for callers that overwrite all of it: its content is arbitrary. The memory may be
+    /// that of a freed long buffer.
     pub fn to_fill(length: usize) -> Buffer {
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
         let spare = || SPARES.with_borrow_mut(|spares| spares.take(length + SECTOR - 1));
@@ -98,9 +99,8 @@ impl Buffer {
             None => Buffer::zeroed(length),
         }
     }
-    /// What a shared buffer of `length` bytes takes of memory, at most. It includes room for its
-    /// alignment, its header, the shared pointer's counts, and what the allocator adds to each of
-    /// the two.
+    /// Memory of a shared buffer of `length` bytes, at most. Includes the alignment, its header,
+    /// the shared pointer's counts, and the overhead of the allocator for each of the two.
     pub const fn memory_of(length: usize) -> usize {
         length + SECTOR - 1 + size_of::<Buffer>() + 2 * size_of::<usize>() + 2 * 16
     }
@@ -108,7 +108,7 @@ impl Buffer {
     pub fn copy_of(bytes: &[u8]) -> Buffer {
         let length = bytes.len();
         assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
-        // Zeroing what is overwritten at once would cost as much as the copy.
+        // Zeroing bytes that are overwritten at once would cost as much as the copy.
         let mut memory = memory_for(length);
         let start = memory.as_ptr().align_offset(SECTOR);
         memory.resize(start, 0);
@@ -117,11 +117,12 @@ impl Buffer {
     }
 }
 impl Buffer {
-    /// Bytes of memory that it holds. A part holds as many as the whole.
+    /// Bytes of memory that it occupies. A part occupies as many as the whole.
     pub fn held(&self) -> usize {
         self.memory.len()
     }
-    /// The bytes of `range` alone, where they are. They begin at a sector of memory, and are whole
+    /// Cuts the buffer down to `range`, in place. The part begins at a sector of memory, and is
+    /// whole sectors.
     /// sectors.
     pub fn part(mut self, range: Range<usize>) -> Buffer {
         let part = &self[range.clone()];
@@ -131,7 +132,7 @@ impl Buffer {
         (self.start, self.length) = (self.start + range.start, range.len());
         self
     }
-    /// Copies of what lies before byte `at`, and of the rest.
+    /// Copies of the bytes before byte `at`, and of the rest.
     pub fn cut(&self, at: usize) -> [Buffer; 2] {
         let (before, behind) = self.split_at(at);
         [Buffer::copy_of(before), Buffer::copy_of(behind)]
@@ -141,7 +142,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if self.memory.len() >= LONG {
             let memory = std::mem::take(&mut self.memory);
-            // At the thread's end there may be no list any more.
+            // At the thread's end the list may have been destroyed.
             let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(memory));
         }
     }

@@ -1,4 +1,4 @@
-//! What a disk promises, and the clock and the dice: traits only.
+//! Traits of disks, clocks and random numbers.
 //!
 //! A disk has a volatile cache. A completed write may be lost, reordered and torn by a power cut
 //! until a later [`Disk::flush`] completes, unless it was written [`Durability::Durable`]. Tearing:
@@ -15,18 +15,18 @@ pub use world::{LocalFuture, World};
 
 use std::rc::Rc;
 
-/// The sizes a disk gives itself, in bytes.
+/// The sizes that a disk reports, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub size: u64,
     /// Every address and length is a multiple of this.
     pub logical_sector: u32,
     pub discard: bool,
-    /// A durable write costs less than a write and a flush (FUA), or nobody knows.
+    /// A durable write costs less than a write and a flush (FUA), or its cost is unknown.
     pub forced_unit_access: bool,
 }
 
-/// What must be true when a write completes.
+/// Guarantee when a write completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The disk has the data, perhaps only in its cache.
@@ -45,7 +45,7 @@ pub enum Operation {
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The disk answered an error. `code` is an errno.
+    /// The disk returned an error. `code` is an errno.
     #[error("{disk}: {operation:?} of {length} bytes at byte {at} failed: {}", std::io::Error::from_raw_os_error(*code))]
     Failed { disk: String, operation: Operation, at: u64, length: u64, code: i32 },
     #[error(
@@ -58,15 +58,16 @@ pub enum DeviceError {
     Unaligned { disk: String, operation: Operation, at: u64, length: u64, sector: u32 },
 }
 
-/// A block device. Calls start the operation when the future is first polled. The future owns what
-/// the operation needs, so dropping it is harmless: the operation then still completes, unobserved.
+/// A block device. Calls start the operation when the future is first polled. The future owns the
+/// operation's resources, so dropping it is harmless: the operation then still completes,
+/// unobserved.
 pub trait Disk {
     /// A name for errors and tables, such as a path.
     fn name(&self) -> &str;
     fn geometry(&self) -> Geometry;
-    /// What the disk writes as one, at least its logical sector. For a shorter write it reads and
-    /// writes what lies around, and a power cut may damage that. Who does not know says 4096 or
-    /// more.
+    /// Bytes that the disk writes as one, at least its logical sector. For a shorter write it reads
+    /// and rewrites the bytes around, and a power cut may damage them. Implementations that do not
+    /// know return 4096 or more.
     fn physical_sector(&self) -> u32 {
         self.geometry().logical_sector.max(4096)
     }
@@ -81,6 +82,6 @@ pub trait Disk {
     ) -> LocalFuture<Result<(), DeviceError>>;
     /// Makes every write completed before this call durable.
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>>;
-    /// Tells the disk that the range holds nothing of worth. Content afterwards is undefined.
+    /// Declares the content of the range worthless; it is undefined afterwards.
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>>;
 }

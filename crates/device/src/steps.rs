@@ -1,12 +1,12 @@
-//! Steps of tasks that kept the processor for long.
+//! Long steps: tasks that occupied the processor.
 //!
-//! All tasks share one thread, and a task runs until it waits: a step. While one takes its step,
-//! every other request stands still. So a step that visits many blocks yields
-//! ([`STEP_LONG`] is the bound), and those that did not are counted by the name of their task.
+//! All tasks share one thread, and a task runs until it waits: a step. During a step no other
+//! request makes progress. So a step over many blocks yields ([`STEP_LONG`] is the bound), and
+//! those that did not are counted by the name of their task.
 
 use std::time::Duration;
 
-/// Processor time of a step from which on it is counted as long.
+/// Processor time from which on a step counts as long.
 pub const STEP_LONG: Duration = Duration::from_millis(2);
 
 /// Long steps of the tasks of one name.
@@ -16,6 +16,6 @@ pub struct LongSteps {
     pub task: &'static str,
     /// Steps that took [`STEP_LONG`] of processor time or more.
     pub count: u64,
-    /// Processor time of the longest one. The true time may be a quarter of a millisecond more.
+    /// Processor time of the longest one. The true time may be 0.25 ms more.
     pub longest: Duration,
 }

@@ -1,4 +1,4 @@
-//! Buffers come and go by the million as long as a daemon lives.
+//! Memory of buffers that are allocated and freed by the million in a daemon's life.
 
 use device::Buffer;
 
@@ -16,10 +16,10 @@ fn resident() -> usize {
 #[test]
 fn buffers_that_come_and_go_take_little_more_than_those_that_live() {
     let before = resident();
-    let dice = units::SplitMix::new(1);
-    let random = |bound: usize| dice.below(bound as u64) as usize;
+    let numbers = units::SplitMix::new(1);
+    let random = |bound: usize| numbers.below(bound as u64) as usize;
     let mut live: Vec<Buffer> = (0..LIVE).map(|_| Buffer::copy_of(&[1; BLOCK])).collect();
-    // What a daemon needs besides.
+    // Other memory of a daemon.
     let mut small: Vec<Vec<u8>> = vec![Vec::new(); SMALL];
     let mut runs: Vec<Buffer> = vec![Buffer::zeroed(0); RUNS];
     for _ in 0..40 * LIVE {

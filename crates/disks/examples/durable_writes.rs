@@ -1,6 +1,6 @@
-//! What a durable write costs through the ring: `durable_writes PATH [COUNT]`, on a file or block
+//! Cost of a durable write through the ring: `durable_writes PATH [COUNT]`, on a file or block
 //! device whose content may be lost. One 4 KiB write with RWF_DSYNC after the other, asleep and
-//! awake; then write and flush, asleep.
+//! polling; then write and flush, asleep.
 
 use device::{Buffer, Disk, Durability, World};
 use disks::{DiskAccess, FileDisk};
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// On a world of its own: what one has learnt about polling is nothing to the next.
+/// Measures in a world of its own: nothing learnt about polling is passed on.
 fn measure(
     path: &str,
     name: &'static str,
@@ -78,7 +78,7 @@ async fn write_all(
     Ok(())
 }
 
-/// What the runtime itself costs: tasks that each make one ring operation the kernel answers at
+/// Cost of the runtime itself: tasks that each make one ring operation that the kernel completes at
 /// once.
 async fn measure_runtime(world: &RealWorld) {
     let null: runtime::File = Rc::new(std::fs::File::open("/dev/zero").expect("/dev/zero").into());

@@ -1,6 +1,6 @@
 use device::{DeviceError, Geometry, Operation};
 
-/// Whether a request keeps within the disk and to its sectors.
+/// Checks that a request is within the disk and aligned to its sectors.
 pub fn check(
     disk: &str,
     geometry: Geometry,

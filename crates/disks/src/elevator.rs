@@ -1,5 +1,5 @@
-//! What kernels put before drives without command queueing: one request at a time, sorted, none of
-//! them long; reads and writes take turns.
+//! Linux's scheduling of drives without command queueing: one request at a time, sorted, of bounded
+//! length; batches of reads alternate with batches of writes.
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use runtime::Sender;
@@ -11,19 +11,19 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
-/// How a host's scheduler shares a drive.
+/// Parameters of a host's scheduler.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HostScheduler {
-    /// Bytes of a request at most.
+    /// Longest request, in bytes.
     pub longest: u64,
-    /// How long reads go before writes that wait, as long as there are any…
-    pub read_turn: Duration,
-    /// …and how long the drive is kept idle for another.
+    /// Time of a batch of reads when writes wait, as long as there are any…
+    pub read_batch: Duration,
+    /// …and time for which the drive is kept idle for another read.
     pub read_wait: Duration,
-    /// How long writes go before reads that wait, and how many at most.
-    pub write_turn: Duration,
+    /// Time of a batch of writes when reads wait, and their number at most.
+    pub write_batch: Duration,
     pub writes_most: u32,
-    /// Nothing is sorted and no kind has a turn: first come, first served.
+    /// First come, first served: no sorting, no batches.
     pub in_order: bool,
 }
 
@@ -32,42 +32,40 @@ impl HostScheduler {
     /// `antic_expire`, `write_batch_expire`; how many writes it sends adjusts itself to that time).
     pub const ANTICIPATORY: HostScheduler = HostScheduler {
         longest: LONGEST_REQUEST,
-        read_turn: Duration::from_millis(500),
+        read_batch: Duration::from_millis(500),
         read_wait: Duration::from_millis(6),
-        write_turn: Duration::from_millis(125),
+        write_batch: Duration::from_millis(125),
         writes_most: u32::MAX,
         in_order: false,
     };
     /// Linux's default from 2.6.18 on (`slice_sync`, `slice_idle`, `slice_async`, and
-    /// `slice_async_rq`, which gives 16 at the usual priority). Its slices for each reader are one
-    /// here.
+    /// `slice_async_rq`, which gives 16 at the usual priority). All readers share one slice here.
     pub const COMPLETE_FAIR_QUEUEING: HostScheduler = HostScheduler {
         longest: LONGEST_REQUEST,
-        read_turn: Duration::from_millis(100),
+        read_batch: Duration::from_millis(100),
         read_wait: Duration::from_millis(8),
-        write_turn: Duration::from_millis(40),
+        write_batch: Duration::from_millis(40),
         writes_most: 16,
         in_order: false,
     };
     /// Linux's `noop`, its basic elevator.
     pub const NOOP: HostScheduler = HostScheduler {
         longest: LONGEST_REQUEST,
-        read_turn: Duration::ZERO,
+        read_batch: Duration::ZERO,
         read_wait: Duration::ZERO,
-        write_turn: Duration::ZERO,
+        write_batch: Duration::ZERO,
         writes_most: 0,
         in_order: true,
     };
 }
 
 /// Bytes that Linux 2.6.13 and 2.6.23 sent to a SATA drive in one request. libata had 128 segments,
-/// of a page each unless pages happen to be neighbours. Later the block layer's limit was 1,024
-/// sectors.
+/// of a page each unless pages are adjacent. Later the block layer's limit was 1,024 sectors.
 const LONGEST_REQUEST: u64 = 512 << 10;
 
-/// Requests wait here, so the drive has only one to choose from. It is the next one upwards of the
-/// kind whose turn it is, and after the highest the lowest. With [`HostScheduler::in_order`] it is
-/// the one that came first.
+/// Queue in front of a drive, which gets one request at a time: the next one upwards of the current
+/// batch's kind, and after the highest the lowest. With [`HostScheduler::in_order`] the one that
+/// came first.
 #[derive(Clone)]
 pub struct Elevator(Rc<State>);
 
@@ -76,10 +74,10 @@ struct State {
     drive: Rc<dyn Disk>,
     scheduler: HostScheduler,
     drive_is: Cell<DriveIs>,
-    /// Where the last request ended.
+    /// End of the last request.
     position: Cell<u64>,
     arrivals: Cell<u64>,
-    turn: Cell<Turn>,
+    batch: Cell<Batch>,
     reads: RefCell<Waiting>,
     writes: RefCell<Waiting>,
 }
@@ -88,19 +86,19 @@ struct State {
 enum DriveIs {
     Free,
     Busy,
-    /// Writes wait, but the next read may come at once; until this arrival.
+    /// Idle though writes wait, for a read that may follow; until this arrival.
     KeptForReads(u64),
 }
 
-/// Whose turn it is, since when, and how many requests were served in it.
+/// The current batch: its kind, its start, and the number of requests served.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Batch {
     of_writes: bool,
     since: Instant,
     served: u32,
 }
 
-/// By first byte, which is none where requests go in order, and arrival.
+/// Waiting requests by first byte (0 where requests are served in order) and arrival.
 type Waiting = BTreeMap<(u64, u64), Sender<()>>;
 
 impl Elevator {
@@ -108,7 +106,7 @@ impl Elevator {
         let longest = scheduler.longest;
         assert!(longest > 0 && longest.is_multiple_of(drive.geometry().logical_sector.into()));
         Elevator(Rc::new(State {
-            turn: Cell::new(Turn { of_writes: false, since: world.now(), served: 0 }),
+            batch: Cell::new(Batch { of_writes: false, since: world.now(), served: 0 }),
             world,
             drive,
             scheduler,
@@ -120,8 +118,9 @@ impl Elevator {
         }))
     }
 
-    /// A future of the drive begins when it is polled: here, when it is its turn.
-    async fn turn<T>(self, operation: Operation, place: Range<u64>, request: LocalFuture<T>) -> T {
+    /// Waits until the drive is free for `request`, whose future begins when it is polled, and
+    /// performs it.
+    async fn queue<T>(self, operation: Operation, place: Range<u64>, request: LocalFuture<T>) -> T {
         let state = &self.0;
         let is_write = matches!(operation, Operation::Write | Operation::Discard);
         let goes_at_once = match state.drive_is.get() {
@@ -146,7 +145,7 @@ impl Elevator {
         result
     }
 
-    /// The drive has nothing to do.
+    /// Starts the next request after one has completed.
     fn go_on(&self) {
         let state = &self.0;
         if state.scheduler.in_order {
@@ -162,18 +161,18 @@ impl Elevator {
         }
         let (has_reads, has_writes) =
             (!state.reads.borrow().is_empty(), !state.writes.borrow().is_empty());
-        let (turn, scheduler) = (state.turn.get(), &state.scheduler);
-        let time = state.world.now().since(turn.since);
-        let goes_on = match turn.of_writes {
-            true => time < scheduler.write_turn && turn.served < scheduler.writes_most,
-            false => time < scheduler.read_turn,
+        let (batch, scheduler) = (state.batch.get(), &state.scheduler);
+        let time = state.world.now().since(batch.since);
+        let goes_on = match batch.of_writes {
+            true => time < scheduler.write_batch && batch.served < scheduler.writes_most,
+            false => time < scheduler.read_batch,
         };
         let is_write = match (has_reads, has_writes) {
             (false, false) => return state.drive_is.set(DriveIs::Free),
-            (false, true) if !turn.of_writes && goes_on => return self.keep_for_reads(),
+            (false, true) if !batch.of_writes && goes_on => return self.keep_for_reads(),
             (false, true) => true,
             (true, false) => false,
-            (true, true) => turn.of_writes == goes_on,
+            (true, true) => batch.of_writes == goes_on,
         };
         self.serve(is_write);
     }
@@ -190,15 +189,14 @@ impl Elevator {
         next.expect("one waits").send(());
     }
     fn serves(&self, is_write: bool) {
-        let turn = self.0.turn.get();
-        let turn = match turn.of_writes == is_write {
-            true => Turn { served: turn.served + 1, ..turn },
-            false => Turn { of_writes: is_write, since: self.0.world.now(), served: 1 },
+        let batch = self.0.batch.get();
+        let batch = match batch.of_writes == is_write {
+            true => Batch { served: batch.served + 1, ..batch },
+            false => Batch { of_writes: is_write, since: self.0.world.now(), served: 1 },
         };
-        self.0.turn.set(turn);
+        self.0.batch.set(batch);
     }
-    /// Whoever read last often wants more, and that lies near: the drive stays where it is for a
-    /// moment.
+    /// Keeps the drive idle for a moment after a read: its reader often reads on nearby.
     fn keep_for_reads(&self) {
         let state = &self.0;
         let kept = DriveIs::KeptForReads(state.arrivals.get());
@@ -207,27 +205,27 @@ impl Elevator {
         let until = state.world.now().plus(state.scheduler.read_wait);
         state.world.spawn(Box::pin(async move {
             this.0.world.sleep_until(until).await;
-            // A read that came has changed it, and may have brought another wait.
+            // A read has arrived, and may have started another wait.
             if this.0.drive_is.get() == kept {
                 this.serve(true);
             }
         }));
     }
 
-    /// Ends even if nobody waits for it.
+    /// Starts work that ends even if its future is dropped.
     fn begin<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> LocalFuture<T> {
         let world = self.0.world.clone();
         Box::pin(async move { runtime::complete_anyway(&*world, work).await })
     }
 
-    /// Where the requests of a long one lie.
+    /// The parts of a long request.
     fn places(&self, at: u64, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         let (end, longest) = (at + length, self.0.scheduler.longest);
         (at..end).step_by(longest as usize).map(move |start| start..end.min(start + longest))
     }
 }
 
-/// The first `length` bytes of all, taken off.
+/// Takes the first `length` bytes off the parts.
 fn take(parts: &mut Vec<Rc<Buffer>>, mut length: usize) -> Vec<Rc<Buffer>> {
     let mut taken = Vec::new();
     while length > 0 {
@@ -256,7 +254,7 @@ impl Disk for Elevator {
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let request = |place: Range<u64>| {
             let read = self.0.drive.read(place.start, (place.end - place.start) as usize);
-            Box::pin(self.clone().turn(Operation::Read, place, read))
+            Box::pin(self.clone().queue(Operation::Read, place, read))
                 as LocalFuture<Result<Buffer, DeviceError>>
         };
         let reads = self.places(at, length as u64).map(request).collect();
@@ -281,18 +279,18 @@ impl Disk for Elevator {
         let request = |place: Range<u64>| {
             let parts = take(&mut parts, (place.end - place.start) as usize);
             let write = self.0.drive.write(place.start, parts, durability);
-            Box::pin(self.clone().turn(Operation::Write, place, write)) as LocalFuture<_>
+            Box::pin(self.clone().queue(Operation::Write, place, write)) as LocalFuture<_>
         };
         let writes = self.places(at, length).map(request).collect();
         self.begin(async move { runtime::join_all(writes).await.into_iter().collect() })
     }
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
         let here = self.0.position.get();
-        self.begin(self.clone().turn(Operation::Flush, here..here, self.0.drive.flush()))
+        self.begin(self.clone().queue(Operation::Flush, here..here, self.0.drive.flush()))
     }
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
         let discard = self.0.drive.discard(at, length);
-        self.begin(self.clone().turn(Operation::Discard, at..at + length, discard))
+        self.begin(self.clone().queue(Operation::Discard, at..at + length, discard))
     }
 }
 
@@ -308,7 +306,7 @@ mod tests {
 
     type Seen = Rc<RefCell<Vec<(Operation, Range<u64>)>>>;
 
-    /// Takes a millisecond for everything and writes it down; never has two requests.
+    /// A disk that takes a millisecond for everything, records it, and never has two requests.
     struct OneAtATime {
         world: VirtualWorld,
         is_busy: Rc<Cell<bool>>,
@@ -350,17 +348,17 @@ mod tests {
         let world = VirtualWorld::new(1);
         let (disk, seen) = elevator(&world);
         world.run(async move {
-            let dice = SplitMix::new(7);
+            let random = SplitMix::new(7);
             let mut expected = vec![0u8; SIZE as usize];
             for round in 0..4 {
-                // Writes that do not overlap, in parts of any size, all at once; then all is read
-                // at once.
+                // Writes that do not overlap, in parts of any size, all at once; then everything is
+                // read at once.
                 let mut requests: Vec<LocalFuture<Result<(), DeviceError>>> = Vec::new();
                 for slot in (0..SIZE).step_by(4 << 20) {
-                    let at = slot + dice.next() % 1024 * 512;
+                    let at = slot + random.next() % 1024 * 512;
                     let mut end = at;
-                    let parts = (0..1 + dice.next() % 5).map(|_| {
-                        let length = (1 + dice.next() % 1024) * 512;
+                    let parts = (0..1 + random.next() % 5).map(|_| {
+                        let length = (1 + random.next() % 1024) * 512;
                         let bytes: Vec<u8> =
                             (0..length).map(|it| (it / 512 + slot / 512 + round) as u8).collect();
                         expected[end as usize..(end + length) as usize].copy_from_slice(&bytes);
@@ -439,7 +437,7 @@ mod tests {
         assert_eq!(seen, places.map(|(is_write, number)| (kind(is_write), number)));
     }
     #[test]
-    fn reads_and_writes_take_turns_by_time_and_number() {
+    fn reads_and_writes_alternate_by_time_and_number() {
         let world = VirtualWorld::new(1);
         let (disk, seen) = elevator(&world);
         world.run(async move {
@@ -447,10 +445,10 @@ mod tests {
             let writes = (0..40).map(|number| write(&disk, number << 12));
             runtime::join_all(reads.chain(writes).collect()).await;
         });
-        // A millisecond each, and a little of the memory's own: 100 ms have 97 reads.
+        // A millisecond each, and a little time of the memory disk: 100 ms have 97 reads.
         let seen = seen.borrow();
-        let turns = seen.chunk_by(|one, other| one.0 == other.0).map(<[_]>::len);
-        assert_eq!(turns.collect::<Vec<_>>(), [97, 16, 53, 24]);
+        let batches = seen.chunk_by(|one, other| one.0 == other.0).map(<[_]>::len);
+        assert_eq!(batches.collect::<Vec<_>>(), [97, 16, 53, 24]);
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! RAID-0: chunks dealt to several disks in turn, as Linux's md does with members of one size.
+//! RAID-0: chunks distributed round-robin over several disks, as Linux's md does with members of
+//! one size.
 
 use crate::{Image, check};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use std::rc::Rc;
 
-/// The disks work at once; a request that spans chunks goes to each disk in as few requests as
+/// A RAID-0. The disks work at once; a request that spans chunks goes to each disk in as few
+/// requests as possible.
 /// possible.
 pub struct Raid0 {
     name: String,
@@ -17,14 +19,14 @@ pub struct Raid0 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     disk: usize,
-    /// Bytes, on that disk.
+    /// In bytes, on that disk.
     at: u64,
-    /// Bytes, within the request.
+    /// In bytes, within the request.
     offset: usize,
     length: usize,
 }
 
-/// Pieces that follow one another on one disk.
+/// Pieces that are contiguous on one disk.
 struct Extent {
     disk: usize,
     at: u64,
@@ -32,8 +34,8 @@ struct Extent {
 }
 
 impl Raid0 {
-    /// At least one disk; `chunk` in bytes, a multiple of every disk's sector. What the smallest
-    /// disk holds in whole chunks is used of each.
+    /// Makes a RAID-0 of at least one disk; `chunk` in bytes, a multiple of every disk's sector. As
+    /// many whole chunks of each disk are used as the smallest one has.
     pub fn new(disks: Vec<Rc<dyn Disk>>, chunk: u64) -> Raid0 {
         let geometries: Vec<Geometry> = disks.iter().map(|disk| disk.geometry()).collect();
         let logical_sector = geometries.iter().map(|geometry| geometry.logical_sector).max();
@@ -55,7 +57,7 @@ impl Raid0 {
         Raid0 { name, disks, chunk, geometry }
     }
 
-    /// The disks as one: a RAID-0, or the only one itself.
+    /// Combines the disks: a RAID-0, or the only one itself.
     pub fn of(mut disks: Vec<Rc<dyn Disk>>, chunk: u64) -> Rc<dyn Disk> {
         match disks.len() {
             1 => disks.remove(0),
@@ -71,7 +73,7 @@ impl Raid0 {
         pieces(self.disks.len(), self.chunk, at, length)
     }
 
-    /// The images of the members, of `size` bytes each, of a RAID-0 that holds `image`.
+    /// Splits `image` into the images of the members, of `size` bytes each.
     pub fn deal(image: &Image, members: usize, size: u64, chunk: u64) -> Vec<Image> {
         let mut images = vec![Image::new(size); members];
         for (at, page) in image.pages() {
@@ -83,7 +85,7 @@ impl Raid0 {
         images
     }
 
-    /// What a RAID-0 of these members holds: the inverse of [`Raid0::deal`].
+    /// Joins the images of the members: the inverse of [`Raid0::deal`].
     pub fn gather(members: &[Image], chunk: u64) -> Image {
         let smallest = members.iter().map(Image::size).min().unwrap_or(0);
         let mut whole = Image::new(smallest / chunk * chunk * members.len() as u64);
@@ -105,7 +107,7 @@ impl Raid0 {
         whole
     }
 
-    /// One for each disk that is concerned: its chunks of one request are neighbours there.
+    /// The extents of a request, one for each disk involved: its chunks are contiguous there.
     fn extents(&self, at: u64, length: u64) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         for piece in self.pieces(at, length) {
@@ -144,7 +146,7 @@ impl Extent {
     }
 }
 
-/// The first error, once all have answered.
+/// Waits for all; returns the first error.
 async fn all(futures: Vec<LocalFuture<Result<(), DeviceError>>>) -> Result<(), DeviceError> {
     runtime::join_all(futures).await.into_iter().collect()
 }
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_dealt_in_turn() {
+    fn chunks_are_dealt_round_robin() {
         let (_, raid) = raid(&VirtualWorld::new(1), &[1 << 20, (1 << 20) + 512, 3 << 20], 65536);
         assert_eq!(raid.geometry().size, 3 << 20);
         let pieces = raid.pieces(65536 - 512, 65536 * 3 + 1024);
@@ -243,7 +245,7 @@ mod tests {
         let expected =
             [(0, 65024, 512), (1, 0, 65536), (2, 0, 65536), (0, 65536, 65536), (1, 65536, 512)];
         assert_eq!(places, expected);
-        // The pieces of disk 0 and of disk 1 are neighbours there: one request each.
+        // The pieces of disk 0 and of disk 1 are contiguous there: one request each.
         assert_eq!(raid.extents(65536 - 512, 65536 * 3 + 1024).len(), 3);
     }
     #[test]
@@ -272,12 +274,12 @@ mod tests {
         let world = VirtualWorld::new(1);
         let (disks, raid) = raid(&world, &[256 << 10; 3], 4096);
         world.run(async move {
-            let dice = SplitMix::new(5);
+            let random = SplitMix::new(5);
             let size = raid.geometry().size;
             let mut expected = vec![0u8; size as usize];
             for step in 1..200u8 {
-                let at = dice.next() % (size / 512) * 512;
-                let length = (1 + dice.next() % 80).min((size - at) / 512) * 512;
+                let at = random.next() % (size / 512) * 512;
+                let length = (1 + random.next() % 80).min((size - at) / 512) * 512;
                 let range = at as usize..(at + length) as usize;
                 expected[range.clone()].fill(step);
                 let part = Rc::new(Buffer::copy_of(&expected[range.clone()]));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
-/// MSR Cambridge's columns; a unit of time is 100 ns.
+/// Columns of MSR Cambridge's traces; a unit of time is 100 ns.
 const HEADER: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
 
 pub struct TraceFile {
@@ -18,7 +18,7 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// `append`: to what another disk wrote, before a power cut.
+    /// Creates a trace. `append`: to the trace of another disk, before a power cut.
     pub fn new(world: Rc<dyn World>, path: &Path, append: bool) -> io::Result<TraceFile> {
         let file = OpenOptions::new()
             .create(true)
@@ -35,8 +35,8 @@ impl TraceFile {
 }
 
 impl Watch for TraceFile {
-    /// One line when the request is done; none if nobody waits for it any more. A trace that cannot
-    /// be written ends the run: it was asked for.
+    /// Writes one line when the request is done; none if its future was dropped. A trace that
+    /// cannot be written ends the run: it was requested.
     fn watch<T: 'static>(
         &self,
         operation: Operation,

@@ -1,12 +1,12 @@
-//! A disk whose requests somebody sees, and may hold up or change. What stands in front of a disk
-//! and needs no more than that, tests' liars too, is a [`Watch`].
+//! A disk whose requests are observed, and may be delayed or changed. Wrappers that need no more
+//! than that, also the lying disks of tests, are a [`Watch`].
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use std::ops::Range;
 use std::rc::Rc;
 
 pub trait Watch: 'static {
-    /// Stands for `request`, which concerns these bytes and begins when it is polled.
+    /// Replaces `request`, which covers these bytes and begins when it is polled.
     fn watch<T: 'static>(
         &self,
         _operation: Operation,
@@ -15,14 +15,14 @@ pub trait Watch: 'static {
     ) -> LocalFuture<T> {
         request
     }
-    /// What the disk says of itself.
+    /// The geometry to report.
     fn geometry(&self, disk: &dyn Disk) -> Geometry {
         disk.geometry()
     }
     fn physical_sector(&self, disk: &dyn Disk) -> u32 {
         disk.physical_sector()
     }
-    /// What becomes of a write's promise.
+    /// The durability to request of the disk for a write.
     fn durability(&self, asked: Durability) -> Durability {
         asked
     }

@@ -1,5 +1,5 @@
-//! Which workloads push a small write out of a lying drive's cache, and how long they take: a
-//! coarse table.
+//! Workloads that evict a small write from a lying drive's cache, and their duration: a coarse
+//! table.
 //!
 //! `cargo run --release -p emulated --example evictions MODEL random|sequential TRIALS
 //! WRITES,.. MB,..`
@@ -13,13 +13,13 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub struct Workload {
     pub writes: u64,
-    /// Of each write, in whole sectors.
+    /// Bytes of each write, in whole sectors.
     pub bytes: u64,
     pub is_random: bool,
 }
 
 impl Workload {
-    /// `amount` of 1,000,000 bytes in so many writes.
+    /// A workload of `amount` times 1,000,000 bytes in `writes` writes.
     pub fn new(is_random: bool, writes: u64, amount: f64) -> Workload {
         let sectors = (amount * 1e6 / writes as f64 / SECTOR as f64).ceil() as u64;
         Workload { writes, bytes: sectors * SECTOR, is_random }
@@ -56,8 +56,8 @@ fn main() {
 }
 
 /// A trial: a small write anywhere, the workload, a flush, a second of rest, and whether reading
-/// the small write back is slow. How many of the trials evicted, and the mean time of the workload
-/// in ms.
+/// the small write back is slow. Returns the number of trials that evicted, and the mean time of
+/// the workload in ms.
 pub fn try_out(text: &str, workload: Workload, trials: u64) -> (u64, f64) {
     let world = VirtualWorld::new(1);
     let options = DriveOptions {
@@ -69,20 +69,20 @@ pub fn try_out(text: &str, workload: Workload, trials: u64) -> (u64, f64) {
     let inner = world.clone();
     let result = world.run(async move {
         let (mut evicted, mut time) = (0, 0.0);
-        let dice = SplitMix::new(workload.writes * 1000 + workload.bytes);
+        let random = SplitMix::new(workload.writes * 1000 + workload.bytes);
         let sectors = disk.geometry().size / SECTOR;
         let write = |at: u64, bytes: u64| {
             disk.write(at, vec![Rc::new(Buffer::zeroed(bytes as usize))], Durability::Cached)
         };
         for _ in 0..trials {
-            let target = dice.next() % sectors * SECTOR;
+            let target = random.next() % sectors * SECTOR;
             write(target, 512).await.expect("a write");
             let begin = inner.now();
-            let zone = dice.next() % (sectors / 2);
+            let zone = random.next() % (sectors / 2);
             for number in 0..workload.writes {
                 let slot = workload.bytes / SECTOR;
                 let at = match workload.is_random {
-                    true => dice.next() % (sectors - slot),
+                    true => random.next() % (sectors - slot),
                     false => zone + number * slot,
                 };
                 write(at * SECTOR, workload.bytes).await.expect("a write");

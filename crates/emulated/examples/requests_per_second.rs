@@ -1,4 +1,4 @@
-//! How fast drives are simulated: requests for each second of processor time, by kind of work.
+//! Speed of simulated drives: requests for each second of processor time, by kind of work.
 //!
 //! `cargo run --release -p emulated --example requests_per_second [MODEL]`
 
@@ -12,13 +12,13 @@ const REQUESTS: u64 = 200_000;
 #[derive(Clone, Copy)]
 struct Work {
     name: &'static str,
-    /// That wait at once.
+    /// Tasks that wait at once.
     tasks: u64,
     bytes: usize,
     random: bool,
     write: bool,
     durability: Durability,
-    /// Requests of each task between flushes; 0: none.
+    /// Requests of each task between flushes; 0: no flushes.
     flush_every: u64,
 }
 
@@ -86,7 +86,7 @@ fn main() {
     }
 }
 
-/// Of this thread, since it began.
+/// Processor time of this thread since its start.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel counts");
     let nanoseconds = text.split(' ').next().and_then(|field| field.parse::<f64>().ok());
@@ -94,11 +94,11 @@ fn processor_seconds() -> f64 {
 }
 
 async fn run(disk: EmulatedDisk, work: Work, task: u64) {
-    let dice = SplitMix::new(task);
+    let random = SplitMix::new(task);
     let places = disk.geometry().size / SECTOR - 1000;
     let mut next = 0;
     for number in 0..REQUESTS / work.tasks {
-        let at = if work.random { dice.next() % places * SECTOR } else { next };
+        let at = if work.random { random.next() % places * SECTOR } else { next };
         next = (at + work.bytes as u64) % (1 << 30);
         if work.write {
             disk.write(at, vec![Rc::new(Buffer::zeroed(work.bytes))], work.durability)

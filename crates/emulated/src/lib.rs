@@ -1,9 +1,10 @@
-//! Emulated disks, in the time of any [`device::World`]. They take as long as the drive whose data
-//! file they were given, and keep what it would keep when the power fails. They cost memory only
-//! for what was written.
+//! Emulated disks, in the time of any [`device::World`]. They take as long as the drive that the
+//! data file describes, and keep the content that it would keep when the power fails. They use
+//! memory only for written content.
 //!
-//! A [`Model`] is the data file; an [`EmulatedDisk`] is one drive of that model; [`replay`] holds a
-//! model against measured requests. What is modelled and how well it agrees: `docs/DISKS.md`.
+//! A [`Model`] is the data file; an [`EmulatedDisk`] is one drive of that model; [`replay`]
+//! compares a model with measured requests. `docs/DISKS.md` lists the effects modelled and the
+//! agreement.
 #![forbid(unsafe_code)]
 
 mod drive;

@@ -1,15 +1,15 @@
-//! Arm and platter: when each sector of a request passes under the head.
+//! Arm and platter: the time when each sector of a request passes under the head.
 //!
 //! Positioning takes the seek or the head switch, whichever is longer, and after a move for a write
-//! the settling. The platter turns meanwhile. Then the first sector is waited for. This repeats for
-//! each track of the request.
+//! the settling. The platter rotates during this. Then the first sector is awaited. This repeats
+//! for each track of the request.
 
 use crate::model::{Mechanics, PhysicalSector, SeekCurve, TrackLayout};
 use crate::run::{Direction, Run};
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Where the arm is and how the platter turns. Times are nanoseconds of the world.
+/// Position of the arm and rotation of the platter. Times are nanoseconds of the world.
 pub(crate) struct Arm {
     layout: TrackLayout,
     seek: SeekCurve,
@@ -19,14 +19,14 @@ pub(crate) struct Arm {
     zero_latency_writes: bool,
     phase: f64,
     last_surface: u32,
-    /// Between the last surface and the others.
+    /// Time between the last surface and the others.
     alignment_ns: f64,
     cylinder: u32,
     surface: u32,
     travelled: Travelled,
 }
 
-/// How far transfers have taken the arm.
+/// Distance that transfers have moved the arm.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Travelled {
     pub seeks: u64,
@@ -51,15 +51,15 @@ impl Arm {
         }
     }
 
-    /// The last surface has tracks of another width than the others: so long the head needs between
-    /// them.
+    /// Sets the time that the head needs between the last surface, whose tracks have another width,
+    /// and the others.
     pub fn align_last_surface(&mut self, nanoseconds: f64) {
         self.alignment_ns = nanoseconds;
     }
     pub fn seek_ns(&self, cylinders: u32) -> u64 {
         (self.seek.time_ms(cylinders) * NS_PER_MS) as u64
     }
-    /// Where the arm is when what it does now is done.
+    /// Cylinder of the arm after its current transfer.
     pub fn cylinder(&self) -> u32 {
         self.cylinder
     }
@@ -68,15 +68,15 @@ impl Arm {
         self.travelled
     }
 
-    /// Until the head is over `sector`, if it sets out at `now`: what a drive compares when it
-    /// chooses.
+    /// Time until the head is over `sector`, if it starts at `now`: the drive's criterion of
+    /// choice.
     pub fn positioning_ns(&self, now: u64, direction: Direction, sector: u64) -> u64 {
         let place = self.layout.place(sector);
         let arrival = now as f64 + self.move_ns(direction, &place);
         (arrival + self.wait_ns(arrival, place.angle) - now as f64) as u64
     }
 
-    /// Carries the head over `count` sectors: one or two runs for each track, in the order of time.
+    /// Moves the head over `count` sectors: one or two runs for each track, in the order of time.
     pub fn transfer(
         &mut self,
         now: f64,
@@ -98,7 +98,7 @@ impl Arm {
             let wait = self.wait_ns(time, place.angle);
             let late = self.revolution_ns - wait;
             let missed = (late / each).ceil() as u64;
-            // The head came down among the sectors: a drive that can writes those ahead first.
+            // The head settled among the sectors: a zero-latency drive writes those ahead first.
             if self.zero_latency_writes
                 && direction == Direction::Write
                 && 0 < missed
@@ -122,7 +122,7 @@ impl Arm {
         runs
     }
 
-    /// The head has followed its track to `sector` without being asked to.
+    /// Notes that the head has followed its track to `sector` by itself.
     pub fn stand_over(&mut self, sector: u64) {
         let place = self.layout.place(sector);
         (self.cylinder, self.surface) = (place.cylinder, place.surface);
@@ -139,7 +139,7 @@ impl Arm {
         (self.seek.time_ms(distance) * NS_PER_MS).max(switch) + settle + align
     }
 
-    /// From `time` until the platter has turned to `angle`.
+    /// Time from `time` until the platter is at `angle`.
     fn wait_ns(&self, time: f64, angle: f64) -> f64 {
         let turned = (time / self.revolution_ns + self.phase).fract();
         let wait = (angle - turned).rem_euclid(1.0);
@@ -158,7 +158,7 @@ mod tests {
         let (_, text) = shipped().next().expect("a model");
         Model::parse(text).expect("a valid model").mechanics.expect("a turning disk")
     }
-    /// 1,000,000 bytes each second over 100 MB from `sector` on.
+    /// Rate in 1,000,000 bytes each second over 100 MB from `sector` on.
     fn sequential_mb_s(sector: u64) -> f64 {
         let count = 100_000_000 / SECTOR;
         let runs = Arm::new(&mechanics()).transfer(0.0, Direction::Read, sector, count);
@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn sequential_rates_of_the_cheetah_are_the_measured_ones() {
         let (outer, inner) = (sequential_mb_s(0), sequential_mb_s(286_000_000));
-        assert!((outer / 134.7 - 1.0).abs() < 0.015, "{outer} MB/s, 134.7 are told");
-        assert!((inner / 80.8 - 1.0).abs() < 0.015, "{inner} MB/s, 80.8 are told");
+        assert!((outer / 134.7 - 1.0).abs() < 0.015, "{outer} MB/s, 134.7 expected");
+        assert!((inner / 80.8 - 1.0).abs() < 0.015, "{inner} MB/s, 80.8 expected");
     }
     #[test]
     fn the_way_of_the_arm_is_counted() {

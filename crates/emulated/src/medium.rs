@@ -1,4 +1,4 @@
-//! What keeps the bytes, seen as time only: platters, flash, or a network volume.
+//! Timing of the medium: platters, flash, or a network volume.
 
 use crate::SECTOR;
 use crate::mechanics::{Arm, Travelled};
@@ -21,7 +21,7 @@ impl Medium {
             (None, None, None) => unreachable!("a checked model has one of the three"),
         }
     }
-    /// Requests that it works on at once.
+    /// Number of requests that it works on at once.
     pub fn width(&self) -> usize {
         match self {
             Medium::Platters(_) => 1,
@@ -29,7 +29,7 @@ impl Medium {
             Medium::Volume(_) => usize::MAX,
         }
     }
-    /// Whether it matters for time what comes after what.
+    /// Whether the order of requests matters for their time.
     pub fn has_arm(&self) -> bool {
         matches!(self, Medium::Platters(_))
     }
@@ -39,7 +39,7 @@ impl Medium {
             Medium::Flash(_) | Medium::Volume(_) => Travelled::default(),
         }
     }
-    /// Where the arm stands when what it does now is done; 0 without an arm.
+    /// Cylinder of the arm after its current transfer; 0 without an arm.
     pub fn cylinder(&self) -> u32 {
         match self {
             Medium::Platters(arm) => arm.cylinder(),
@@ -58,7 +58,7 @@ impl Medium {
             Medium::Flash(_) | Medium::Volume(_) => 0,
         }
     }
-    /// When the sectors pass, for a request that begins at `now`.
+    /// Times when the sectors pass, for a request that begins at `now`.
     pub fn transfer(
         &mut self,
         now: f64,
@@ -76,17 +76,17 @@ impl Medium {
 
 const NS_PER_S: f64 = 1e9;
 
-/// Nanoseconds for so many bytes at 1,000,000 bytes each second.
+/// Nanoseconds for `bytes` at `mb_s` times 1,000,000 bytes each second.
 pub(crate) fn moving_ns(bytes: u64, mb_s: f64) -> f64 {
     bytes as f64 * 1e3 / mb_s
 }
 
 pub(crate) struct FlashTime {
     model: Flash,
-    /// For each channel, when it has done what it was given.
+    /// Time when each channel has done its work.
     free_ns: Vec<f64>,
     pipe_free_ns: f64,
-    /// Erase blocks written last, the newest at the back.
+    /// The last erase blocks written, the newest at the back.
     open: VecDeque<u64>,
 }
 
@@ -119,7 +119,7 @@ impl FlashTime {
         run
     }
 
-    /// Opens the erase blocks of a write; how many were not open.
+    /// Opens the erase blocks of a write; returns the number that were not open.
     fn open_blocks(&mut self, at: u64, bytes: u64) -> u32 {
         let size = u64::from(self.model.erase_block);
         if size == 0 {
@@ -143,7 +143,7 @@ impl FlashTime {
 pub(crate) struct VolumeTime {
     model: NetworkVolume,
     credits: f64,
-    /// When the next I/O may begin.
+    /// Time when the next I/O may begin.
     next_ns: f64,
     pipe_free_ns: f64,
 }
@@ -184,7 +184,7 @@ mod tests {
         let (_, text) = shipped().find(|(name, _)| *name == wanted).expect("it is shipped");
         Medium::new(&Model::parse(text).expect("a valid model"))
     }
-    /// Seconds until `count` 4 KiB writes that all come at once are done.
+    /// Seconds until `count` concurrent 4 KiB writes are done.
     fn flood_s(medium: &mut Medium, count: u64, stride: u64) -> f64 {
         let ends = (0..count)
             .map(|number| medium.transfer(0.0, Direction::Write, number * stride, 8)[0].end_ns());
@@ -201,7 +201,7 @@ mod tests {
         assert!((flood_s(&mut volume, 3_000, 8) - before - 10.0).abs() < 0.2, "300 each second");
     }
     #[test]
-    fn an_sd_card_pays_for_each_erase_block_it_opens() {
+    fn an_sd_card_is_slowed_by_each_erase_block_it_opens() {
         let sequential = flood_s(&mut medium("sd-card"), 100, 8);
         let random = flood_s(&mut medium("sd-card"), 100, 100_000);
         assert!(random > 10.0 * sequential, "{random} s, sequential {sequential} s");

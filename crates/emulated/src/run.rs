@@ -1,4 +1,4 @@
-//! What passes under a head at once.
+//! Sectors that pass under a head without interruption.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -6,7 +6,7 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// Sectors that follow one another on the medium and in time.
+/// Sectors that are consecutive on the medium and in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub start_ns: f64,
@@ -19,7 +19,7 @@ impl Run {
     pub fn end_ns(&self) -> f64 {
         self.start_ns + self.each_ns * self.count as f64
     }
-    /// How many of its sectors are over at `now`.
+    /// Number of its sectors that have passed at `now`.
     pub fn done(&self, now: u64) -> u64 {
         (((now as f64 - self.start_ns) / self.each_ns).max(0.0) as u64).min(self.count)
     }

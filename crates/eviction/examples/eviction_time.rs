@@ -1,5 +1,5 @@
-//! What a workload of the paper's kind costs on an emulated drive that ignores flushes, and how
-//! often it evicts. The flush zone lies on the outermost twentieth of the disk, or anywhere.
+//! Cost of a workload of the paper's kind on an emulated drive that ignores flushes, and the share
+//! of its evictions. The flush zone lies on the outermost twentieth of the disk, or anywhere.
 //!
 //! `cargo run --release -p eviction --example eviction_time MODEL.toml random|sequential
 //! WRITES MB TRIALS`

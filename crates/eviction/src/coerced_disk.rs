@@ -10,10 +10,10 @@ use std::rc::Rc;
 /// A drive in front of which every flush becomes the drive's own flush, which it may ignore, and
 /// then an eviction.
 ///
-/// Counting: `completed` writes have been answered by the drive. The first of them is whatever an
-/// earlier life has left in its cache. The first `evicted` are on the medium. An eviction covers
-/// the writes completed before it begins. Flushes that come while one is under way share the next;
-/// one whose writes are evicted already costs nothing.
+/// Counting: `completed` writes have been answered by the drive. The first of them stand for
+/// leftovers of an earlier mount in its cache. The first `evicted` are on the medium. An eviction
+/// covers the writes completed before it begins. Flushes that arrive while one is in progress share
+/// the next; a flush whose writes are evicted already costs nothing.
 #[derive(Clone)]
 pub struct CoercedDisk(Rc<State>);
 
@@ -21,7 +21,7 @@ struct State {
     world: Rc<dyn World>,
     drive: Rc<dyn Disk>,
     zone: FlushZone,
-    /// Writes of an eviction that the drive has at once.
+    /// Writes of an eviction in flight at the same time.
     at_once: usize,
     completed: Cell<u64>,
     evicted: Cell<u64>,
@@ -33,12 +33,12 @@ struct State {
 /// Counts since the disk was wrapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CoercionStatistics {
-    /// Flushes and durable writes that were asked for.
+    /// Flushes and durable writes requested.
     pub barriers: u64,
     pub evictions: u64,
-    /// Of the evictions, in the flush zone.
+    /// Bytes of the evictions, in the flush zone.
     pub bytes: u64,
-    /// That the evictions took.
+    /// Time that the evictions took.
     pub nanoseconds: u64,
 }
 
@@ -57,10 +57,10 @@ impl CoercedDisk {
         }))
     }
 
-    /// For hosts that give a drive one request at a time. An eviction hands over all its writes
-    /// together, as a kernel would, and they are sorted there. Before its first use.
+    /// Makes an eviction submit all its writes together, as a kernel would, for hosts that sort
+    /// requests and give a drive one at a time. Call before the first use.
     pub fn all_at_once(self) -> CoercedDisk {
-        let mut state = Rc::into_inner(self.0).expect("nobody uses it yet");
+        let mut state = Rc::into_inner(self.0).expect("it is not shared yet");
         state.at_once = usize::MAX;
         CoercedDisk(Rc::new(state))
     }
@@ -88,7 +88,8 @@ impl State {
             }
             self.evicting.set(true);
             let covered = self.completed.get();
-            // A task of its own: whoever asked may go away, and others wait for the end.
+            // A task of its own: the caller's future may be dropped, and other callers wait for the
+            // end.
             let this = self.clone();
             let eviction = spawn_with_result(&*self.world, async move {
                 let result = this.evict().await;
@@ -113,7 +114,7 @@ impl State {
 
     async fn evict(&self) -> Result<(), DeviceError> {
         let begin = self.world.now();
-        // An honest drive needs no more than this; what the others do with it costs nothing.
+        // An honest drive needs no more than this; a drive that ignores it loses no time.
         self.drive.flush().await?;
         let number = self.statistics.get().evictions;
         let places = self.zone.writes(number, &mut || self.world.random());
@@ -124,8 +125,8 @@ impl State {
             statistics.bytes += size * places.len() as u64;
         });
         let content = Rc::new(Buffer::zeroed(size as usize));
-        // One after the other, as the fingerprint was taken: how many a drive sees at once may
-        // change what it evicts.
+        // One after the other, as in the fingerprint: the number of concurrent writes may change
+        // what a drive evicts.
         let writes = places
             .into_iter()
             .map(|at| self.drive.write(at, vec![content.clone()], Durability::Cached));
@@ -141,7 +142,7 @@ impl Disk for CoercedDisk {
         self.0.drive.name()
     }
     fn geometry(&self) -> Geometry {
-        // An eviction makes everything durable, whatever it was for.
+        // An eviction makes everything durable, not only the write that it was for.
         Geometry { forced_unit_access: false, ..self.0.drive.geometry() }
     }
     fn physical_sector(&self) -> u32 {

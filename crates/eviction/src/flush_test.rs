@@ -1,21 +1,20 @@
-//! Does this drive lie? What its flush and its durable writes cost, held against what its medium
-//! costs.
+//! Test for lying drives: compares the cost of flushes and durable writes with the cost of the
+//! medium.
 //!
-//! A turning drive cannot bring scattered sectors to the medium faster than it can position;
-//! reading scattered sectors tells how fast that is. A flush after scattered writes that takes next
-//! to no time has not waited for the medium. Nor has one that takes as long after few of them as
-//! after many. Nor has a durable write that is repeated in the same sector in less than a turn of
-//! the platter.
+//! A rotating drive cannot write scattered sectors to the medium faster than it can position; reads
+//! of scattered sectors measure that. A flush after scattered writes that takes almost no time has
+//! not waited for the medium. Nor has one that takes as long after few of them as after many. Nor
+//! has a durable write that is repeated in the same sector in less than a revolution.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Scattered writes before the flush, timed with it. Few of them, too: many fill a liar's cache,
-/// and it must wait for the medium as everyone.
+/// Numbers of scattered writes before the flush, timed with it. Small numbers, too: many fill a
+/// liar's cache, and then it must wait for the medium as any drive.
 const DIRTY: [u32; 5] = [0, 1, 4, 16, 64];
-/// Each figure is the median of so many.
+/// Repetitions whose median is each figure.
 const REPEATS: usize = 7;
 const READS: usize = 30;
 const DURABLE_WRITES: usize = 20;
@@ -25,7 +24,7 @@ const WRITE: usize = 4096;
 /// Positioning for the nearest of many requests takes a good part less than for a random one, but
 /// not this little.
 const POSITIONING_LEAST: f64 = 0.05;
-/// A medium whose random reads take less turns no platter, or has no need to wait for one.
+/// Shortest random read of a rotating medium without a cache.
 const TURNING_MS_MIN: f64 = 1.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -36,24 +35,24 @@ pub enum Verdict {
     CannotTell,
 }
 
-/// Milliseconds, medians.
+/// Result of the test: medians in milliseconds.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FlushTest {
-    /// A read of a random sector: what the medium costs.
+    /// A read of a random sector: the cost of the medium.
     pub random_read_ms: f64,
-    /// A scattered write that is not flushed: what the cache costs.
+    /// A scattered write that is not flushed: the cost of the cache.
     pub cached_write_ms: f64,
-    /// Scattered writes, and what they and a flush took.
+    /// Numbers of scattered writes, and the time of the writes and a flush.
     pub flush_ms: Vec<(u32, f64)>,
-    /// A durable write (FUA) of one sector, over and over.
+    /// A durable write (FUA) of one sector, repeated.
     pub durable_write_ms: f64,
     pub verdict: Verdict,
-    /// Why, in sentences.
+    /// Reasons for the verdict, in sentences.
     pub evidence: Vec<String>,
 }
 
 /// Writes within `range` alone (bytes), whose content is lost; needs some minutes at most. `watch`
-/// hears what is done.
+/// is called with each step.
 pub async fn flush_test(
     world: &Rc<dyn World>,
     disk: &Rc<dyn Disk>,
@@ -69,7 +68,7 @@ pub async fn flush_test(
     watch("writing to the cache");
     let mut writes = Vec::new();
     for _ in 0..READS {
-        // So that the cache has room.
+        // Lets the cache drain.
         timer.rest(Duration::from_millis(200)).await;
         writes.push(timer.timed(timer.write(timer.place(), Durability::Cached)).await?);
     }
@@ -79,14 +78,14 @@ pub async fn flush_test(
         let mut flushes = Vec::new();
         for _ in 0..REPEATS {
             disk.flush().await?;
-            // Whatever the drive does in the background has time to end.
+            // Time for background work of the drive.
             timer.rest(Duration::from_secs(2)).await;
             let begun = world.now();
             for _ in 0..dirty {
                 timer.write(timer.place(), Durability::Cached).await?;
             }
             disk.flush().await?;
-            // With the writes: a drive that has brought some home meanwhile is as honest.
+            // Includes the writes: a drive that has written some back in the meantime is as honest.
             flushes.push(world.now().since(begun).as_secs_f64() * 1e3);
         }
         flush_ms.push((dirty, median(flushes)));
@@ -122,7 +121,7 @@ impl Timer<'_> {
     ) -> device::LocalFuture<Result<(), DeviceError>> {
         self.disk.write(at, vec![Rc::new(Buffer::zeroed(WRITE))], durability)
     }
-    /// Milliseconds.
+    /// Runs an operation and returns its milliseconds.
     async fn timed<T>(
         &self,
         operation: impl Future<Output = Result<T, DeviceError>>,
@@ -155,7 +154,8 @@ fn judge(
         .copied()
         .min_by(|one, other| share(one).total_cmp(&share(other)))
         .expect("several");
-    // The most writes that took hardly longer than the fewest: a liar's cache has room for so many.
+    // The greatest number of writes that took hardly longer than the smallest: a liar's cache holds
+    // that many.
     let few = dirty[0];
     let same_flush = dirty[1..]
         .iter()
@@ -164,7 +164,7 @@ fn judge(
         .find(|(writes, flush)| flush - few.1 < needed(writes - few.0));
     let verdict = if random_read_ms < TURNING_MS_MIN {
         evidence.push(format!(
-            "a random read takes {random_read_ms:.3} ms: this is no turning medium, or a cache in front of one, and time tells nothing"
+            "a random read takes {random_read_ms:.3} ms: this is no rotating medium, or a cache in front of one, and times prove nothing"
         ));
         Verdict::CannotTell
     } else if cached_write_ms > random_read_ms / 2.0 {
@@ -187,7 +187,7 @@ fn judge(
         });
         if let (Some(many), false) = (same_flush, fast_flush) {
             evidence.push(format!(
-                "a flush takes as long whatever there is to bring home: {:.3} ms with scattered writes of {} KiB, {:.3} ms with {} KiB",
+                "a flush takes as long for any amount to write back: {:.3} ms with scattered writes of {} KiB, {:.3} ms with {} KiB",
                 few.1,
                 few.0 as usize * WRITE / 1024,
                 many.1,
@@ -196,7 +196,7 @@ fn judge(
         }
         evidence.push(match fast_durable {
             true => format!(
-                "a durable write of one sector, repeated, takes {durable_write_ms:.3} ms: less than the platter's turn"
+                "a durable write of one sector, repeated, takes {durable_write_ms:.3} ms: less than a revolution of the platter"
             ),
             false => format!(
                 "a durable write of one sector, repeated, takes {durable_write_ms:.3} ms: it waits for the platter"

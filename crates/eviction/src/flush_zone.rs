@@ -1,10 +1,11 @@
 use crate::{EvictionWorkload, Pattern};
 use std::ops::Range;
 
-/// Where evictions write: bytes of the disk that hold nothing, cut into slots of one write each.
+/// Area for the writes of evictions: bytes of the disk without content, cut into slots of one write
+/// each.
 ///
-/// Successive evictions use different slots, round after round. A write to a place that the cache
-/// still holds from the eviction before would take no room in it, and so push nothing out.
+/// Successive evictions use different slots, cyclically. A write to a block that the cache still
+/// holds from the eviction before would take no space in it, and so evict nothing.
 #[derive(Clone, Debug)]
 pub struct FlushZone {
     workload: EvictionWorkload,
@@ -13,25 +14,25 @@ pub struct FlushZone {
     slots: Vec<u64>,
 }
 
-/// How many evictions in a row use different slots.
+/// Number of consecutive evictions that use different slots.
 pub const ROUNDS: u64 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneError {
     #[error("the workload is impossible: {0}")]
     Workload(String),
-    #[error("the flush zone has room for {slots} writes of {slot} bytes; evictions need {needed}")]
+    #[error("the flush zone has space for {slots} writes of {slot} bytes; evictions need {needed}")]
     TooSmall { slots: u64, slot: u64, needed: u64 },
 }
 
 impl FlushZone {
-    /// Bytes that a zone for this workload needs, if it is in one piece.
+    /// Bytes that a contiguous zone for this workload needs.
     pub fn size(workload: &EvictionWorkload, sector: u32) -> u64 {
         workload.write_size(sector) * u64::from(workload.writes) * ROUNDS
     }
 
-    /// `extents`: ranges of bytes of the disk, in the order of their use, starts and lengths in
-    /// whole sectors.
+    /// Creates a zone. `extents`: ranges of bytes of the disk, in the order of their use, starts
+    /// and lengths in whole sectors.
     pub fn new(
         workload: EvictionWorkload,
         extents: &[Range<u64>],
@@ -40,15 +41,15 @@ impl FlushZone {
         workload.check().map_err(ZoneError::Workload)?;
         let slot = workload.write_size(sector);
         let needed = u64::from(workload.writes) * ROUNDS;
-        let room = |extent: &Range<u64>| extent.end.saturating_sub(extent.start) / slot;
-        let available = extents.iter().map(room).fold(0u64, u64::saturating_add);
+        let slots_in = |extent: &Range<u64>| extent.end.saturating_sub(extent.start) / slot;
+        let available = extents.iter().map(slots_in).fold(0u64, u64::saturating_add);
         if available < needed {
             return Err(ZoneError::TooSmall { slots: available, slot, needed });
         }
-        // No more than needed: an extent read from a disk may claim to be huge.
+        // No more slots than needed: an extent read from a disk may claim to be huge.
         let starts = extents
             .iter()
-            .flat_map(|extent| (0..room(extent)).map(|index| extent.start + index * slot));
+            .flat_map(|extent| (0..slots_in(extent)).map(|index| extent.start + index * slot));
         Ok(FlushZone { workload, slot, slots: starts.take(needed as usize).collect() })
     }
 
@@ -60,14 +61,15 @@ impl FlushZone {
         self.slot
     }
 
-    /// Where the writes of the `count`-th eviction go, in their order. `random` gives dice.
+    /// Addresses of the writes of the `count`-th eviction, in their order. `random` returns random
+    /// numbers.
     pub fn writes(&self, count: u64, random: &mut dyn FnMut() -> u64) -> Vec<u64> {
         let writes = self.workload.writes as usize;
         let rounds = (self.slots.len() / writes) as u64;
         let round = (count % rounds) as usize;
         match self.workload.pattern {
             Pattern::Sequential => self.slots[round * writes..(round + 1) * writes].to_vec(),
-            // Every rounds-th slot, so that the writes of one eviction are no neighbours.
+            // Every `ROUNDS`-th slot, so that the writes of one eviction are not adjacent.
             Pattern::Random => {
                 let mut places: Vec<u64> = self
                     .slots
@@ -103,9 +105,9 @@ mod tests {
         for pattern in [Pattern::Sequential, Pattern::Random] {
             let zone = zone(pattern);
             let mut seen = BTreeSet::new();
-            let dice = units::SplitMix::new(1);
+            let random = units::SplitMix::new(1);
             for count in 0..ROUNDS {
-                let writes = zone.writes(count, &mut || dice.next());
+                let writes = zone.writes(count, &mut || random.next());
                 assert_eq!(writes.len(), 5);
                 assert!(
                     writes.into_iter().all(|at| seen.insert(at)),

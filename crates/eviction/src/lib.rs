@@ -1,10 +1,9 @@
-//! Drives whose flush is not to be trusted (Rajimwale et al., DSN 2011, "Coerced Cache Eviction").
+//! Drives whose flush cannot be trusted (Rajimwale et al., DSN 2011, "Coerced Cache Eviction").
 //!
-//! Such a drive answers a flush and keeps the data in its cache. But it has only so much cache:
-//! enough other writes push the data out. An [`EvictionWorkload`] says which writes do that, a
-//! [`Profile`] on which drive it was found. Wherever a flush is asked for, a [`CoercedDisk`]
-//! carries the workload out, to a [`FlushZone`] of the disk. The floors above do not know the
-//! difference.
+//! Such a drive answers a flush and keeps the data in its cache. But its cache is finite: enough
+//! other writes evict the data. An [`EvictionWorkload`] describes such writes, a [`Profile`] adds
+//! the drive on which it was found. A [`CoercedDisk`] replaces every flush by the workload, written
+//! to a [`FlushZone`] of the disk. The layers above do not see the difference.
 #![forbid(unsafe_code)]
 
 mod coerced_disk;

@@ -1,5 +1,4 @@
-//! What a fingerprint found out about one kind of drive, as a file that people read and `mkfs`
-//! keeps.
+//! Result of a fingerprint for one kind of drive, as a file that people read and `mkfs` stores.
 
 use crate::EvictionWorkload;
 use serde::{Deserialize, Serialize};
@@ -10,16 +9,16 @@ use serde::{Deserialize, Serialize};
 pub struct Profile {
     /// The drive's model string.
     pub model: String,
-    /// Bytes of the drive.
+    /// Size of the drive in bytes.
     pub size: u64,
     pub workload: EvictionWorkload,
-    /// How often the workload was tried; the target was gone each time.
+    /// Number of trials of the workload; the target was evicted each time.
     pub trials: u32,
     /// Mean time of one eviction.
     pub milliseconds: f64,
 }
 
-/// What is wrong with a profile file, and where (from 1).
+/// An error of a profile file, and its position (from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct ProfileError {
@@ -50,7 +49,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The text that [`Profile::parse`] reads.
+    /// Returns the text that [`Profile::parse`] reads.
     pub fn format(&self) -> String {
         let EvictionWorkload { pattern, writes, bytes } = self.workload;
         let pattern = pattern.name();
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_have_their_position() {
         let broken = profile().format().replace("trials = 50", "trials = many");
         let error = Profile::parse(&broken).unwrap_err();
         assert_eq!((error.line, error.column), (6, 10), "{error}");

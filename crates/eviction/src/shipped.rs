@@ -6,8 +6,8 @@ macro_rules! profiles {
     };
 }
 
-/// Of the emulated drives of these names, as `okeanos-lab fingerprint --model NAME --ignore-flush`
-/// made them.
+/// Profiles of the emulated drives of these names, as `okeanos-lab fingerprint --model NAME
+/// --ignore-flush` made them.
 const SHIPPED: [(&str, &str); 8] = profiles![
     "hitachi-7k80",
     "hitachi-32",
@@ -19,7 +19,7 @@ const SHIPPED: [(&str, &str); 8] = profiles![
     "seagate-32",
 ];
 
-/// Of these no workload of the fingerprint's grid evicted in every trial at once.
+/// Drives for which no workload of the fingerprint's grid evicted in every trial at once.
 const WITHOUT: [&str; 1] = ["samsung-16"];
 
 impl Profile {

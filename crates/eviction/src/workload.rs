@@ -2,18 +2,18 @@ use format::flush_zone::FlushZoneSuperblock;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// In which order the places of an eviction's writes come.
+/// Order of the addresses of an eviction's writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// One after the other, as one stream.
+    /// One after the other, as one sequential stream.
     Sequential,
-    /// Anywhere in the zone, by the dice.
+    /// Random addresses in the zone.
     Random,
 }
 
 impl Pattern {
-    /// As in files and tables.
+    /// Name in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Pattern::Sequential => "sequential",
@@ -22,18 +22,18 @@ impl Pattern {
     }
 }
 
-/// The writes that push everything older out of a drive's cache (the paper's "flush workload").
+/// The writes that evict everything older from a drive's cache (the paper's "flush workload").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvictionWorkload {
     pub pattern: Pattern,
-    /// At least 1.
+    /// Number of writes, at least 1.
     pub writes: u32,
-    /// Of all writes together; each writes an equal share, rounded up to whole sectors.
+    /// Bytes of all writes together; each writes an equal share, rounded up to whole sectors.
     pub bytes: u64,
 }
 
-/// No drive of the paper needed more than 2560 writes or 128 MiB.
+/// Bound on writes. No drive of the paper needed more than 2560 writes or 128 MiB.
 pub const WRITES_MAX: u32 = 1 << 16;
 pub const BYTES_MAX: u64 = 4 << 30;
 
@@ -45,8 +45,8 @@ impl EvictionWorkload {
             .next_multiple_of(u64::from(sector))
             .max(u64::from(sector))
     }
-    /// The superblock of a zone for these writes, on whatever drive; the volume's part of it is
-    /// still empty.
+    /// The superblock of a zone for these writes, for any drive; the volume's fields are still
+    /// empty.
     pub fn superblock(&self) -> FlushZoneSuperblock {
         FlushZoneSuperblock {
             uuid: [0; 16],
@@ -60,7 +60,7 @@ impl EvictionWorkload {
             length: 0,
         }
     }
-    /// Whether the numbers are such as a drive may need; the problem if not.
+    /// Checks that the numbers are plausible for a drive; returns the problem if not.
     pub fn check(&self) -> Result<(), String> {
         if self.writes == 0 || self.writes > WRITES_MAX {
             return Err(format!("{} writes: 1 to {WRITES_MAX} are possible", self.writes));
@@ -72,7 +72,7 @@ impl EvictionWorkload {
     }
 }
 
-/// What evictions of this zone write.
+/// The writes of evictions in this zone.
 impl From<&FlushZoneSuperblock> for EvictionWorkload {
     fn from(zone: &FlushZoneSuperblock) -> EvictionWorkload {
         let pattern = if zone.sequential { Pattern::Sequential } else { Pattern::Random };

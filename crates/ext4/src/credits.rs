@@ -1,4 +1,4 @@
-//! How many metadata blocks the parts of an operation may change, with the sums.
+//! Metadata blocks that the parts of an operation may change, with the sums.
 
 use crate::Volume;
 use engine::Credits;

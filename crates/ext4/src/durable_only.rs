@@ -1,9 +1,9 @@
-//! Files of which durability is enough: which they are. An attribute says so, of the file, or of a
-//! directory for all beneath it. So do names that the mount was told, and a program that has the
-//! file open.
+//! Files of which durability is enough: their data is logged, whatever its size, and may stay in
+//! the log. An attribute selects them, of the file or of a directory for everything beneath it; so
+//! do name patterns of the mount, and a program that has the file open.
 //!
-//! A file learns it from the directory in which it is found or made. What is found by its number
-//! alone goes by its own attribute.
+//! A file inherits the setting from the directory in which it is found or created. A file found by
+//! its inode number alone follows its own attribute.
 
 use crate::error::errno;
 use crate::xattr::Name;
@@ -14,18 +14,18 @@ use std::str::FromStr;
 pub(crate) const NAME: &[u8] = b"user.okeanos.durability";
 const VALUE: &[u8] = b"only";
 
-/// The `durable_only` option of a mount: that it counts at all, and names for which it does without
+/// The `durable_only` option of a mount: enables the setting, and lists names that have it without
 /// an attribute.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DurableOnly {
     files: Vec<String>,
-    /// All beneath directories of these names.
+    /// Names of directories; everything beneath them has the setting.
     directories: Vec<String>,
 }
 
 impl FromStr for DurableOnly {
     type Err = String;
-    /// `*.wal:*/journal/*`: names of files, and of directories.
+    /// Parses `*.wal:*/journal/*`: names of files, and of directories.
     fn from_str(patterns: &str) -> std::result::Result<DurableOnly, String> {
         let mut found = DurableOnly::default();
         found.add(patterns)?;
@@ -34,7 +34,7 @@ impl FromStr for DurableOnly {
 }
 
 impl DurableOnly {
-    /// Further names, written so.
+    /// Adds further names, in the same form.
     pub fn add(&mut self, patterns: &str) -> std::result::Result<(), String> {
         for pattern in patterns.split(':') {
             let name = pattern.strip_prefix("*/").unwrap_or(pattern);
@@ -51,10 +51,10 @@ impl DurableOnly {
     }
 }
 
-/// Whether `name` is as `pattern` says, in which `*` stands for any bytes and `?` for one.
+/// Whether `name` matches `pattern`, in which `*` stands for any bytes and `?` for one.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // Where to go on if what follows the last star does not fit: the star takes one byte more.
+    // Where to resume if the bytes after the last star do not match: the star takes one byte more.
     let mut star: Option<(usize, usize)> = None;
     while from < name.len() {
         match pattern.get(at) {
@@ -74,7 +74,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 impl Volume {
-    /// `inode` was found in `parent`, which is locked, under `name`.
+    /// Sets the flag of `inode`, found in `parent`, which is locked, under `name`.
     pub(crate) async fn learn_durability(&self, parent: &Inode, name: &[u8], inode: &Inode) {
         let Some(option) = &self.options.durable_only else { return };
         let names = if inode.is_directory() { &option.directories } else { &option.files };
@@ -83,8 +83,8 @@ impl Volume {
         inode.durable_by_name.set(is_named || self.is_durable_only(parent));
     }
 
-    /// Looks for the attribute of an inode that is locked, if that was not done yet. What cannot be
-    /// read says nothing.
+    /// Looks for the attribute of an inode that is locked, once. An attribute that cannot be read
+    /// counts as absent.
     pub(crate) async fn read_durability(&self, inode: &Inode) {
         if self.options.durable_only.is_none() || inode.durable_by_attribute.get().is_some() {
             return;
@@ -97,7 +97,7 @@ impl Volume {
         inode.durable_by_attribute.set(Some(is_set));
     }
 
-    /// As far as is known.
+    /// Whether durability is enough for the file, as far as is known.
     pub(crate) fn is_durable_only(&self, inode: &Inode) -> bool {
         self.options.durable_only.is_some()
             && (inode.durable_by_name.get()
@@ -105,8 +105,8 @@ impl Volume {
                 || inode.durable_by_request.get())
     }
 
-    /// Until its last descriptor is closed, durability is enough for a file; or `is_enough` is
-    /// false, and attribute and names alone decide again.
+    /// Sets for a file, until its last descriptor is closed, that durability is enough; or, with
+    /// `is_enough` false, that attribute and names alone decide again.
     pub async fn request_durability(&self, inode: &Inode, is_enough: bool) -> Result<()> {
         if self.options.durable_only.is_none() {
             return Err(Error::Refused(errno::EOPNOTSUPP));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_and_of_directories_are_told_apart() {
+    fn names_of_files_and_of_directories_differ() {
         let found: DurableOnly = "*.wal:*/journal/*:pg_wal/*:*/redo.log".parse().unwrap();
         let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(found.files, all(&["*.wal", "redo.log"]));

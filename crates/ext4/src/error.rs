@@ -1,7 +1,7 @@
 use engine::EngineError;
 use units::{HomeBlock, InodeNumber};
 
-/// What can go wrong with a volume. [`Error::errno`] is what a caller of a system call sees.
+/// Errors of a volume. [`Error::errno`] is the number that the system call returns.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -19,10 +19,10 @@ pub enum Error {
     /// The journal is missing, or is not this volume's.
     #[error("{0}")]
     Journal(String),
-    /// The flush zone is damaged, or finds no room; only `barrier=coerce` needs it.
+    /// The flush zone is damaged, or there is no space for it; only `barrier=coerce` needs it.
     #[error("{0}")]
     FlushZone(String),
-    /// The scattered logs are damaged, or find no room.
+    /// The scattered logs are damaged, or there is no space for them.
     #[error("{0}")]
     Logs(String),
     /// Another computer or program uses the volume.
@@ -56,7 +56,7 @@ impl Error {
     }
 }
 
-/// The Linux error numbers that this floor answers (x86 and ARM agree on all of them).
+/// The Linux error numbers that this crate returns (x86 and ARM agree on all of them).
 pub mod errno {
     pub const EPERM: i32 = 1;
     pub const ENOENT: i32 = 2;

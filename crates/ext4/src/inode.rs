@@ -3,26 +3,28 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
 
-/// An inode in memory. There is at most one per number; whoever holds the `Rc` sees every change.
+/// An inode in memory. There is at most one per number, so every holder of the `Rc` sees every
+/// change.
 ///
 /// Lock order: directories before files, ancestors before descendants, else lower numbers first;
-/// the lock before a handle. Functions that doors call take the lock; those below expect it held.
+/// the lock before a handle. Functions that front ends call take the lock; those below expect it
+/// held.
 pub struct Inode {
     pub number: InodeNumber,
-    /// Write: whoever changes the inode, its content or its mapping. Read: whoever only looks.
+    /// Write: to change the inode, its content or its mapping. Read: to look at them.
     pub lock: Rc<RwLock>,
     /// Never borrowed across an await.
     pub fields: RefCell<format::ext4::RawInode>,
-    /// The transaction of the latest change of anything that fsync promises. Also that of what
+    /// The transaction of the latest change of anything that fsync promises. It includes what
     /// fdatasync promises and only a commit makes durable: size and mapping, and data that was
     /// overwritten in place and is logged.
     pub last_change: Cell<TransactionId>,
     pub last_data_change: Cell<TransactionId>,
     pub last_logged_data: Cell<TransactionId>,
-    /// That of the latest data that goes home.
+    /// The transaction of the latest data that is written home.
     pub last_home_data: Cell<TransactionId>,
-    /// Descriptors that doors hold open. An inode without links is freed when this and `lookups`
-    /// are zero.
+    /// Descriptors that front ends hold open. An inode without links is freed when this and
+    /// `lookups` are zero.
     pub opens: Cell<u64>,
     /// References that the kernel holds (FUSE lookup count).
     pub lookups: Cell<u64>,
@@ -32,21 +34,21 @@ pub struct Inode {
     pub access_is_newer: Cell<bool>,
     /// The attributes were looked at, and there are no file capabilities among them.
     pub(crate) has_no_capabilities: Cell<bool>,
-    /// What the kernel's page cache may hold of it.
+    /// Contents of the kernel's page cache for it.
     pub pages: crate::KernelPages,
-    /// Somebody knows where its blocks lie, and may read or write them past us. All its data is
-    /// home, and stays so until the last descriptor is closed.
+    /// The addresses of its blocks were returned, and others may read or write them directly. All
+    /// its data is home, and stays so until the last descriptor is closed.
     pub(crate) kept_home: Cell<bool>,
-    /// Durability is enough for it: because of where it was found, and of an attribute, once that
-    /// was looked at.
+    /// Durability is enough for it, because of the place where it was found, or of an attribute
+    /// once that was looked at.
     pub(crate) durable_by_name: Cell<bool>,
     pub(crate) durable_by_attribute: Cell<Option<bool>>,
-    /// A program has said so of a descriptor: until the last one is closed.
+    /// A program has requested this for a descriptor: until the last one is closed.
     pub(crate) durable_by_request: Cell<bool>,
 }
 
 impl Inode {
-    /// What fdatasync promises and only a commit makes durable is, with this transaction.
+    /// The transaction that makes durable what fdatasync promises and only a commit does.
     pub fn durable_with(&self) -> TransactionId {
         let (changed, logged) = (self.last_data_change.get(), self.last_logged_data.get());
         if logged.is_after(changed) { logged } else { changed }

@@ -1,7 +1,7 @@
-//! A walk over all names of an open volume: what lookups, listings and `stat` rely on.
+//! A walk over all names of an open volume, which checks what lookups, listings and `stat` rely on.
 //!
 //! Each directory is listed whole, and each name is followed to its inode. An indexed directory is
-//! also asked for each name, as a lookup does. The names of each inode and of each indexed
+//! also searched for each name, as a lookup does. The names of each inode and of each indexed
 //! directory are counted, for a caller that compares them with link counts and blocks.
 //!
 //! Bounds on a hostile volume: directories together are not listed beyond the blocks that the
@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use units::{FileBlock, InodeNumber};
 
-/// Names that a chunk of a listing has.
+/// Names in a chunk of a listing.
 const CHUNK: usize = 1024;
 /// Directories that wait to be listed hold only their number and parent.
 type Waiting = Vec<(InodeNumber, InodeNumber)>;
@@ -30,13 +30,13 @@ pub trait TreeFindings {
     fn progress(&mut self, _inodes: u64) {}
 }
 
-/// What the names of a volume say.
+/// Link counts and index sizes found from a volume's names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeReport {
     pub directories: u64,
-    /// Links that names make to each inode that is reached: `.` and `..` are counted.
+    /// Links from names to each inode reached: `.` and `..` are counted.
     pub links: BTreeMap<InodeNumber, u32>,
-    /// Names that listing an indexed directory gives, without `.` and `..`.
+    /// Names in the listing of an indexed directory, without `.` and `..`.
     pub indexed: BTreeMap<InodeNumber, u64>,
 }
 
@@ -47,7 +47,7 @@ impl Volume {
         let blocks_left = self.superblock.borrow().blocks;
         let mut walk =
             TreeWalk { volume: self, findings, report: TreeReport::default(), blocks_left };
-        // The root is in itself, and nothing else leads to it.
+        // The root contains itself, and no other directory refers to it.
         walk.report.links.insert(ROOT, 2);
         let mut waiting: Waiting = vec![(ROOT, ROOT)];
         while let Some((number, parent)) = waiting.pop() {
@@ -63,7 +63,7 @@ struct TreeWalk<'a> {
     volume: &'a Rc<Volume>,
     findings: &'a mut dyn TreeFindings,
     report: TreeReport,
-    /// Blocks that the directories still to come may have.
+    /// Blocks that the directories not yet listed may have.
     blocks_left: u64,
 }
 
@@ -109,7 +109,7 @@ impl TreeWalk<'_> {
         self.twins(&inode, hashes).await
     }
 
-    /// `.` leads to the directory itself, and `..` to the one that has its name.
+    /// Checks that `.` refers to the directory itself, and `..` to its parent.
     async fn dots(&mut self, inode: &Rc<Inode>, parent: InodeNumber) -> Result<()> {
         let directory = Directory::of(self.volume, inode)?;
         let number = inode.number.get();
@@ -130,7 +130,7 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Follows a name.
+    /// Follows a name to its inode.
     async fn entry(
         &mut self,
         directory: &Rc<Inode>,
@@ -172,9 +172,9 @@ impl TreeWalk<'_> {
         if entry.file_type != FileType::Unknown
             && entry.file_type != crate::directory::file_type(type_of_mode)
         {
-            let (told, number) = (entry.file_type, inode.number.get());
+            let (named, number) = (entry.file_type, inode.number.get());
             self.findings
-                .problem(format!("{}: it says {told:?}, but inode {number} is none", place()));
+                .problem(format!("{}: it says {named:?}, but inode {number} is none", place()));
         }
         let links = self.report.links.entry(inode.number).or_insert(0);
         *links = links.saturating_add(1);
@@ -198,7 +198,7 @@ impl TreeWalk<'_> {
         }
     }
 
-    /// What hangs on the inode itself, but for file data.
+    /// Checks the inode itself, except for file data.
     async fn content(&mut self, inode: &Rc<Inode>, type_of_mode: u8) -> Result<()> {
         if type_of_mode == entry_type::UNKNOWN {
             let mode = inode.fields.borrow().mode;
@@ -220,7 +220,7 @@ impl TreeWalk<'_> {
         }
     }
 
-    /// Names that the directory has twice. Equal hashes are looked at again, by name.
+    /// Reports names that the directory has twice. Equal hashes are compared again, by name.
     async fn twins(&mut self, inode: &Rc<Inode>, mut hashes: Vec<u64>) -> Result<()> {
         hashes.sort_unstable();
         let equal: BTreeSet<u64> =

@@ -1,11 +1,11 @@
 //! The superblock of a block volume: a disk whose blocks are exported to a file system above, with
 //! a journal in front of them.
 //!
-//! A block volume begins with a reserved mebibyte, which holds the superblock at
-//! [`SUPERBLOCK_AT`]. The journal follows, then the data, then a reserved mebibyte with a copy of
-//! the superblock at its start. The exported data begins behind a mebibyte and the journal, and
-//! ends before the end of the disk. So no probe that looks at the start or the end of the disk
-//! meets what lies in it, and nobody mounts the disk past the journal by mistake.
+//! A block volume begins with a reserved mebibyte, which holds the superblock at [`SUPERBLOCK_AT`].
+//! The journal follows, then the data, then a reserved mebibyte with a copy of the superblock at
+//! its start. The exported data begins behind a mebibyte and the journal, and ends before the end
+//! of the disk. So no probe of the start or the end of the disk finds a superblock of the exported
+//! file system, and the disk is not mounted past the journal by mistake.
 //!
 //! A journal on a device of its own begins with a superblock of the same format, of
 //! [`BlocksRole::Journal`].
@@ -19,22 +19,23 @@ use units::BlockSize;
 
 pub const BLOCKS_MAGIC: [u8; 8] = *b"OKEANBLK";
 pub const BLOCKS_SUPERBLOCK_SIZE: usize = 512;
-/// The byte of the disk that the superblock begins at.
+/// Byte of the disk at which the superblock begins.
 pub const SUPERBLOCK_AT: u64 = 4096;
-/// What is reserved at the start and at the end of the disk, and what areas are aligned to.
+/// Size of the reserved areas at the start and at the end of the disk, and alignment of all areas.
 pub const RESERVED_BYTES: u64 = 1 << 20;
 const VERSION: u32 = 1;
-/// Shorter journals hold no transaction worth the name, in blocks: a quarter of a journal is one
-/// transaction, and a handle has three quarters of that.
+/// Shortest journal, in blocks: a quarter of a journal is one transaction, and a handle has three
+/// quarters of that.
 pub const JOURNAL_BLOCKS_MIN: u32 = 256;
-/// Longer journals cannot be numbered by 32 bits together with scattered logs.
+/// Longest journal, in blocks: the numbers of its log blocks and those of scattered logs share 32
+/// bits.
 pub const JOURNAL_BLOCKS_MAX: u32 = 1 << 30;
-/// A bound for readers of scattered logs; more than a disk of 16 TiB has in groups of 100 MiB.
+/// Bound on scattered logs; more than a disk of 16 TiB has in groups of 100 MiB.
 pub const BLOCKS_LOGS_MAX: u32 = 1 << 20;
-/// A disk has at most so many blocks: home addresses are numbers of blocks.
+/// Most blocks of a disk: home addresses are block numbers.
 const DISK_BLOCKS_MAX: u64 = 1 << 48;
 
-/// What a disk with such a superblock is.
+/// Use of a disk with such a superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlocksRole {
     /// The data, and the journal if that is not on its own device.
@@ -48,7 +49,7 @@ pub enum BlocksRole {
 pub struct BlockGroups {
     pub group_blocks: u32,
     pub log_blocks: u32,
-    /// The number of logs: of whole groups in the data.
+    /// The number of logs, one for each whole group in the data.
     pub logs: u32,
 }
 
@@ -113,7 +114,7 @@ mod at {
 const SCATTERED: u32 = 1;
 const OWN_JOURNAL: u32 = 2;
 
-/// The byte at which the copy of the superblock lies on a disk of `disk_bytes`; `None`: the disk is
+/// The byte at which the copy of the superblock lies on a disk of `disk_bytes`; `None` for a disk
 /// too short for one.
 pub fn blocks_copy_at(disk_bytes: u64) -> Option<u64> {
     let end = disk_bytes / RESERVED_BYTES * RESERVED_BYTES;
@@ -121,7 +122,7 @@ pub fn blocks_copy_at(disk_bytes: u64) -> Option<u64> {
 }
 
 impl BlocksSuperblock {
-    /// `bytes`: at least [`BLOCKS_SUPERBLOCK_SIZE`]. What parses has areas that lie apart and
+    /// Parses at least [`BLOCKS_SUPERBLOCK_SIZE`] bytes. The areas of the result lie apart and
     /// within `disk_bytes`.
     ///
     /// # Errors
@@ -201,10 +202,10 @@ impl BlocksSuperblock {
         bytes
     }
 
-    /// Areas lie apart, in the order of the format, within the disk.
+    /// Checks that areas lie apart, in the order of the format, within the disk.
     ///
     /// # Errors
-    /// [`BlocksFormatError::Impossible`], which says what contradicts what.
+    /// [`BlocksFormatError::Impossible`], which names the contradiction.
     pub fn check(&self) -> Result<(), BlocksFormatError> {
         let shift = self.block_size.shift();
         let disk_blocks = self.disk_bytes >> shift;
@@ -212,7 +213,7 @@ impl BlocksSuperblock {
             return Err(impossible("the disk is longer than 2^48 blocks"));
         }
         let Some(copy_at) = blocks_copy_at(self.disk_bytes) else {
-            return Err(impossible("the disk has no room for the copy of the superblock"));
+            return Err(impossible("the disk has no space for the copy of the superblock"));
         };
         let reserved = RESERVED_BYTES >> shift;
         let has_journal = self.journal_blocks > 0;
@@ -286,7 +287,7 @@ fn block_size(bytes: u32) -> Result<BlockSize, BlocksFormatError> {
     found.ok_or_else(|| impossible("its blocks have neither 1024 nor 2048 nor 4096 bytes"))
 }
 
-/// Markdown for `docs/ON_DISK.md`.
+/// Returns the Markdown tables for `docs/ON_DISK.md`.
 pub fn tables() -> String {
     let mut text = String::from(
         "\n#### Superblock of a block volume\n\n| byte | bytes | field |\n|---|---|---|\n",

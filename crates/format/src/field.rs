@@ -1,4 +1,4 @@
-//! Big-endian fields at fixed places. Callers have checked that the place lies within the bytes.
+//! Big-endian fields at fixed places. The caller has checked that the place lies within the bytes.
 
 pub fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])

@@ -1,36 +1,36 @@
-//! The superblock of a flush zone: which writes push everything out of the cache of the drive it
-//! lies on.
+//! The superblock of a flush zone: the writes that evict everything from the cache of the drive
+//! below it.
 //!
-//! It fills the first 512 bytes of the zone; the file-system block that holds them is not part of
-//! what evictions write. Little-endian, as all of ext4. (Idea: Rajimwale et al., DSN 2011, section
-//! IV.C; the bytes are ours: `docs/ON_DISK.md`.)
+//! The superblock fills the first 512 bytes of the zone; the file-system block that holds them is
+//! not part of what evictions write. Little-endian, as all of ext4. (Idea: Rajimwale et al., DSN
+//! 2011, section IV.C; the bytes are ours: `docs/ON_DISK.md`.)
 
 use std::fmt;
 
 pub const FLUSH_ZONE_MAGIC: [u8; 8] = *b"OKEANFLZ";
 pub const FLUSH_ZONE_SUPERBLOCK_SIZE: usize = 512;
 const VERSION: u32 = 1;
-/// Bytes that a model string may have.
+/// Longest model string, in bytes.
 pub const MODEL_SIZE: usize = 64;
 const CHECKSUM_AT: usize = FLUSH_ZONE_SUPERBLOCK_SIZE - 4;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlushZoneSuperblock {
-    /// Of the volume, or of the journal device, whose zone this is.
+    /// UUID of the volume, or of the journal device, that has the zone.
     pub uuid: [u8; 16],
     /// The inode that owns the zone; 0 on a journal device.
     pub inode: u32,
-    /// Whether the writes of an eviction come in the order of their places.
+    /// Whether the writes of an eviction are in the order of their addresses.
     pub sequential: bool,
     pub writes: u32,
-    /// Of all writes together.
+    /// Bytes of all writes together.
     pub bytes: u64,
-    /// How often the workload was tried and evicted.
+    /// Number of trials in which the workload evicted the cache.
     pub trials: u32,
-    /// Bytes of the drive that was fingerprinted, and its model string; whoever forced another one
-    /// has 0 and "".
+    /// Bytes of the fingerprinted drive, and its model string; 0 and "" where the user forced a
+    /// zone.
     pub drive_size: u64,
-    /// At most [`MODEL_SIZE`] bytes.
+    /// Model string of at most [`MODEL_SIZE`] bytes.
     pub model: String,
     /// Bytes of the zone behind the block of this superblock.
     pub length: u64,
@@ -38,7 +38,7 @@ pub struct FlushZoneSuperblock {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlushZoneError {
-    /// Shorter than a superblock, or another magic: this is no flush zone.
+    /// Not a flush zone: shorter than a superblock, or another magic.
     NoZone,
     WrongChecksum {
         stored: u32,
@@ -98,7 +98,7 @@ const DRIVE_SIZE_AT: usize = 56;
 const LENGTH_AT: usize = 64;
 const MODEL_AT: usize = 72;
 
-/// The table of `docs/ON_DISK.md`.
+/// Returns the table for `docs/ON_DISK.md`.
 pub fn table() -> String {
     let mut text = "| field | at | size | meaning |\n|---|---|---|---|\n".to_string();
     for (name, at, size, meaning) in FIELDS {
@@ -142,7 +142,7 @@ impl FlushZoneSuperblock {
         })
     }
 
-    /// A model string longer than fits is cut.
+    /// Serializes; a model string that is too long is cut.
     pub fn serialize(&self) -> [u8; FLUSH_ZONE_SUPERBLOCK_SIZE] {
         let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);

@@ -1,13 +1,13 @@
-//! The table of runs (`mtl=PATH`): where each run of the scattered logs lies, on memory that
+//! The table of runs (`mtl=PATH`): the address of each run of the scattered logs, on memory that
 //! survives a power cut.
 //!
-//! Pages of 4096 bytes. The first says that it is such a table. The next two hold the header of the
-//! latest run, in turn: of even transactions, and of odd ones. Slots follow. The slot of a
-//! transaction holds the header of its run once more.
+//! Pages of 4096 bytes. The first identifies the table. The next two hold the header of the latest
+//! run of even transactions and of odd ones. Slots follow. The slot of a transaction holds a copy
+//! of the header of its run.
 //!
-//! A header counts by its checksum alone. That begins with the journal's UUID and the nonce of the
-//! log's life. Then comes the *mark*, which each mount sets in the journal superblock. So nothing
-//! counts that another volume or an earlier mount wrote.
+//! A header is valid by its checksum alone, which begins with the journal's UUID, the nonce of the
+//! log's life, and the *mark*, which each mount sets in the journal superblock. So headers of
+//! another volume or of an earlier mount are invalid.
 
 use crate::scattered::RunHeader;
 use crate::seed::Seed;
@@ -18,16 +18,15 @@ pub const TABLE_MAGIC: [u8; 8] = *b"OKEANMTL";
 const VERSION: u32 = 1;
 pub const TABLE_PAGE: usize = 4096;
 const SLOT: usize = 32;
-/// Transactions that one page has slots for.
+/// Slots of one page.
 const PAGE_SLOTS: u32 = (TABLE_PAGE / SLOT) as u32;
-/// A power of two: numbers of transactions go round.
+/// Slots of the table. A power of two: transaction numbers wrap.
 const SLOTS: u32 = 1 << 18;
 /// The first page with slots.
 const SLOT_PAGES: u64 = 3;
 pub const TABLE_BYTES: u64 = (SLOT_PAGES + (SLOTS / PAGE_SLOTS) as u64) * TABLE_PAGE as u64;
 
-/// What checksums of a table begin with. `scattered`:
-/// [`crate::jbd2::JournalSuperblock::scattered_seed`].
+/// Seed of a table's checksums. `scattered`: [`crate::jbd2::JournalSuperblock::scattered_seed`].
 pub fn table_seed(scattered: Seed, mark: u32) -> Seed {
     if units::fault!("run-table-any-mark") {
         return scattered;
@@ -44,25 +43,25 @@ pub fn latest_page(transaction: TransactionId) -> u64 {
 pub fn slot_page(transaction: TransactionId) -> u64 {
     SLOT_PAGES + u64::from(transaction.0 % SLOTS / PAGE_SLOTS)
 }
-/// So many transactions have slots of their own.
+/// Number of transactions with slots of their own.
 pub fn slots() -> u32 {
     SLOTS
 }
-/// The transactions whose slots lie in one page with that of this one.
+/// The transactions whose slots share a page with that of `transaction`.
 pub fn slot_neighbours(transaction: TransactionId) -> impl Iterator<Item = TransactionId> {
     let first = transaction.0 - transaction.0 % PAGE_SLOTS;
     (0..PAGE_SLOTS).map(move |index| TransactionId(first + index))
 }
 
-/// The first page.
+/// The content of the first page.
 pub fn head() -> Vec<u8> {
     let mut page = vec![0; TABLE_PAGE];
     page[..8].copy_from_slice(&TABLE_MAGIC);
     page[8..12].copy_from_slice(&VERSION.to_be_bytes());
     page
 }
-/// Whether a file that begins so is a table, or was never written to: nobody else's bytes are
-/// overwritten.
+/// Whether a file that begins with `page` is a table, or was never written to: foreign content is
+/// not overwritten.
 pub fn may_be_table(page: &[u8]) -> bool {
     let head = head();
     page.get(..12).is_some_and(|start| *start == head[..12]) || page.iter().all(|byte| *byte == 0)
@@ -77,7 +76,7 @@ pub fn latest(page: &[u8], seed: Seed) -> Option<RunHeader> {
 pub fn put_slot(header: &RunHeader, seed: Seed, page: &mut [u8]) {
     header.serialize(seed, &mut page[slot_at(header.transaction)..][..SLOT]);
 }
-/// What `page` says of a transaction that has its slot there.
+/// The header of a transaction in the page that has its slot.
 pub fn slot(page: &[u8], transaction: TransactionId, seed: Seed) -> Option<RunHeader> {
     let header = RunHeader::parse_copy(page.get(slot_at(transaction)..)?, seed)?;
     (header.transaction == transaction).then_some(header)

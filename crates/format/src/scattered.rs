@@ -1,16 +1,14 @@
-//! Scattered logs are many short logs all over the volume, in a file that the file system owns.
-//! Each transaction is one contiguous run in one of them.
+//! Scattered logs: many short logs distributed over the volume, in a file that the file system
+//! owns. Each transaction is one contiguous run in one of them.
 //!
-//! A log is filled from its start and begun again when nothing in it is needed any more. A run is a
-//! *run header*, alone in its log block, and the log blocks of one transaction behind it. So the
-//! runs of a log follow each other from its first block on, and headers alone lead from one to the
-//! next.
+//! A log is filled from its start and begun again when nothing in it is live. A run is a *run
+//! header*, alone in its log block, and the log blocks of one transaction behind it. So the runs of
+//! a log follow each other from its first block on, and headers alone lead from one to the next.
 //!
 //! A run header is valid by its checksum and its own address in it. The checksum begins with the
-//! journal's UUID and the nonce of the log's life. Which transactions follow each other is told by
-//! their numbers. Bits in the journal superblock tell which logs are to be looked at
-//! ([`ActiveLogs`]), one for each few of them. A bit is set durably before its logs get their first
-//! run.
+//! journal's UUID and the nonce of the log's life. Transaction numbers give the order of
+//! transactions. Bits in the journal superblock, one for each few logs, mark the logs that recovery
+//! reads ([`ActiveLogs`]). A bit is set durably before its logs get their first run.
 //!
 //! The file begins with a [`LogsSuperblock`] in a block of its own. Tables: `docs/ON_DISK.md`
 //! (printed by [`tables`]).
@@ -20,52 +18,52 @@ use crate::seed::Seed;
 use std::fmt::Write;
 use units::{LogBlock, TransactionId};
 
-/// The first four bytes of a run header: none of JBD2's or of a packed transaction.
+/// The first four bytes of a run header: unlike JBD2's and that of packed transactions.
 pub const RUN_MAGIC: u32 = 0x4f6b_5363;
 pub const LOGS_MAGIC: [u8; 8] = *b"OKEANLGS";
 pub const LOGS_SUPERBLOCK_SIZE: usize = 512;
 const VERSION: u32 = 1;
-/// More than a volume has room for; a bound for whoever reads.
+/// Bound on the logs of a volume, for readers; no volume has space for more.
 pub const LOGS_MAX: u32 = 1 << 20;
-/// Shorter ones hold no transaction worth the name.
+/// Shortest log, in blocks, for useful transactions.
 pub const LOG_BLOCKS_MIN: u32 = 64;
 
-/// What the journal superblock says of scattered logs while they may hold records.
+/// Parameters of scattered logs in the journal superblock, while the logs may hold records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScatteredLogs {
-    /// Chosen anew whenever the log is begun.
+    /// Random number, chosen whenever the log is begun.
     pub nonce: u64,
-    /// Which table of runs tells of all that was written since (`mtl=`); 0: none does.
+    /// Mark of the table that lists all runs written since (`mtl=`); 0: no table does.
     pub table_mark: u32,
     pub active: ActiveLogs,
-    /// The snapshot of the mapping table, if one counts.
+    /// The snapshot of the mapping table, if one is valid.
     pub snapshot: Option<NamedSnapshot>,
-    /// The first block of copies that do not count, up to the end of their log; `None`: no runs
+    /// The first block of copies that are not valid, up to the end of their log; `None`: no runs
     /// are being moved.
     pub moving: Option<LogBlock>,
 }
 
-/// What the journal superblock says of the snapshot that counts.
+/// The valid snapshot, as the journal superblock names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamedSnapshot {
-    /// The number of the first piece, and the block of the journal that it begins in.
+    /// The number of the first piece, and its first block in the journal.
     pub first: u32,
     pub first_at: LogBlock,
     /// The number of the last piece.
     pub last: u32,
-    /// The first transaction that no piece tells of.
+    /// The first transaction that no piece covers.
     pub end: TransactionId,
-    /// From this transaction on the log is read all the same: home lacks what it holds of some
-    /// block in part.
+    /// First transaction from which on the log is read nevertheless: home lacks parts of blocks
+    /// that later transactions hold.
     pub read_from: TransactionId,
-    /// No run from `end` on takes more log blocks, its header included, but for those that are
+    /// Bound on the log blocks of runs from `end` on, header included, except for runs that are
     /// short anyway.
     pub longest: u32,
     /// Logs that may hold runs from `end` on.
     pub since: ActiveLogs,
 }
 
-/// One bit for each few logs: recovery looks at those alone.
+/// One bit for each few logs, so that recovery reads only the marked ones.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ActiveLogs([u8; ActiveLogs::BYTES]);
 
@@ -76,7 +74,7 @@ impl ActiveLogs {
     pub fn none() -> ActiveLogs {
         ActiveLogs([0; ActiveLogs::BYTES])
     }
-    /// `BYTES` bytes.
+    /// Parses `BYTES` bytes.
     pub fn parse(bytes: &[u8]) -> ActiveLogs {
         let mut active = ActiveLogs::none();
         active.0.copy_from_slice(bytes);
@@ -97,7 +95,7 @@ impl ActiveLogs {
     pub fn includes(&self, others: &ActiveLogs) -> bool {
         self.0.iter().zip(others.0).all(|(mine, other)| other & !mine == 0)
     }
-    /// How many logs share a bit.
+    /// Number of logs that share a bit.
     pub fn logs_a_bit(logs: u32) -> u32 {
         logs.div_ceil(ActiveLogs::BITS).max(1)
     }
@@ -112,12 +110,12 @@ impl std::fmt::Debug for ActiveLogs {
 /// The header of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunHeader {
-    /// Where it lies itself.
+    /// Address of the header itself.
     pub at: LogBlock,
     pub transaction: TransactionId,
     /// Log blocks behind it.
     pub blocks: u32,
-    /// When the run was issued, that transaction and all before it were durable.
+    /// Durable floor: when the run was issued, that transaction and all before it were durable.
     pub durable: TransactionId,
 }
 
@@ -133,8 +131,8 @@ mod at {
 impl RunHeader {
     pub const SIZE: usize = 24;
 
-    /// `None` unless the block begins with a header whose checksum is right and that lies where it
-    /// says. `seed`: of the log's life ([`crate::jbd2::JournalSuperblock::scattered_seed`]).
+    /// Parses a header; `None` unless its checksum is right and its address is `at`. `seed`: of the
+    /// log's life ([`crate::jbd2::JournalSuperblock::scattered_seed`]).
     pub fn parse(at: LogBlock, block: &[u8], seed: Seed) -> Option<RunHeader> {
         let bytes = block.get(..Self::SIZE)?;
         let word = |at: usize| field::be32(bytes, at);
@@ -149,12 +147,12 @@ impl RunHeader {
         })
     }
 
-    /// The same wherever it is kept besides its own place.
+    /// Parses a copy of a header, kept elsewhere.
     pub fn parse_copy(bytes: &[u8], seed: Seed) -> Option<RunHeader> {
         RunHeader::parse(LogBlock(field::be32(bytes.get(..Self::SIZE)?, at::AT)), bytes, seed)
     }
 
-    /// Fills the start of `block`.
+    /// Writes the header at the start of `block`.
     pub fn serialize(&self, seed: Seed, block: &mut [u8]) {
         let words = [RUN_MAGIC, self.at.get(), self.transaction.0, self.blocks, self.durable.0];
         for (index, word) in words.into_iter().enumerate() {
@@ -165,23 +163,23 @@ impl RunHeader {
     }
 }
 
-/// The start of the file that the logs lie in: how many there are, and how long.
+/// The superblock of the logs' file: number and length of the logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogsSuperblock {
-    /// Of the volume.
+    /// UUID of the volume.
     pub uuid: [u8; 16],
     /// The inode that owns the logs.
     pub inode: u32,
     pub logs: u32,
-    /// Blocks of the volume in each.
+    /// Length of each log, in blocks of the volume.
     pub log_blocks: u32,
-    /// Blocks of the volume between two logs, as asked for.
+    /// Blocks of the volume between two logs, as requested.
     pub group_blocks: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LogsError {
-    /// Another magic.
+    /// Not the logs' superblock: another magic.
     #[error("there are no scattered logs")]
     NoLogs,
     #[error(
@@ -231,7 +229,7 @@ impl LogsSuperblock {
     }
 }
 
-/// Markdown for `docs/ON_DISK.md`.
+/// Returns the Markdown tables for `docs/ON_DISK.md`.
 pub fn tables() -> String {
     let mut text = String::from("\n#### Run header\n\n| byte | field | meaning |\n|---|---|---|\n");
     let mut row = |at: usize, name: &str, meaning: &str| {
@@ -256,7 +254,7 @@ pub fn tables() -> String {
         (12, 16, "UUID of the volume"),
         (28, 4, "inode that owns the logs"),
         (32, 4, "logs"),
-        (36, 4, "blocks of each"),
+        (36, 4, "blocks of each log"),
         (40, 4, "blocks from one log to the next, as asked for"),
         (CHECKSUM_AT, 4, "CRC-32C of all bytes before"),
     ] {

@@ -1,7 +1,7 @@
 use units::TransactionId;
 
-/// CRC-32C as JBD2 keeps it: running, without the final inversion. A seed stands for what was
-/// summed before.
+/// CRC-32C as JBD2 keeps it: running, without the final inversion. A seed is the state after the
+/// bytes summed before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seed(pub u32);
 

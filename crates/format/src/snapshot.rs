@@ -1,57 +1,57 @@
-//! The snapshot of the mapping table (`log=scattered`): what the runs in the logs hold, told again
-//! in few bytes. It lies in the journal's own blocks, of which scattered logs use none but the
+//! The snapshot of the mapping table (`log=scattered`): a compact record of the contents of the
+//! runs in the logs. It lies in the journal's own blocks, of which scattered logs use none but the
 //! superblock.
 //!
-//! A snapshot is a row of *pieces*, each a whole number of blocks. A piece has a header and items
-//! of 16 bytes. It tells of consecutive transactions, and its numbers go on where those of the
-//! piece before ended. The journal superblock names the first piece and the last
-//! ([`crate::scattered::NamedSnapshot`]). No other piece counts.
+//! A snapshot is a sequence of *pieces*, each a whole number of blocks. A piece has a header and
+//! items of 16 bytes. It covers consecutive transactions, starting with the one after the last of
+//! the piece before. The journal superblock names the first piece and the last
+//! ([`crate::scattered::NamedSnapshot`]). Other pieces are not valid.
 //!
 //! Checksums begin with the journal's UUID, the nonce of the log's life, and the number of the
-//! piece. So nothing counts that another volume, an earlier life of the log or an earlier round has
-//! left. The first byte of each block tells it from blocks of any log. Tables: `docs/ON_DISK.md`
-//! (printed by [`tables`]).
+//! piece. So pieces of another volume, of an earlier life of the log or of an earlier wrap are not
+//! valid. The first byte of each block distinguishes it from blocks of any log. Tables:
+//! `docs/ON_DISK.md` (printed by [`tables`]).
 
 use crate::field;
 use crate::seed::Seed;
 use std::fmt::Write;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// The first four bytes of a piece: none of JBD2's, of a run or of a packed transaction.
+/// The first four bytes of a piece: unlike those of JBD2, of a run and of a packed transaction.
 pub const PIECE_MAGIC: u32 = 0x4f6b_536e;
-/// Bytes of an item, and of the two items that the header takes the place of.
+/// Bytes of an item. The header takes the place of two items.
 pub const ITEM_BYTES: usize = 16;
 pub const PIECE_HEADER_BYTES: usize = 2 * ITEM_BYTES;
-/// Home addresses have seven bytes: more than any volume has blocks for.
+/// End of home addresses, which have seven bytes: more than any volume has blocks for.
 pub const HOME_END: u64 = 1 << 56;
 
 /// The header of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PieceHeader {
     pub number: u32,
-    /// It tells of the transactions from `from` on that come before `end`.
+    /// First transaction covered; the piece covers those before `end`.
     pub from: TransactionId,
     pub end: TransactionId,
     pub items: u32,
-    /// Transactions from `end` on that were committed when the piece was written.
+    /// Number of transactions from `end` on that were committed when the piece was written.
     pub backlog: u32,
 }
 
-/// What a piece tells.
+/// An item of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotItem {
-    /// Where the log blocks of a transaction lie, behind the header of their run. The next items
-    /// are of that transaction.
+    /// Address of the log blocks of a transaction, behind the header of their run. The next items
+    /// belong to that transaction.
     Run { transaction: TransactionId, start: LogBlock, blocks: u32 },
-    /// The run, from its byte `offset` on, holds a block whole. `sum`: of its content. `stays`:
-    /// durability is enough for its file.
+    /// The run, from its byte `offset` on, holds a block whole. `sum`: checksum of its content.
+    /// `stays`: durability is enough for its file.
     Whole { home: HomeBlock, stays: bool, offset: u32, sum: u32 },
-    /// The run holds something of a block. A later transaction has the block whole, home has it, or
-    /// `read_from` is no later.
+    /// The run holds parts of a block, or an obsolete copy. A later transaction has the block
+    /// whole, home has it, or `read_from` is no later.
     Other { home: HomeBlock },
-    /// What earlier transactions hold of the block counts no more.
+    /// Records of the block in earlier transactions are revoked.
     Revoke { home: HomeBlock },
-    /// The run of a transaction that was told before lies elsewhere.
+    /// The run of a transaction covered before has moved.
     Moved { transaction: TransactionId, start: LogBlock },
 }
 
@@ -98,7 +98,7 @@ impl SnapshotItem {
             }
             _ => return None,
         };
-        // What nobody writes so is none.
+        // Other encodings are not valid.
         (item.serialize() == *bytes).then_some(item)
     }
 
@@ -129,12 +129,12 @@ impl SnapshotItem {
 }
 
 impl PieceHeader {
-    /// Bytes of a piece with so many items, before its last block is filled.
+    /// Bytes of a piece with `items` items, before its last block is filled.
     pub fn bytes_with(items: usize) -> usize {
         PIECE_HEADER_BYTES + items * ITEM_BYTES
     }
 
-    /// `None` unless the block begins with the header of piece `number`. `seed`:
+    /// Parses a header; `None` unless the block begins with the header of piece `number`. `seed`:
     /// [`crate::jbd2::JournalSuperblock::scattered_seed`].
     pub fn parse(block: &[u8], number: u32, seed: Seed) -> Option<PieceHeader> {
         let bytes = block.get(..PIECE_HEADER_BYTES)?;
@@ -156,14 +156,15 @@ impl PieceHeader {
         })
     }
 
-    /// Returns the last transaction that was committed when the piece was written. Runs lie where
-    /// they lay then: a copy with a later durable floor was made afterwards, any other before.
+    /// Returns the last transaction that was committed when the piece was written. Addresses of
+    /// runs are those of that moment: a copy with a later durable floor was made afterwards, any
+    /// other before.
     pub fn committed(&self) -> TransactionId {
         TransactionId(self.end.0.wrapping_add(self.backlog).wrapping_sub(1))
     }
 
-    /// The items of the piece whose bytes, its header's included, begin `piece`. `None` if any is
-    /// not as it was written.
+    /// The items of the piece at the start of `piece`, whose bytes include the header. `None` if
+    /// any is damaged.
     pub fn items(&self, piece: &[u8], seed: Seed) -> Option<Vec<SnapshotItem>> {
         let count = usize::try_from(self.items).ok()?;
         let bytes = piece.get(PIECE_HEADER_BYTES..)?.get(..count.checked_mul(ITEM_BYTES)?)?;
@@ -174,7 +175,7 @@ impl PieceHeader {
         items.iter().map(SnapshotItem::parse).collect()
     }
 
-    /// Header and items, without what fills the last block.
+    /// Serializes header and items, without the filling of the last block.
     pub fn serialize(&self, items: &[SnapshotItem], seed: Seed) -> Vec<u8> {
         let mut bytes = vec![0; PIECE_HEADER_BYTES];
         bytes.reserve_exact(items.len() * ITEM_BYTES);
@@ -202,7 +203,7 @@ fn seed_of(seed: Seed, number: u32) -> Seed {
     seed.with(&number.to_be_bytes())
 }
 
-/// Markdown for `docs/ON_DISK.md`.
+/// Returns the Markdown tables for `docs/ON_DISK.md`.
 pub fn tables() -> String {
     let mut text = String::from(
         "\n#### Header of a piece of a snapshot\n\n| byte | field | meaning |\n|---|---|---|\n",
@@ -213,7 +214,7 @@ pub fn tables() -> String {
     };
     row(&[&at::MAGIC, &"magic", &format!("{PIECE_MAGIC:#010x}")]);
     row(&[&at::NUMBER, &"number", &"of the piece"]);
-    row(&[&at::FROM, &"from", &"the first transaction that it tells of"]);
+    row(&[&at::FROM, &"from", &"the first transaction that it covers"]);
     row(&[&at::END, &"end", &"the first behind those; the next piece begins with it"]);
     row(&[&at::ITEMS, &"items", &format!("how many, of {ITEM_BYTES} bytes each")]);
     row(&[&at::ITEMS_SUM, &"checksum of the items", &"CRC-32C"]);
@@ -260,7 +261,7 @@ pub fn tables() -> String {
     row(tag::REVOKE, ["a block that the transaction has freed", "home block", "0", "0"]);
     row(
         tag::MOVED,
-        ["a run told before lies elsewhere", "transaction", "its first log block there", "0"],
+        ["a run covered before has moved", "transaction", "its first log block there", "0"],
     );
     text
 }
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_nobody_writes_are_refused() {
+    fn items_that_no_writer_produces_are_refused() {
         for bytes in [[0; 16], [7; 16], [tag::OTHER; 16], [tag::MOVED; 16]] {
             assert_eq!(SnapshotItem::parse(&bytes), None);
         }

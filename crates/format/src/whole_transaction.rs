@@ -1,23 +1,23 @@
-//! The checksum over a whole transaction, by which a torn one is known.
+//! The checksum over a whole transaction, which detects a torn one.
 //!
-//! In place of a sector or a block a power cut may leave what an earlier turn of the log had there.
-//! That may be an older version of the same thing. A CRC-32C is blind to that where the content
-//! holds a CRC-32C of its own. All versions of an ext4 superblock, or of a node of an extent tree,
-//! then give one and the same. XXH64 is no such code.
+//! A power cut may leave a sector or a block as an earlier wrap of the log wrote it, possibly an
+//! older version of the same structure. A CRC-32C is blind to that where the content holds a
+//! CRC-32C of its own. All versions of an ext4 superblock, or of a node of an extent tree, then
+//! give one and the same. XXH64 is no such code.
 
 use crate::seed::Seed;
 use xxhash_rust::xxh64::Xxh64;
 
-/// Which checksum a log has over its transactions.
+/// Kind of a log's checksum over transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransactionSums {
-    /// Of logs that older programs have left.
+    /// Used in logs of older programs.
     Crc32c,
     /// The low half of XXH64.
     Xxh64,
 }
 
-/// The running checksum of one.
+/// A running checksum over one transaction.
 #[derive(Clone)]
 pub struct WholeTransaction(Running);
 
@@ -28,7 +28,7 @@ enum Running {
 }
 
 impl WholeTransaction {
-    /// `seed`: what the checksum begins with.
+    /// Creates a checksum. `seed`: its initial state.
     pub fn new(sums: TransactionSums, seed: Seed) -> WholeTransaction {
         let sums =
             if units::fault!("transaction-sum-crc") { TransactionSums::Crc32c } else { sums };

@@ -1,4 +1,4 @@
-//! `docs/ON_DISK.md` says what the code does.
+//! Comparison of `docs/ON_DISK.md` with the code.
 
 #[test]
 fn the_document_holds_the_tables_as_the_code_prints_them() {

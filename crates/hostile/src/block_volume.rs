@@ -1,4 +1,4 @@
-//! The superblock of a block volume: what parses has areas that lie apart.
+//! Target: the superblock of a block volume; the areas of a valid one must lie apart.
 
 use format::blocks::{
     BLOCKS_MAGIC, BLOCKS_SUPERBLOCK_SIZE, BlocksRole, BlocksSuperblock, RESERVED_BYTES,
@@ -7,8 +7,7 @@ use format::blocks::{
 use format::ext4::checksum::crc32c;
 use std::hint::black_box;
 
-/// The input as a superblock, and once more with magic and version as they should be, and a right
-/// checksum.
+/// The input as a superblock, and once more with correct magic, version and checksum.
 pub fn run(bytes: &[u8]) {
     black_box(BlocksSuperblock::parse(bytes).is_ok());
     let mut bytes = bytes.to_vec();
@@ -28,7 +27,7 @@ pub fn run(bytes: &[u8]) {
 
 fn apart(superblock: &BlocksSuperblock) {
     let shift = superblock.block_size.shift();
-    let copy_at = blocks_copy_at(superblock.disk_bytes).expect("there is room for the copy");
+    let copy_at = blocks_copy_at(superblock.disk_bytes).expect("there is space for the copy");
     let journal_end = superblock.journal_at + u64::from(superblock.journal_blocks);
     let data_end = superblock.data_at + superblock.data_blocks;
     assert!(superblock.data_at << shift >= RESERVED_BYTES && superblock.data_at >= journal_end);

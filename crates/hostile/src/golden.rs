@@ -9,7 +9,7 @@ pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden")
 }
 
-/// All names, sorted.
+/// The names of all images, sorted.
 pub fn names() -> Vec<String> {
     let entries = std::fs::read_dir(directory()).expect("the golden images");
     let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();

@@ -1,5 +1,5 @@
-//! Hostile bytes for everything that reads. Whatever they are, the answer is success or an error,
-//! never a panic, an endless loop or memory without bound.
+//! Hostile bytes for everything that reads. For any bytes the result is success or an error, never
+//! a panic, an endless loop or memory without bound.
 //!
 //! The targets are plain functions. `fuzz/` gives them to cargo-fuzz; the tests of this crate run
 //! the committed corpus and a fixed number of mutations on stable Rust.
@@ -21,14 +21,14 @@ pub use mutate::mutate;
 pub use patches::random_input;
 pub use volume::{lie_in_bitmaps, visit_golden};
 
-/// One reader, and how to reach it.
+/// A reader, and the function that calls it.
 pub struct Target {
-    /// Also the name of its folder in `fuzz/corpus` and of its cargo-fuzz target.
+    /// Name, also of its folder in `fuzz/corpus` and of its cargo-fuzz target.
     pub name: &'static str,
     pub run: fn(&[u8]),
-    /// The input is a list of patches to a golden image, not bytes of a disk.
+    /// Whether the input is a list of patches to a golden image, not bytes of a disk.
     pub takes_patches: bool,
-    /// Mutations that a short run tries.
+    /// Number of mutations in a short run.
     pub rounds: u64,
 }
 

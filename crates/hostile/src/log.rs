@@ -14,7 +14,7 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use units::{BlockSize, LogBlock};
 
-/// Volumes whose logs hold something, in every format.
+/// Volumes with records in their logs, in every format.
 const BASES: [&str; 8] = [
     "dirty-wasteless-1k",
     "dirty-plain-kernel-data",
@@ -31,7 +31,7 @@ const BASES: [&str; 8] = [
 pub struct Log {
     pub block_size: BlockSize,
     pub bytes: Vec<u8>,
-    /// Blocks that hold anything.
+    /// Blocks that are not empty.
     used: Vec<u32>,
 }
 
@@ -112,15 +112,15 @@ impl Log {
         }
     }
 
-    /// False after an error. `unit`: bytes of a log block.
+    /// Passes the log to a pass; returns false after an error. `unit`: bytes of a log block.
     fn feed<P: Pass>(&mut self, unit: usize, pass: &mut P, mut then: impl FnMut(&mut P)) -> bool {
-        let (mut turns, count) = (0, self.bytes.len() / unit);
+        let (mut steps, count) = (0, self.bytes.len() / unit);
         while let Some(at) = pass.wants() {
-            turns += 1;
+            steps += 1;
             assert!((at.get() as usize) < count, "{at} is wanted of a log of {count} blocks");
             // No gap is longer than a sixteenth of the log, and one is read again where the log
             // ends.
-            assert!(turns <= count + count / 16, "a pass goes round the log more than once");
+            assert!(steps <= count + count / 16, "a pass wraps around the log more than once");
             if pass.give(&self.bytes[at.get() as usize * unit..][..unit]).is_err() {
                 return false;
             }
@@ -129,7 +129,7 @@ impl Log {
         true
     }
 
-    /// Makes the checksums of whatever still looks like a transaction right.
+    /// Corrects the checksums of everything that still looks like a transaction.
     pub fn seal(&mut self) {
         let (size, count) = (self.block_size, self.count());
         seal::journal_superblock(&mut self.block(0)[..1024]);
@@ -143,8 +143,8 @@ impl Log {
         }
         let mut at = superblock.start.get();
         let mut whole = None;
-        let mut turns = 0;
-        while turns < count && log.contains(&at) {
+        let mut steps = 0;
+        while steps < count && log.contains(&at) {
             let Some(header) = BlockHeader::parse(self.block(at)) else { break };
             let mut taken = 1;
             match header.kind {
@@ -165,11 +165,12 @@ impl Log {
                     .add(self.block(block));
             }
             at = next(at, taken.max(1), &log);
-            turns += taken.max(1);
+            steps += taken.max(1);
         }
     }
 
-    /// The tags' checksums, then the block's own; returns how many log blocks the tags take.
+    /// Sets the tags' checksums, then the block's own; returns the number of log blocks of the
+    /// tags.
     fn seal_descriptor(&mut self, at: u32, layout: &LogLayout, log: &Range<u32>) -> u32 {
         let mut packing = Packing::new(self.block_size);
         if let Ok(parsed) = DescriptorBlock::parse(self.block(at), layout, LogBlock(at)) {
@@ -198,7 +199,7 @@ fn next(at: u32, count: u32, log: &Range<u32>) -> u32 {
     log.start + (at - log.start + count % (log.end - log.start)) % (log.end - log.start)
 }
 
-/// Where the journal of a healthy volume lies, in bytes of the image.
+/// Location of the journal of a healthy volume, in bytes of the image.
 pub fn journal_runs(image: &Image) -> (BlockSize, Vec<Range<u64>>) {
     let mut bytes = vec![0; 1024];
     image.read(SUPERBLOCK_OFFSET, &mut bytes);

@@ -1,29 +1,29 @@
-//! Small damage to an input, decided by dice.
+//! Random small damage to an input.
 
 use runtime::SplitMix;
 
-/// Values that are often one too many.
+/// Values at the edges of ranges.
 const EDGES: [u64; 12] =
     [0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
 
 /// One to eight changes: bits, edge values of 1 to 8 bytes in either order, copies, cuts and
 /// insertions.
-pub fn mutate(bytes: &mut Vec<u8>, dice: &SplitMix) {
-    for _ in 0..1 + dice.next() % 8 {
-        change(bytes, dice);
+pub fn mutate(bytes: &mut Vec<u8>, random: &SplitMix) {
+    for _ in 0..1 + random.next() % 8 {
+        change(bytes, random);
     }
 }
 
-fn change(bytes: &mut Vec<u8>, dice: &SplitMix) {
-    let below = |bound: usize| (dice.next() % bound.max(1) as u64) as usize;
+fn change(bytes: &mut Vec<u8>, random: &SplitMix) {
+    let below = |bound: usize| (random.next() % bound.max(1) as u64) as usize;
     if bytes.is_empty() {
-        bytes.push(dice.next() as u8);
+        bytes.push(random.next() as u8);
         return;
     }
     let at = below(bytes.len());
     match below(10) {
         0..3 => bytes[at] ^= 1 << below(8),
-        3..5 => bytes[at] = dice.next() as u8,
+        3..5 => bytes[at] = random.next() as u8,
         5..8 => {
             let width = (1 << below(4)).min(bytes.len() - at);
             let value = EDGES[below(EDGES.len())].wrapping_sub(below(2) as u64);
@@ -40,7 +40,7 @@ fn change(bytes: &mut Vec<u8>, dice: &SplitMix) {
         }
         _ if below(2) == 0 => bytes.truncate(at),
         _ => {
-            let more = (0..1 + below(8)).map(|_| dice.next() as u8).collect::<Vec<_>>();
+            let more = (0..1 + below(8)).map(|_| random.next() as u8).collect::<Vec<_>>();
             bytes.splice(at..at, more);
         }
     }

@@ -1,4 +1,4 @@
-//! Recovery's three passes over a log of packed transactions, whatever its bytes are.
+//! Recovery's three passes over a log of packed transactions with arbitrary bytes.
 
 use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog};
@@ -12,7 +12,7 @@ use units::{BlockSize, LogBlock, TransactionId};
 const UNITS_MAX: usize = 96;
 const FIRST: TransactionId = TransactionId(1);
 
-/// What the first byte of an input says. The others are the log.
+/// Parameters in the first byte of an input. The others are the log.
 #[derive(Clone, Copy)]
 struct Choice(u8);
 
@@ -20,7 +20,7 @@ impl Choice {
     fn unit(self) -> usize {
         [512, 1024][usize::from(self.0 & 1)]
     }
-    /// Whether the checksums of transactions from the log's start on are made right.
+    /// Whether the checksums of transactions from the log's start on are corrected.
     fn seals(self) -> bool {
         self.0 & 2 != 0
     }
@@ -31,11 +31,11 @@ impl Choice {
     fn gap_max(self) -> u32 {
         [0, 1, 3, 40][usize::from(self.0 >> 3 & 3)]
     }
-    /// How many units lie between those whose checksums are made right.
+    /// Number of units between transactions whose checksums are corrected.
     fn gap(self) -> usize {
         usize::from(self.0 >> 5 & 3)
     }
-    /// Units that begin with this byte cannot be read.
+    /// First byte of units that cannot be read.
     fn unreadable(self) -> Option<u8> {
         (self.0 & 0x80 != 0).then_some(0xff)
     }
@@ -69,10 +69,10 @@ fn recover(
     let unit = choice.unit();
     let count = (log.len() / unit) as u32;
     let feed = |pass: &mut dyn Pass, then: &mut dyn FnMut()| {
-        let mut turns = 0;
+        let mut steps = 0;
         while let Some(at) = pass.wants() {
-            turns += 1;
-            assert!(turns <= count, "a pass goes round the log more than once");
+            steps += 1;
+            assert!(steps <= count, "a pass wraps around the log more than once");
             pass.give(&log[at.get() as usize * unit..][..unit])?;
             then();
         }
@@ -81,12 +81,12 @@ fn recover(
     let ring = Rc::new(LogRing::new(LogBlock(0), LogBlock(count)));
     let start = LogStart { transaction: FIRST, at: LogBlock(0) };
     let scan = ScanPass::over(records::of(superblock), ring, start).behind_gaps(choice.gap_max());
-    let (mut scan, mut turns) = (scan.until_damage(choice.until_damage()), 0);
+    let (mut scan, mut steps) = (scan.until_damage(choice.until_damage()), 0);
     while let Some(at) = scan.wants() {
-        turns += 1;
+        steps += 1;
         // Where the log ends, a gap is read again.
         assert!(
-            turns <= count + choice.gap_max() + 1,
+            steps <= count + choice.gap_max() + 1,
             "the scan goes round the log more than once"
         );
         let bytes = &log[at.get() as usize * unit..][..unit];
@@ -115,7 +115,8 @@ fn recover(
     Ok(())
 }
 
-/// Gives each run from the start on, as long as it says it is, its number and its checksums.
+/// Sets the number and the checksums of each run from the start on, as long as the headers are
+/// valid.
 fn seal(log: &mut [u8], choice: Choice, (sums, seed): (TransactionSums, Seed)) {
     let (unit, gap) = (choice.unit(), choice.gap() * choice.unit());
     let (mut at, mut transaction) = (gap, FIRST);

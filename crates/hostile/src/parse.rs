@@ -1,4 +1,4 @@
-//! One structure each: bytes to struct, and every question that can be asked of the struct.
+//! Targets of one structure each: bytes to struct, and every method of the struct.
 
 use format::ext4::acl::Acl;
 use format::ext4::directory::DirectoryFormat;
@@ -55,7 +55,7 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// The first kibibyte is the superblock, if it can be one; descriptors follow.
+/// Group descriptors: the first kibibyte is the superblock, if it is valid; descriptors follow.
 pub fn group_descriptors(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_at_checked(BLOCK) else { return };
     let mut first = first.to_vec();
@@ -100,7 +100,7 @@ pub fn inode(bytes: &[u8]) {
     }
 }
 
-/// Content within the inode, as a directory's and as that of a file that leaves it.
+/// Content within the inode, as that of a directory and of a file that leaves it.
 fn inline_content(inode: &RawInode) {
     let Ok(mut content) = inline::content(inode) else { return };
     for seed in [None, Some(7)] {
@@ -121,7 +121,7 @@ fn inline_content(inode: &RawInode) {
     let _ = inline::leave(&mut changed, true);
 }
 
-/// The root in an inode, or a block.
+/// An extent node: the root in an inode, or a block.
 pub fn extents(bytes: &[u8]) {
     let mut root = bytes.to_vec();
     root.resize(60, 0);
@@ -157,7 +157,8 @@ fn mmp(bytes: &[u8]) {
     }
 }
 
-/// A leaf, the root of a tree, a node of a tree, a block of the orphan file.
+/// Blocks of a directory: a leaf, the root of an index, a node of it; and a block of the orphan
+/// file.
 pub fn directory(bytes: &[u8]) {
     for seed in [None, Some(7)] {
         let mut block = block(bytes);
@@ -165,8 +166,8 @@ pub fn directory(bytes: &[u8]) {
         black_box(format.entries(&block).count());
         let _ = (format.find(&block, b"name").is_ok(), format.dots(&block).is_ok());
         let mut full = block.clone();
-        if let Ok(Some(room)) = format.room(&full, 4) {
-            format.put(&mut full, room, InodeNumber(12), 1, b"name");
+        if let Ok(Some(slot)) = format.slot(&full, 4) {
+            format.put(&mut full, slot, InodeNumber(12), 1, b"name");
             assert!(matches!(format.find(&full, b"name"), Ok(Some(_))), "what was put is found");
         }
         let table = IndexTable::of_root(&format, &block).map(|(table, _)| table);
@@ -243,7 +244,7 @@ pub fn log_blocks(bytes: &[u8]) {
     }
 }
 
-/// The first byte chooses the transport, the others are the message.
+/// A FUSE request: the first byte chooses the transport, the others are the message.
 pub fn fuse(bytes: &[u8]) {
     let Some((&choice, message)) = bytes.split_first() else { return };
     let mut message = message.to_vec();

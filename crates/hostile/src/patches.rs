@@ -1,17 +1,17 @@
-//! An input of a target that damages a golden image: two bytes that choose, then patches.
+//! Input of a target that damages a golden image: two parameter bytes, then patches.
 
 use runtime::SplitMix;
 
-/// What the input asks for.
+/// The parameters and patches of an input.
 pub struct Input<'a> {
     pub base: u8,
     pub choice: u8,
     rest: &'a [u8],
 }
 
-/// Some bytes to overwrite.
+/// Bytes to overwrite.
 pub struct Patch<'a> {
-    /// Which of the places that are in use; the target takes it modulo their number.
+    /// Index of the place in use, taken modulo their number.
     pub place: u16,
     pub offset: u16,
     pub bytes: &'a [u8],
@@ -26,7 +26,7 @@ impl<'a> Input<'a> {
         Some(Input { base: *base, choice: *choice, rest })
     }
 
-    /// Each patch: place and offset (two bytes each), length - 1 (its low four bits), bytes.
+    /// The patches: place and offset (two bytes each), length - 1 (its low four bits), bytes.
     pub fn patches(&self) -> impl Iterator<Item = Patch<'a>> {
         let mut rest = self.rest;
         std::iter::from_fn(move || {
@@ -42,21 +42,21 @@ impl<'a> Input<'a> {
 }
 
 /// A fresh input with one to six patches.
-pub fn random_input(dice: &SplitMix) -> Vec<u8> {
-    let mut input = vec![dice.next() as u8, dice.next() as u8];
-    for _ in 0..1 + dice.next() % 6 {
-        input.extend((dice.next() as u16).to_le_bytes());
-        // Half of all damage near the beginning of a block or inode: that is where the structures
-        // are.
-        let offset = if dice.next().is_multiple_of(2) { dice.next() % 64 } else { dice.next() };
+pub fn random_input(random: &SplitMix) -> Vec<u8> {
+    let mut input = vec![random.next() as u8, random.next() as u8];
+    for _ in 0..1 + random.next() % 6 {
+        input.extend((random.next() as u16).to_le_bytes());
+        // Half of all damage is near the beginning of a block or inode, where the structures are.
+        let offset =
+            if random.next().is_multiple_of(2) { random.next() % 64 } else { random.next() };
         input.extend((offset as u16).to_le_bytes());
-        let width = 1 << (dice.next() % 4);
+        let width = 1 << (random.next() % 4);
         input.push(width as u8 - 1);
-        let value = match dice.next() % 4 {
+        let value = match random.next() % 4 {
             0 => 0,
             1 => u64::MAX,
-            2 => dice.next() % 4096,
-            _ => dice.next(),
+            2 => random.next() % 4096,
+            _ => random.next(),
         };
         input.extend(&value.to_le_bytes()[..width]);
     }

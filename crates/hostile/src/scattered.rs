@@ -1,5 +1,5 @@
 //! Scattered logs: the superblock of their file, and headers of runs. Logs and tables of runs hold
-//! any such headers, and runs are looked for there. Snapshots of the mapping table tell anything.
+//! any such headers, and runs are searched there. Snapshots of the mapping table hold any items.
 
 use format::ext4::checksum::crc32c;
 use format::jbd2::JournalSuperblock;
@@ -16,14 +16,15 @@ use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
 
 const BLOCK: usize = 1024;
-/// Four logs of so many blocks, behind a journal of 64.
+/// Blocks of each of the four logs, behind a journal of 64.
 const EACH: u32 = 96;
 const FIRST: u32 = 64;
 const LOGS: u32 = 4;
 const ALL: u32 = LOGS * EACH;
 
-/// The first byte chooses. The others are read as the superblock of the file and as a header. Then
-/// every ten of them make a header, which is put into the logs with a right checksum.
+/// Runs an input, whose first byte holds parameters. The others are read as the superblock of the
+/// file and as a header. Then every ten of them make a header, which is put into the logs with a
+/// correct checksum.
 pub fn run(bytes: &[u8]) {
     let Some((&choice, rest)) = bytes.split_first() else { return };
     logs_superblock(rest);
@@ -100,10 +101,10 @@ fn search(choice: u8, bytes: &[u8]) {
         }
     }
     let mut find = FindRuns::new(&superblock, logs());
-    let mut turns = 0;
+    let mut steps = 0;
     while let Some(at) = find.wants() {
-        turns += 1;
-        assert!(turns <= ALL, "a block of the logs is read twice");
+        steps += 1;
+        assert!(steps <= ALL, "a block of the logs is read twice");
         assert!((FIRST..FIRST + ALL).contains(&at.get()), "{at} lies in no log");
         find.give(&blocks[at.get() as usize]);
     }
@@ -118,7 +119,7 @@ fn logs() -> Rc<Logs> {
     Rc::new(places.in_units(1).expect("few blocks"))
 }
 
-/// Of ten bytes. Most lengths fit, and most transactions are near the tail.
+/// Makes a header of ten bytes. Most lengths fit, and most transactions are near the tail.
 fn header_of(word: &[u8], tail: TransactionId) -> RunHeader {
     let number = |from: usize| u32::from(word[from]) << 8 | u32::from(word[from + 1]);
     let at = LogBlock(FIRST + number(0) % ALL);
@@ -129,7 +130,8 @@ fn header_of(word: &[u8], tail: TransactionId) -> RunHeader {
     RunHeader { at, transaction, blocks: (number(2) % 300).wrapping_add(long), durable }
 }
 
-/// The same headers as a table, each with a right checksum; some are told as the latest.
+/// Reads the same headers from a table, each with a correct checksum; some are marked as the
+/// latest.
 fn table(choice: u8, bytes: &[u8]) {
     let mut superblock = superblock();
     superblock.sequence = TransactionId(u32::MAX - 3);
@@ -155,11 +157,11 @@ fn table(choice: u8, bytes: &[u8]) {
         }
     }
     let mut table = ReadTable::new(&superblock, logs()).expect("the superblock names one");
-    let mut turns = 0;
+    let mut steps = 0;
     while let Some(page) = table.wants() {
-        turns += 1;
+        steps += 1;
         assert!(
-            turns <= run_table::TABLE_BYTES / TABLE_PAGE as u64 + 1,
+            steps <= run_table::TABLE_BYTES / TABLE_PAGE as u64 + 1,
             "a page of the table is read twice"
         );
         let zeros = vec![0; TABLE_PAGE];
@@ -172,11 +174,12 @@ fn table(choice: u8, bytes: &[u8]) {
     }
 }
 
-/// Most items of a piece, and blocks that there is room for.
+/// Most items of a piece, and bound on the blocks of a snapshot.
 const PIECE_ITEMS: usize = 40;
-const TOLD_MAX: usize = 50;
+const BLOCKS_MAX: usize = 50;
 
-/// The same bytes as what a snapshot tells, with right checksums. Behind it the logs are searched.
+/// Reads the same bytes as a snapshot, with correct checksums. Then the logs behind it are
+/// searched.
 fn snapshot(choice: u8, bytes: &[u8]) {
     let (items, _) = bytes.as_chunks::<ITEM_BYTES>();
     items.iter().for_each(|bytes| {
@@ -231,12 +234,12 @@ fn snapshot(choice: u8, bytes: &[u8]) {
         named.end = TransactionId(named.end.0.wrapping_add(u32::from(choice)));
         superblock.name_snapshot(Some(named));
     }
-    if let Some(told) = read_snapshot(&superblock, &blocks) {
-        search_behind(&superblock, &told, bytes);
+    if let Some(snapshot) = read_snapshot(&superblock, &blocks) {
+        search_behind(&superblock, &snapshot, bytes);
     }
 }
 
-/// Of ten bytes. Runs mostly follow each other.
+/// Makes an item of ten bytes. Runs mostly follow each other.
 fn item_of(word: &[u8], next: &mut TransactionId, choice: u8) -> SnapshotItem {
     let number = |from: usize| u32::from(word[from]) << 8 | u32::from(word[from + 1]);
     let home = HomeBlock(u64::from(number(0)) % if choice & 4 == 0 { 1000 } else { 5000 });
@@ -269,46 +272,46 @@ fn item_of(word: &[u8], next: &mut TransactionId, choice: u8) -> SnapshotItem {
 }
 
 fn read_snapshot(superblock: &JournalSuperblock, blocks: &[Vec<u8>]) -> Option<SnapshotContents> {
-    let mut pieces = ReadSnapshot::new(superblock, logs(), TOLD_MAX).ok()?;
-    let mut turns = 0;
+    let mut pieces = ReadSnapshot::new(superblock, logs(), BLOCKS_MAX).ok()?;
+    let mut steps = 0;
     while let Some(at) = pieces.wants() {
-        turns += 1;
-        assert!(turns <= 2 * FIRST, "a block of the ring is read again and again");
+        steps += 1;
+        assert!(steps <= 2 * FIRST, "a block of the ring is read repeatedly");
         assert!((1..FIRST).contains(&at.get()), "{at} lies in no ring");
         pieces.give(&blocks[at.get() as usize]).ok()?;
     }
-    let told = pieces
+    let snapshot = pieces
         .finish(&HomeBounds {
             blocks: 4000,
             forbidden: [(10, 20)].map(|(from, end)| from..end).to_vec(),
         })
         .ok()?;
-    assert!(told.blocks().len() <= TOLD_MAX, "more than there is room for");
+    assert!(snapshot.blocks().len() <= BLOCKS_MAX, "more blocks than the bound");
     assert!(
-        told.blocks().keys().all(|home| home.get() < 4000 && !(10..20).contains(&home.get())),
-        "{told:?}"
+        snapshot.blocks().keys().all(|home| home.get() < 4000 && !(10..20).contains(&home.get())),
+        "{snapshot:?}"
     );
-    Some(told)
+    Some(snapshot)
 }
 
-fn search_behind(superblock: &JournalSuperblock, told: &SnapshotContents, bytes: &[u8]) {
+fn search_behind(superblock: &JournalSuperblock, snapshot: &SnapshotContents, bytes: &[u8]) {
     let seed = superblock.scattered_seed();
     let mut blocks = vec![vec![0; BLOCK]; (FIRST + ALL) as usize];
     for word in bytes.chunks_exact(10) {
         let header = header_of(word, superblock.sequence);
         header.serialize(seed, &mut blocks[header.at.get() as usize]);
     }
-    let mut find = FindRuns::behind(superblock, logs(), told);
-    let mut turns = 0;
+    let mut find = FindRuns::behind(superblock, logs(), snapshot);
+    let mut steps = 0;
     while let Some(at) = find.wants() {
-        turns += 1;
-        assert!(turns <= ALL, "a block of the logs is read twice");
+        steps += 1;
+        assert!(steps <= ALL, "a block of the logs is read twice");
         find.give(&blocks[at.get() as usize]);
     }
     if let Ok(found) = find.finish(false) {
         is_walked_once(&found);
-        is_walked_once(&found.from(told.read_from()));
-        let _ = told.check_found(found.runs());
+        is_walked_once(&found.from(snapshot.read_from()));
+        let _ = snapshot.check_found(found.runs());
     }
 }
 

@@ -1,18 +1,17 @@
-//! Checksums made right again over damaged bytes, so that the code behind the checksums meets the
-//! damage.
+//! Correct checksums over damaged bytes, so that the code behind the checksums meets the damage.
 
 use format::ext4::checksum::crc32c;
 use format::ext4::{InodeLayout, extent};
 use format::jbd2::{LogLayout, Seed};
 use units::InodeNumber;
 
-/// Bytes 0x3fc.. of a superblock of 1024 bytes.
+/// Sets the checksum of a superblock of 1024 bytes, at 0x3fc.
 pub fn superblock(bytes: &mut [u8]) {
     let sum = crc32c(!0, &bytes[..0x3fc]);
     bytes[0x3fc..0x400].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// An inode in its slot.
+/// Sets the checksum of an inode in its slot.
 pub fn inode(raw: &mut [u8], number: InodeNumber, seed: Option<u32>) {
     let deletion = u32::from_le_bytes([raw[0x14], raw[0x15], raw[0x16], raw[0x17]]);
     // Nothing but the checksum changes. A nonsensical extra size has no checksum to set.
@@ -29,14 +28,14 @@ pub fn extent_node(block: &mut [u8], seed: u32) {
     }
 }
 
-/// A leaf of a directory; its tail is left to the damage, but for the sum.
+/// Sets the checksum of a leaf of a directory; the rest of its tail is left damaged.
 pub fn directory_leaf(block: &mut [u8], seed: u32) {
     let sum = crc32c(seed, &block[..block.len() - 12]);
     let at = block.len() - 4;
     block[at..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// An index block of a directory; `start` is where its table begins.
+/// Sets the checksum of an index block of a directory; `start` is the offset of its table.
 pub fn directory_index(block: &mut [u8], start: usize, seed: u32) {
     let number = |at: usize| usize::from(u16::from_le_bytes([block[at], block[at + 1]]));
     let (limit, count) = (number(start), number(start + 2));
@@ -48,21 +47,21 @@ pub fn directory_index(block: &mut [u8], start: usize, seed: u32) {
     }
 }
 
-/// The first 1024 bytes of a journal's first block.
+/// Sets the checksum in the first 1024 bytes of a journal's first block.
 pub fn journal_superblock(bytes: &mut [u8]) {
     bytes[0xfc..0x100].fill(0);
     let sum = Seed(!0).with(&bytes[..1024]).0;
     bytes[0xfc..0x100].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The commit block's own checksum.
+/// Sets the commit block's own checksum.
 pub fn commit_block(block: &mut [u8], layout: &LogLayout) {
     block[0x10..0x14].fill(0);
     let sum = Seed::of_journal(&layout.uuid).with(block).0;
     block[0x10..0x14].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The checksum at the end of a descriptor or revoke block.
+/// Sets the checksum at the end of a descriptor or revoke block.
 pub fn log_tail(block: &mut [u8], layout: &LogLayout) {
     let end = block.len() - 4;
     block[end..].fill(0);
@@ -70,7 +69,7 @@ pub fn log_tail(block: &mut [u8], layout: &LogLayout) {
     block[end..].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// For reading inodes of a base image.
+/// The layout for reading inodes of a base image.
 pub fn layout_of(superblock: &format::ext4::VolumeSuperblock) -> InodeLayout {
     use format::ext4::feature;
     let checksums = superblock.features.has(feature::METADATA_CSUM);

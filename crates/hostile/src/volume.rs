@@ -42,7 +42,8 @@ const BASES: [&str; 14] = [
     "ext4-small-inodes",
     "revokes",
 ];
-/// Of inputs whose first byte is one of the last, so that those of the corpus keep their volumes.
+/// Base of inputs whose first byte is one of the last, so that those of the corpus keep their
+/// volumes.
 const PACKED: &str = "dirty-packed-1k";
 const PACKED_FROM: u8 = 240;
 const MODES: [DataMode; 5] = [
@@ -53,9 +54,9 @@ const MODES: [DataMode; 5] = [
     DataMode::Writeback,
 ];
 
-/// Virtual time in which everything must be over; a volume of a few MiB needs seconds of it.
+/// Virtual time within which everything must have ended; a volume of a few MiB needs seconds of it.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// The walk looks at no more than this, as a loop of directories never ends.
+/// Inodes that the walk visits at most, as a loop of directories never ends.
 const INODES_MAX: usize = 400;
 const ENTRIES_MAX: usize = 600;
 const READ_MAX: u64 = 64 << 10;
@@ -95,7 +96,7 @@ pub fn run(bytes: &[u8]) {
     visit(home, journal, access, MODES[usize::from(input.choice >> 4) % MODES.len()]);
 }
 
-/// Every other patch hits the journal's device, too: its superblocks, and what follows them.
+/// Every other patch hits the journal's device, too: its superblocks, and the blocks behind them.
 fn damage_journal(journal: &mut Image, input: &Input<'_>, sealed: bool) {
     const BLOCK: u64 = 4096;
     for patch in input.patches().step_by(2) {
@@ -117,7 +118,7 @@ impl Base {
     }
 }
 
-/// The golden image as it is, in every way that it can be opened.
+/// Opens the unchanged golden image in every possible way.
 pub fn visit_golden(name: &str) {
     let (home, journal) = golden::load(name);
     visit(home.clone(), journal.clone(), Access::ReadOnly, DataMode::Ordered);
@@ -126,7 +127,7 @@ pub fn visit_golden(name: &str) {
     }
 }
 
-/// Opens the volume, goes everywhere, changes a little, closes it. Panics when that never ends.
+/// Opens the volume, walks it, changes a little, closes it. Panics when that never ends.
 pub fn visit(home: Image, journal: Option<Image>, access: Access, data: DataMode) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
@@ -160,7 +161,7 @@ async fn open_and_walk(parts: OpenParts) -> Result<(), Error> {
     for (index, inode) in found.iter().enumerate().filter(|(index, _)| index % 5 == 0).take(24) {
         let _ = change(&volume, inode, index).await;
     }
-    // Whoever holds an inode holds it to the end, as the kernel does.
+    // Inodes are held to the end, as the kernel holds them.
     for inode in &found {
         let _ = volume.free_if_unused(inode).await;
     }
@@ -168,7 +169,7 @@ async fn open_and_walk(parts: OpenParts) -> Result<(), Error> {
     volume.close().await
 }
 
-/// A tree check's findings, each made and thrown away.
+/// A tree check's findings, counted and discarded.
 struct CountedFindings(usize);
 
 impl TreeFindings for CountedFindings {
@@ -177,7 +178,7 @@ impl TreeFindings for CountedFindings {
     }
 }
 
-/// Every inode that names lead to, each once, and a look at all it has.
+/// Visits every inode with a name, each once, and reads all that it has.
 async fn walk(volume: &Rc<Volume>) -> Vec<Rc<Inode>> {
     let mut seen = BTreeSet::from([InodeNumber(2)]);
     let mut found = Vec::new();
@@ -236,7 +237,7 @@ async fn look(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<(), Error> {
     Ok(())
 }
 
-/// From the beginning to the end, or as far as there is data near.
+/// Reads a file from start to end, or as far as there is data nearby.
 async fn read_whole(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<(), Error> {
     const PIECE: u64 = 1 << 20;
     for at in (0..volume.getattr(inode).size).step_by(PIECE as usize).take(16) {
@@ -245,7 +246,7 @@ async fn read_whole(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<(), Error>
     Ok(())
 }
 
-/// One thing after another with an inode; most of them fail, as they do not suit it.
+/// Tries every change on an inode; most of them fail, as they do not suit it.
 async fn change(volume: &Rc<Volume>, inode: &Rc<Inode>, index: usize) -> Result<(), Error> {
     let root = volume.inode(InodeNumber(2)).await?;
     let caller = Caller::ROOT;

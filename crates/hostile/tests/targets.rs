@@ -1,8 +1,7 @@
 //! Every target survives its corpus and a fixed number of seeded mutations, in bounded memory and
 //! time.
 //!
-//! `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` (a factor) make another or a longer run of
-//! it.
+//! `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` (a factor) choose another or a longer run.
 
 use hostile::{TARGETS, Target, mutate, random_input};
 use runtime::SplitMix;
@@ -15,7 +14,7 @@ use std::time::Duration;
 
 /// More than any input may make a reader allocate at one time; the images themselves are 16 MiB.
 const MEMORY_MAX: usize = 300 << 20;
-/// One input alone never takes so long, on however busy a machine.
+/// Time limit of one input, on a busy machine, too.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Counting;
@@ -53,7 +52,7 @@ fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-/// Runs one input; on failure says which, and how to see it again.
+/// Runs one input; on failure prints it, and how to reproduce it.
 fn survives(target: &Target, bytes: &[u8], what: &str) {
     MOST.set(USED.get());
     let before = USED.get();
@@ -106,14 +105,14 @@ fn run(name: &'static str) {
     }
     let seed = number("OKEANOS_HOSTILE_SEED", 1);
     for round in 0..target.rounds * number("OKEANOS_HOSTILE_ROUNDS", 1) {
-        let dice = SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(round));
+        let random = SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(round));
         let mut bytes = if target.takes_patches && round % 4 != 0 {
-            random_input(&dice)
+            random_input(&random)
         } else {
-            corpus[(dice.next() % corpus.len() as u64) as usize].1.clone()
+            corpus[(random.next() % corpus.len() as u64) as usize].1.clone()
         };
         if !target.takes_patches || round % 4 == 0 {
-            mutate(&mut bytes, &dice);
+            mutate(&mut bytes, &random);
         }
         survives(target, &bytes, &format!("seed {seed}, round {round}"));
         progress.fetch_add(1, Ordering::Relaxed);

@@ -35,7 +35,7 @@ impl Socket {
         }
     }
     fn shut(&self) {
-        // An error says that it is shut already.
+        // An error means that it is shut already.
         let _ = match self {
             Socket::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
             Socket::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
@@ -47,17 +47,17 @@ pub struct Connection {
     socket: Socket,
     readable: RefCell<PollStream>,
     writable: RefCell<PollStream>,
-    /// One reply at a time.
+    /// Held for one reply at a time.
     replying: Rc<RwLock>,
     /// A reply was cut: nothing after it makes sense to the client.
     broken: Cell<bool>,
-    /// Bytes that the client sent and took, since it connected.
+    /// Bytes that the client sent and received, since it connected.
     received: Cell<u64>,
     sent: Cell<u64>,
 }
 
 impl Connection {
-    /// The socket does not block.
+    /// Creates a connection; the socket becomes non-blocking.
     pub fn new(world: &RealWorld, socket: Socket) -> io::Result<Connection> {
         let (readable, writable) = (socket.watched()?, socket.watched()?);
         Ok(Connection {
@@ -77,13 +77,13 @@ impl Connection {
     pub fn sent(&self) -> u64 {
         self.sent.get()
     }
-    /// Ends it: whatever waits for the client fails.
+    /// Ends the connection: all operations that wait for the client fail.
     pub fn shut(&self) {
         self.broken.set(true);
         self.socket.shut();
     }
 
-    /// Only the task that reads requests calls it.
+    /// Reads exactly `bytes`. Only the task that reads requests calls it.
     #[expect(clippy::await_holding_refcell_ref, reason = "one task reads")]
     pub async fn read_exact(&self, bytes: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
@@ -104,7 +104,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The parts as one message.
+    /// Sends the parts as one message.
     pub async fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
         let _one = self.replying.write().await;
         if self.broken.get() {
@@ -120,7 +120,7 @@ impl Connection {
         Ok(())
     }
 
-    #[expect(clippy::await_holding_refcell_ref, reason = "whoever writes holds `replying`")]
+    #[expect(clippy::await_holding_refcell_ref, reason = "the writer holds `replying`")]
     async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {

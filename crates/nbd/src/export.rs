@@ -1,4 +1,4 @@
-//! What is exported: a disk, and what its clients are told of it.
+//! An export: a disk, and its description for clients.
 
 use crate::request::{PAYLOAD_MAX, PREFERRED};
 use device::Disk;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 pub struct Export {
     pub disk: Rc<dyn Disk>,
     pub read_only: bool,
-    /// Turning platters: the client may sort its requests.
+    /// Whether platters rotate: the client may sort its requests.
     pub rotational: bool,
 }
 
@@ -40,7 +40,7 @@ impl Export {
     pub fn sector(&self) -> u32 {
         self.disk.geometry().logical_sector
     }
-    /// Size and flags, as the handshake tells them.
+    /// Size and flags, as in the handshake.
     pub fn about(&self) -> Vec<u8> {
         let mut bytes = self.size().to_be_bytes().to_vec();
         bytes.extend_from_slice(&self.flags().to_be_bytes());

@@ -1,4 +1,4 @@
-//! Where clients knock: a Unix socket, or TCP on this machine.
+//! Listening sockets: a Unix socket, or TCP on this machine.
 
 use crate::connection::Socket;
 use std::io;
@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a socket may still answer whose server was killed.
+/// Time for which a socket whose server was killed may still answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum ListenError {
 }
 
 pub enum Listener {
-    /// The file is removed at the end.
+    /// A socket file, removed at the end.
     Unix {
         listener: UnixListener,
         path: PathBuf,
@@ -60,7 +60,7 @@ impl Listener {
         Ok(Listener::Unix { listener, path: path.to_owned() })
     }
 
-    /// `HOST:PORT`; all addresses of the host must be this machine's own.
+    /// Listens on `HOST:PORT`; all addresses of the host must be this machine's own.
     pub fn tcp(address: &str) -> Result<Listener, ListenError> {
         let failed = |error| ListenError::Address { address: address.to_owned(), error };
         let addresses: Vec<_> = address.to_socket_addrs().map_err(failed)?.collect();
@@ -72,7 +72,7 @@ impl Listener {
         Ok(Listener::Tcp(listener))
     }
 
-    /// As clients write it.
+    /// URI for clients.
     pub fn uri(&self) -> String {
         match self {
             Listener::Unix { path, .. } => format!("nbd+unix:///?socket={}", path.display()),
@@ -98,7 +98,7 @@ impl Listener {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                // Replies are small, and somebody waits for each.
+                // Replies are small, and a client waits for each.
                 stream.set_nodelay(true)?;
                 Ok(Socket::Tcp(stream))
             }
@@ -109,7 +109,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix { path, .. } = self {
-            // Somebody may have removed it already.
+            // Another process may have removed it already.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -13,7 +13,7 @@ const NO_ZEROES: u16 = 2;
 const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 
-/// What both sides agreed on.
+/// Result of the negotiation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreed {
     pub structured: bool,
@@ -29,7 +29,7 @@ fn refuse(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// `None`: the client said goodbye.
+/// Negotiates with a client; `None` if it ended the session.
 pub async fn negotiate(connection: &Connection, export: &Export) -> io::Result<Option<Agreed>> {
     let hello =
         [&b"NBDMAGIC"[..], b"IHAVEOPT", &(FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes()].concat();
@@ -44,7 +44,7 @@ pub async fn negotiate(connection: &Connection, export: &Export) -> io::Result<O
     let zeroes = if flags & u32::from(NO_ZEROES) == 0 { 124 } else { 0 };
     let mut agreed = Agreed::default();
     loop {
-        // A client that sends option after option keeps nobody waiting.
+        // A client that sends option after option delays no other.
         runtime::yield_now().await;
         let mut header = [0; OPTION_HEADER];
         connection.read_exact(&mut header).await?;

@@ -2,7 +2,7 @@
 
 pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Longer options are no options of ours.
+/// Longest option; longer ones are unknown here.
 pub const OPTION_MAX: u32 = 16 << 10;
 /// Bytes before an option's data.
 pub const OPTION_HEADER: usize = 16;
@@ -21,17 +21,17 @@ pub enum OptionRequest {
     Abort,
     List,
     StartTls,
-    /// `go`: the transmission follows at once.
+    /// INFO or GO; `go`: the transmission follows at once.
     Info {
         go: bool,
         name: Vec<u8>,
         wanted: Vec<u16>,
     },
     StructuredReply,
-    /// Of contexts we have none.
+    /// LIST or SET of metadata contexts, of which there are none.
     MetaContext,
     Unknown,
-    /// Its data contradicts itself.
+    /// Data that contradicts itself.
     Malformed,
 }
 

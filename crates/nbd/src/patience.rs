@@ -1,7 +1,8 @@
-//! How long a client may take to send a request's payload, or to read a reply.
+//! Time limits of a client for sending a request's payload, or reading a reply.
 //!
-//! Both hold room that other clients wait for. A client that is silent for a minute is cut off in
-//! any case; while others wait for room, a client that is slower than any socket of this machine.
+//! Both hold memory of the pool that other clients wait for. A client that is silent for a minute
+//! is disconnected in any case; while others wait for memory, also a client that is slower than any
+//! socket of this machine.
 
 use crate::connection::Connection;
 use crate::window::Pool;
@@ -14,23 +15,23 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Without one byte.
+/// Longest time without one byte.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// While others wait: bytes a second, and when they are first counted.
+/// Rate required while others wait, in bytes a second, and the time before the first check.
 const RATE_MIN: u64 = 4 << 20;
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Judges how fast clients are.
+/// Judge of the speed of clients.
 pub struct Patience {
     pub world: RealWorld,
     pub pool: Rc<Pool>,
 }
 
 impl Patience {
-    /// Carries out a transfer, which `moved` counts the bytes of.
+    /// Runs a transfer, whose bytes `moved` counts.
     ///
     /// # Errors
-    /// Those of the transfer; `TimedOut` where the client is too slow, whose connection is shut
+    /// The transfer's errors; `TimedOut` where the client is too slow, whose connection is shut
     /// then.
     pub async fn with<T>(
         &self,
@@ -39,7 +40,7 @@ impl Patience {
         transfer: impl Future<Output = io::Result<T>>,
     ) -> io::Result<T> {
         let mut transfer = pin!(transfer);
-        // Most have no need to wait, and so none of a timer.
+        // Most transfers have no need to wait, and so none of a timer.
         let at_once = poll_fn(|context| Poll::Ready(transfer.as_mut().poll(context))).await;
         if let Poll::Ready(result) = at_once {
             return result;

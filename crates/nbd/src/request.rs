@@ -5,9 +5,9 @@ pub const HEADER: usize = 28;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const STRUCTURED_MAGIC: u32 = 0x668e_33ef;
-/// The largest read or write; what the block-size constraints tell.
+/// The largest read or write, as stated in the block-size constraints.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
-/// What a client that asks for no constraints may rely on.
+/// Size on which a client without constraints may rely.
 pub const PREFERRED: u32 = 4096;
 
 const FLAG_FUA: u16 = 1;
@@ -38,11 +38,11 @@ pub enum Command {
 pub struct NbdRequest {
     pub command: Command,
     pub fua: bool,
-    /// The client's name for it.
+    /// The client's identifier of the request.
     pub cookie: u64,
     pub at: u64,
     pub length: u32,
-    /// Flags that nobody offered.
+    /// Whether it has flags that were not offered.
     pub strange_flags: bool,
 }
 
@@ -87,14 +87,14 @@ impl NbdRequest {
             length: u32_at(24),
             strange_flags: flags & !known != 0,
         };
-        // Its payload cannot be held, and not be skipped in reasonable time.
+        // Its payload cannot be held, nor be skipped in reasonable time.
         if command == Command::Write && request.length > PAYLOAD_MAX {
             return Err(RequestError::TooLong(request.length));
         }
         Ok(request)
     }
 
-    /// The error to answer before the disk is asked.
+    /// The error to return before the disk is used.
     pub fn refuse(&self, size: u64, sector: u32, read_only: bool) -> Option<u32> {
         let changes = matches!(self.command, Command::Write | Command::Trim | Command::WriteZeroes);
         let has_range = changes || matches!(self.command, Command::Read | Command::Cache);
@@ -125,7 +125,7 @@ pub fn simple_reply(cookie: u64, error: u32) -> Vec<u8> {
     bytes
 }
 
-/// The one chunk of a read that found data: what goes before the data.
+/// The one chunk of a read that found data: the header before the data.
 pub fn data_chunk(cookie: u64, at: u64, length: u32) -> Vec<u8> {
     let mut bytes = chunk(cookie, 1, length + 8);
     bytes.extend_from_slice(&at.to_be_bytes());
@@ -137,7 +137,7 @@ pub fn error_chunk(cookie: u64, error: u32) -> Vec<u8> {
     bytes.extend_from_slice(&[0, 0]);
     bytes
 }
-/// The last chunk of its reply, always.
+/// Header of a chunk, always the last of its reply.
 fn chunk(cookie: u64, kind: u16, length: u32) -> Vec<u8> {
     let mut bytes = STRUCTURED_MAGIC.to_be_bytes().to_vec();
     bytes.extend_from_slice(&1u16.to_be_bytes());
@@ -194,7 +194,7 @@ mod tests {
         );
     }
     #[test]
-    fn replies_have_the_lengths_that_they_tell() {
+    fn replies_have_the_lengths_that_they_state() {
         assert_eq!(simple_reply(1, 0).len(), 16);
         assert_eq!(data_chunk(1, 0, 512).len(), 28);
         assert_eq!(error_chunk(1, 5).len(), 26);

@@ -1,5 +1,4 @@
-//! Clients side by side: each has a task that reads its requests, and one for each request under
-//! way.
+//! Concurrent clients: each has a task that reads its requests, and one for each request in flight.
 
 use crate::connection::{Connection, Socket};
 use crate::export::Export;
@@ -9,7 +8,7 @@ use crate::patience::Patience;
 use crate::request::{
     Command, EIO, ENOSPC, ENOTSUP, HEADER, NbdRequest, data_chunk, error_chunk, simple_reply,
 };
-use crate::window::{Pool, Room, Window};
+use crate::window::{Pool, Reservation, Window};
 use device::{Buffer, DeviceError, Durability, World};
 use runtime::{Either, File, RealWorld, race};
 use std::cell::Cell;
@@ -17,11 +16,11 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Connections at a time.
+/// Most connections at a time.
 const CLIENTS_MAX: usize = 64;
-/// A handshake takes no longer.
+/// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// Of what write-zeroes writes at once.
+/// Bytes that write-zeroes writes at once.
 const ZEROES: usize = 1 << 20;
 
 /// Serves until it is dropped, or the listener fails.
@@ -37,15 +36,14 @@ pub async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> 
                     let client = Count::new(&clients);
                     let (own, export, pool) = (world.clone(), export.clone(), pool.clone());
                     world.spawn(Box::pin(async move {
-                        // Whatever goes wrong with a client is the client's problem.
+                        // An error of a client ends only that client.
                         let _ = converse(own, socket, export, &pool).await;
                         drop(client);
                     }));
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // A client that is gone already; or no descriptor is free: the next one may find
-                // one.
+                // The client has gone already; or no descriptor is free: the next one may find one.
                 Err(_) => world.sleep_until(world.now().plus(Duration::from_millis(10))).await,
             }
         }
@@ -83,7 +81,7 @@ async fn converse(
     let patience = Rc::new(Patience { world: world.clone(), pool: pool.clone() });
     let client = Client { world, connection, export, agreed, window: window.clone(), patience };
     let result = client.read_requests().await;
-    // What was asked for is carried out, also for a client that is gone.
+    // Requests received are carried out, also for a client that has gone.
     window.empty().await;
     result
 }
@@ -101,7 +99,7 @@ struct Client {
 impl Client {
     async fn read_requests(&self) -> io::Result<()> {
         loop {
-            // Requests that are refused wait for nothing, and other clients are to have their turn.
+            // Refused requests wait for nothing, and other clients must be served between them.
             runtime::yield_now().await;
             let mut header = [0; HEADER];
             self.connection.read_exact(&mut header).await?;
@@ -118,7 +116,7 @@ impl Client {
                 Command::WriteZeroes => ZEROES,
                 _ => 0,
             };
-            let room = self.window.enter(bytes).await;
+            let reservation = self.window.enter(bytes).await;
             let payload = match request.command {
                 Command::Write => {
                     let mut payload = Buffer::zeroed(bytes.next_multiple_of(512));
@@ -133,8 +131,8 @@ impl Client {
                 None => {
                     let client = self.clone();
                     self.world.spawn(Box::pin(async move {
-                        // A client that is gone wants no answer.
-                        let _ = client.carry_out(request, payload, room).await;
+                        // A client that has gone needs no reply.
+                        let _ = client.carry_out(request, payload, reservation).await;
                     }));
                 }
             }
@@ -145,7 +143,7 @@ impl Client {
         &self,
         request: NbdRequest,
         payload: Option<Buffer>,
-        _room: Room,
+        _reservation: Reservation,
     ) -> io::Result<()> {
         let disk = &self.export.disk;
         let durability = if request.fua { Durability::Durable } else { Durability::Cached };
@@ -171,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Whole sectors only; what is left of others is no harm.
+    /// Discards whole sectors only; partial ones keep their content.
     async fn trim(&self, request: &NbdRequest) -> Result<(), DeviceError> {
         let (disk, sector) = (&self.export.disk, u64::from(self.export.sector()));
         let at = request.at.next_multiple_of(sector);
@@ -217,7 +215,7 @@ impl Client {
         self.send(&[&reply]).await
     }
 
-    /// Waits for a client that takes its replies, and no longer.
+    /// Sends a reply, waiting only for a client that reads.
     async fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
         let sending = self.connection.send(parts);
         self.patience.with(&self.connection, Connection::sent, sending).await
@@ -225,7 +223,7 @@ impl Client {
 }
 
 /// Returns the protocol's number for an error of the disk. Of the few that it knows, ENOSPC is for
-/// changes alone, and what was refused here in vain is an error of ours.
+/// changes alone; a request that should have been refused earlier is an internal error.
 fn number_of(error: &DeviceError, command: Command) -> u32 {
     let changes = !matches!(command, Command::Read | Command::Flush);
     match error {

@@ -1,9 +1,9 @@
-//! How much clients may have under way: requests and bytes. The next request is not read before
-//! there is room.
+//! Bound on the requests and bytes in flight of clients. The next request is not read before there
+//! is space.
 //!
 //! Invariants: all clients together hold at most [`POOL`] bytes and an allowance for each, which is
-//! its own. So who takes much cannot keep others from requests of usual size. Who waits for the
-//! pool is served in the order of arrival.
+//! its own. So a client with large requests cannot keep others from requests of usual size. Waiters
+//! for the pool are served in the order of arrival.
 
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
@@ -12,12 +12,12 @@ use std::rc::Rc;
 
 const REQUESTS_MAX: usize = 128;
 const BYTES_MAX: usize = 64 << 20;
-/// A client's own.
+/// Bytes of each client's own allowance.
 const ALLOWANCE: usize = 1 << 20;
-/// What all clients share beyond that. The largest request fits.
+/// Bytes that all clients share beyond that. The largest request fits.
 const POOL: usize = 192 << 20;
 
-/// What the windows of all clients share.
+/// The pool that the windows of all clients share.
 #[derive(Default)]
 pub struct Pool {
     bytes: Cell<usize>,
@@ -27,7 +27,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Whether a request waits for room that others hold.
+    /// Whether a request waits for space that others hold.
     pub fn is_wanted(&self) -> bool {
         !self.waiting.borrow().is_empty() && !units::fault!("nbd-stall-waited-for")
     }
@@ -39,18 +39,19 @@ pub struct Window {
     bytes: Cell<usize>,
 }
 
-/// Room for one request, until it is dropped.
-pub struct Room(Rc<Window>, usize);
+/// Reservation for one request, until it is dropped.
+pub struct Reservation(Rc<Window>, usize);
 
-/// A place in the line for the pool.
+/// A place in the queue for the pool.
 struct Queued<'a>(&'a Pool, u64);
 
 impl Window {
     pub fn new(pool: &Rc<Pool>) -> Window {
         Window { pool: pool.clone(), requests: Cell::new(0), bytes: Cell::new(0) }
     }
-    /// The size is bounded elsewhere. One task of a client enters.
-    pub async fn enter(self: &Rc<Self>, bytes: usize) -> Room {
+    /// Waits for space for a request, whose size is bounded elsewhere. One task of a client calls
+    /// it.
+    pub async fn enter(self: &Rc<Self>, bytes: usize) -> Reservation {
         let fits = || {
             let requests = self.requests.get();
             let fits =
@@ -58,7 +59,7 @@ impl Window {
             fits.then_some(())
         };
         self.pool.changed.until(fits).await;
-        // What is under way may end while this waits: then it takes less of the pool.
+        // Requests in flight may end during the wait: then it takes less of the pool.
         if self.taken_with(bytes) > self.taken_with(0) {
             let queued = Queued::last(&self.pool);
             let fits = || {
@@ -68,9 +69,9 @@ impl Window {
             self.pool.changed.until(fits).await;
         }
         self.change(self.requests.get() + 1, self.bytes.get() + bytes);
-        Room(self.clone(), bytes)
+        Reservation(self.clone(), bytes)
     }
-    /// Of the pool, with so many bytes more.
+    /// Bytes taken of the pool, with `more` bytes of the client.
     fn taken_with(&self, more: usize) -> usize {
         (self.bytes.get() + more).saturating_sub(ALLOWANCE)
     }
@@ -80,12 +81,12 @@ impl Window {
         self.bytes.set(bytes);
         self.pool.bytes.set(self.pool.bytes.get() + self.taken_with(0) - before);
     }
-    /// Until nothing is under way.
+    /// Waits until no request is in flight.
     pub async fn empty(&self) {
         self.pool.changed.until(|| (self.requests.get() == 0).then_some(())).await
     }
 }
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.0.change(self.0.requests.get() - 1, self.0.bytes.get() - self.1);
         self.0.pool.changed.notify();
@@ -132,12 +133,12 @@ mod tests {
                 let (held, done, world) = (held.clone(), done.clone(), inner.clone());
                 inner.spawn(Box::pin(async move {
                     for _ in 0..4 {
-                        let room = window.enter(LARGEST).await;
+                        let reservation = window.enter(LARGEST).await;
                         held.set(held.get() + LARGEST);
                         assert!(held.get() <= POOL + CLIENTS * ALLOWANCE, "{} bytes", held.get());
                         world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
                         held.set(held.get() - LARGEST);
-                        drop(room);
+                        drop(reservation);
                         done.set(done.get() + 1);
                     }
                 }));

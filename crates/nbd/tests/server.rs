@@ -1,5 +1,5 @@
-//! The server over real sockets, spoken to byte by byte: what clients rely on, and what hostile
-//! ones get.
+//! The server over real sockets, driven byte by byte: behaviour that clients rely on, and hostile
+//! clients.
 
 use device::{Disk, World};
 use disks::MemoryDisk;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const SIZE: u64 = 8 << 20;
-/// A client that sends nothing of what it announced is cut off then in any case.
+/// Time after which a client that sends nothing of what it announced is disconnected in any case.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// A server on a thread of its own, until the process ends.
@@ -25,17 +25,17 @@ impl Server {
     fn start() -> Server {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
-        let (own, (tell, told)) = (path.clone(), std::sync::mpsc::channel());
+        let (own, (ready, started)) = (path.clone(), std::sync::mpsc::channel());
         std::thread::spawn(move || {
             let world = RealWorld::new().unwrap();
             let in_world: Rc<dyn World> = Rc::new(world.clone());
             let disk: Rc<dyn Disk> = Rc::new(MemoryDisk::new(in_world, SIZE));
             let listener = Listener::unix(&own).unwrap();
-            tell.send(()).unwrap();
+            ready.send(()).unwrap();
             let export = Export { disk, read_only: false, rotational: false };
             world.run(serve(world.clone(), listener, Rc::new(export))).unwrap();
         });
-        told.recv().unwrap();
+        started.recv().unwrap();
         Server { _directory: directory, path }
     }
     fn connect(&self) -> Client {
@@ -47,7 +47,7 @@ impl Server {
         client.say(&[&3u32.to_be_bytes()]);
         client
     }
-    /// In the transmission phase, with structured replies or without.
+    /// Enters the transmission phase, with structured replies or without.
     fn transmit(&self, structured: bool) -> Client {
         let mut client = self.connect();
         if structured {
@@ -95,7 +95,7 @@ impl Client {
             payload,
         ]);
     }
-    /// Error and cookie.
+    /// Reads a simple reply: error and cookie.
     fn simple(&mut self) -> (u32, u64) {
         let reply = self.take(16);
         assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes());
@@ -105,7 +105,7 @@ impl Client {
         )
     }
     fn is_closed(&mut self) -> bool {
-        // What was sent and not read makes it a reset.
+        // Bytes that were sent and not read make it a reset.
         self.0.read(&mut [0; 1]).map_or(true, |count| count == 0)
     }
 }
@@ -159,8 +159,7 @@ fn many_requests_at_once_are_all_answered() {
     let server = Server::start();
     let mut client = server.transmit(false);
     let mut answered = Vec::new();
-    // A client that reads no answers is given none of the server's memory: it would wait for
-    // itself.
+    // A client that reads no replies gets none of the server's memory: it would wait for itself.
     for first in [0, 100, 200, 300, 400] {
         for cookie in first..first + 100 {
             client.ask(
@@ -211,9 +210,9 @@ fn who_speaks_nonsense_is_shown_out_and_others_are_served() {
     assert_eq!(other.simple(), (0, 9));
 }
 
-/// The room that all clients share is small beside what they may ask for.
+/// Fills the shared pool, which is small compared with the requests allowed.
 #[test]
-fn clients_that_stall_hold_no_room_that_others_want() {
+fn stalled_clients_hold_no_memory_that_others_need() {
     let server = Server::start();
     let mut stalled = Vec::new();
     for cookie in 0..8 {
@@ -223,7 +222,7 @@ fn clients_that_stall_hold_no_room_that_others_want() {
         stalled.push(writer);
     }
     for cookie in 0..8 {
-        // Replies that nobody reads.
+        // Replies that the client does not read.
         let mut reader = server.transmit(false);
         for _ in 0..4 {
             reader.ask(0, 0, cookie, 0, SIZE as u32, &[]);
@@ -241,7 +240,7 @@ fn clients_that_stall_hold_no_room_that_others_want() {
     drop(stalled);
 }
 
-/// Nobody waits for the room that it holds.
+/// Tests a slow client whose memory no other needs.
 #[test]
 fn a_slow_client_alone_is_served() {
     let server = Server::start();

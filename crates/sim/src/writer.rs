@@ -349,7 +349,7 @@ impl Writer {
             }
             Action::Address { file } => {
                 if let Some(inode) = self.look(&file_name(*file)).await? {
-                    self.volume.told_address(&inode, FileBlock(0)).await?;
+                    self.volume.exposed_address(&inode, FileBlock(0)).await?;
                 }
             }
             _ => unreachable!("an action that changes something"),

@@ -7,7 +7,7 @@ pub struct BlockSize {
 }
 
 impl BlockSize {
-    /// `None` unless `bytes` is a power of two from 1024 to 65536.
+    /// Returns the size; `None` unless `bytes` is a power of two from 1024 to 65536.
     pub const fn new(bytes: u32) -> Option<BlockSize> {
         if bytes.is_power_of_two() && bytes >= 1024 && bytes <= 65536 {
             Some(BlockSize { shift: bytes.trailing_zeros() })
@@ -27,7 +27,7 @@ impl BlockSize {
     }
 }
 
-/// Bytes `start..end` within one block. Never empty where it stands for an update.
+/// Bytes `start..end` within one block. Never empty in an update.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockRange {
     pub start: u32,
@@ -48,7 +48,7 @@ impl BlockRange {
     pub const fn as_usize(self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
-    /// Whether the two share a byte or touch, so that one range can stand for both.
+    /// Whether the two share a byte or touch, so that they can be joined.
     pub const fn touches(self, other: BlockRange) -> bool {
         self.start <= other.end && other.start <= self.end
     }

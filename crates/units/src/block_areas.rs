@@ -1,30 +1,30 @@
-//! Which areas of the home have blocks in a table: a coarse index beside a [`BlockMap`].
+//! Areas of the home that have blocks in a table: a coarse index beside a [`BlockMap`].
 //!
-//! A long range of blocks, such as a large file that is freed, mostly holds few that a table knows.
-//! They are found by asking for areas of [`AREA_BLOCKS`] blocks instead of each block. The table
-//! pays for it only where a block enters or leaves.
+//! A long range of blocks, such as that of a large file that is freed, mostly holds few blocks of a
+//! table. They are found by a look-up for each area of [`AREA_BLOCKS`] blocks instead of each
+//! block. The table updates the index only when a block is added or removed.
 
 use crate::{BlockMap, HomeBlock};
 
 /// Blocks of an area: 4 MiB of blocks of 4 KiB.
 pub const AREA_BLOCKS: u64 = 1024;
 
-/// How many blocks of each area a table has. Areas without one take no memory.
+/// Number of a table's blocks in each area. Areas without one take no memory.
 #[derive(Clone, Default, Debug)]
 pub struct BlockAreas {
     counts: BlockMap<u32>,
 }
 
 impl BlockAreas {
-    /// `block` enters the table, which did not have it.
+    /// Adds `block`, which the table did not have.
     pub fn add(&mut self, block: HomeBlock) {
         *self.counts.entry(area_of(block)).or_default() += 1;
     }
 
-    /// `block` leaves the table, which had it.
+    /// Removes `block`, which the table had.
     ///
     /// # Panics
-    /// When the area has none.
+    /// If the area has none.
     pub fn remove(&mut self, block: HomeBlock) {
         let area = area_of(block);
         let count = self.counts.get_mut(&area).expect("a block of this area");
@@ -61,7 +61,7 @@ impl BlockAreas {
         })
     }
 
-    /// Blocks of all [`BlockAreas::parts`] of the range.
+    /// Number of blocks in all [`BlockAreas::parts`] of the range.
     pub fn visits(&self, at: HomeBlock, count: u64) -> u64 {
         self.parts(at, count).map(|(_, count)| count).sum()
     }

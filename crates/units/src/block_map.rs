@@ -1,5 +1,5 @@
-//! Tables by block number. Their order follows from what was put in, never from chance; lookups
-//! alone should use them.
+//! Hash tables by block number. Their order depends on the insertions, not on a random seed; only
+//! look-ups should use them.
 
 use crate::HomeBlock;
 use std::collections::{HashMap, HashSet};

@@ -1,5 +1,5 @@
-//! A map by number that takes little more memory than its entries: sorted runs, by the first number
-//! of each.
+//! A map by number that takes little more memory than its entries: sorted runs, indexed by the
+//! first number of each.
 //!
 //! Invariants: numbers ascend within a run and from run to run. No run is empty or has more than
 //! `RUN_MAX` entries. Neighbours that fit one run are merged where entries leave. An entry of up to
@@ -9,22 +9,22 @@
 use std::collections::BTreeMap;
 
 const RUN_MAX: usize = 128;
-/// How many entries' memory a run asks for at once.
+/// Entries for which a run allocates memory at a time.
 const GROWTH: usize = 4;
 
 type Run<V> = Vec<(u64, V)>;
 
 pub struct CompactMap<V> {
-    /// By the first number of each.
+    /// The runs by their first number.
     runs: BTreeMap<u64, Run<V>>,
     length: usize,
     /// Entries for which the runs have memory.
-    room: usize,
+    capacity: usize,
 }
 
 impl<V> Default for CompactMap<V> {
     fn default() -> CompactMap<V> {
-        CompactMap { runs: BTreeMap::new(), length: 0, room: 0 }
+        CompactMap { runs: BTreeMap::new(), length: 0, capacity: 0 }
     }
 }
 
@@ -42,7 +42,7 @@ impl<V: Copy> CompactMap<V> {
         Some(run[at].1)
     }
 
-    /// Gives what was there before.
+    /// Inserts an entry; returns the value before.
     pub fn insert(&mut self, number: u64, value: V) -> Option<V> {
         let Some((first, run)) = self.runs.range_mut(..=number).next_back() else {
             return self.insert_first(number, value);
@@ -57,7 +57,7 @@ impl<V: Copy> CompactMap<V> {
         }
         run.insert(at, (number, value));
         self.length += 1;
-        self.room += run.capacity() - before;
+        self.capacity += run.capacity() - before;
         if run.len() > RUN_MAX {
             let first = *first;
             self.split(first);
@@ -65,16 +65,16 @@ impl<V: Copy> CompactMap<V> {
         None
     }
 
-    /// Before all others.
+    /// Inserts an entry before all others.
     fn insert_first(&mut self, number: u64, value: V) -> Option<V> {
         let mut run = match self.runs.first_entry() {
             Some(first) if first.get().len() < RUN_MAX => first.remove(),
             _ => Run::new(),
         };
-        self.room -= run.capacity();
+        self.capacity -= run.capacity();
         run.reserve_exact(1);
         run.insert(0, (number, value));
-        self.room += run.capacity();
+        self.capacity += run.capacity();
         self.runs.insert(number, run);
         self.length += 1;
         None
@@ -82,11 +82,11 @@ impl<V: Copy> CompactMap<V> {
 
     fn split(&mut self, first: u64) {
         let Some(run) = self.runs.get_mut(&first) else { return };
-        self.room -= run.capacity();
+        self.capacity -= run.capacity();
         let upper: Run<V> = run[RUN_MAX / 2..].to_vec();
         run.truncate(RUN_MAX / 2);
         run.shrink_to_fit();
-        self.room += run.capacity() + upper.capacity();
+        self.capacity += run.capacity() + upper.capacity();
         self.runs.insert(upper[0].0, upper);
     }
 
@@ -100,24 +100,24 @@ impl<V: Copy> CompactMap<V> {
         Some(value)
     }
 
-    /// After an entry left the run that began with `first`.
+    /// Merges runs after an entry was removed from the run that begins with `first`.
     fn tidy(&mut self, first: u64) {
         let Some(mut run) = self.runs.remove(&first) else { return };
-        self.room -= run.capacity();
+        self.capacity -= run.capacity();
         let before = self.runs.range_mut(..first).next_back();
         if let Some((_, before)) = before
             && before.len() + run.len() <= RUN_MAX / 2
         {
-            self.room -= before.capacity();
+            self.capacity -= before.capacity();
             before.reserve_exact(run.len());
             before.append(&mut run);
-            self.room += before.capacity();
+            self.capacity += before.capacity();
         }
         if let Some((number, _)) = run.first().copied() {
             if run.capacity() > run.len() + 2 * GROWTH {
                 run.shrink_to(run.len() + GROWTH);
             }
-            self.room += run.capacity();
+            self.capacity += run.capacity();
             self.runs.insert(number, run);
         }
     }
@@ -132,12 +132,12 @@ impl<V: Copy> CompactMap<V> {
         self.range(0, u64::MAX)
     }
 
-    /// Bytes of memory: entries with the room kept for more, and what each run takes around them.
+    /// Memory in bytes: entries with their spare capacity, and the overhead of each run.
     pub fn memory(&self) -> usize {
-        /// A run's key and its vector in the tree, with the tree's own nodes half full, and the
-        /// allocator's own.
+        /// Overhead of a run: its key and vector in the tree, with the tree's own nodes half full,
+        /// and the allocator's.
         const AROUND: usize = 2 * (8 + 24) + 16;
-        self.room * size_of::<(u64, V)>() + self.runs.len() * AROUND
+        self.capacity * size_of::<(u64, V)>() + self.runs.len() * AROUND
     }
 }
 
@@ -149,26 +149,26 @@ mod tests {
     #[test]
     fn it_answers_as_a_plain_map_does() {
         for seed in 0..20 {
-            let (dice, mut plain, mut map) =
+            let (random, mut plain, mut map) =
                 (SplitMix::new(seed), BTreeMap::new(), CompactMap::default());
             let numbers = [50, 400, 5000][seed as usize % 3];
             for step in 0..6000u64 {
-                let number = dice.next() % numbers;
-                if dice.next() % 10 < if step < 3000 { 7 } else { 3 } {
+                let number = random.next() % numbers;
+                if random.next() % 10 < if step < 3000 { 7 } else { 3 } {
                     assert_eq!(map.insert(number, step), plain.insert(number, step));
                 } else {
                     assert_eq!(map.remove(number), plain.remove(&number), "seed {seed}");
                 }
                 assert_eq!(map.len(), plain.len());
-                let (from, until) = (dice.next() % numbers, dice.next() % numbers);
+                let (from, until) = (random.next() % numbers, random.next() % numbers);
                 assert_eq!(map.get(from), plain.get(&from).copied());
                 if step % 50 == 0 {
                     let range = plain
                         .range(from.min(until)..until)
                         .map(|(number, value)| (*number, *value));
                     assert!(map.range(from.min(until), until).eq(range), "seed {seed}");
-                    let room: usize = map.runs.values().map(Vec::capacity).sum();
-                    assert_eq!(map.room, room, "seed {seed}: its memory is counted wrongly");
+                    let capacity: usize = map.runs.values().map(Vec::capacity).sum();
+                    assert_eq!(map.capacity, capacity, "seed {seed}: wrong count of its memory");
                 }
             }
             assert!(map.iter().eq(plain.into_iter()));
@@ -190,7 +190,7 @@ mod tests {
                 map.insert(order(n), V::default());
             }
             assert!(map.memory() <= bytes * map.len(), "order {number}: {} bytes", map.memory());
-            // Three quarters leave, here and there.
+            // Three quarters are removed, at scattered places.
             for n in (0..200_000).filter(|n| n % 4 != 1) {
                 map.remove(order(n));
             }

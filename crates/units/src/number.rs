@@ -9,7 +9,7 @@ macro_rules! number {
         impl $name {
             /// The plain integer, for on-disk structures and arithmetic inside one address space.
             pub const fn get(self) -> $inner { self.0 }
-            /// The number `count` further on. Callers keep within the address space.
+            /// The number `count` further on. The result must be in the address space.
             pub const fn plus(self, count: $inner) -> Self { Self(self.0 + count) }
         }
         impl fmt::Display for $name {
@@ -22,8 +22,8 @@ macro_rules! number {
 }
 
 number!(
-    /// A block of the volume, counted in file-system blocks from its start: where data lives for
-    /// good.
+    /// A block of the volume, counted in file-system blocks from its start: the final address of
+    /// data.
     HomeBlock(u64), "block");
 number!(
     /// A block of the log, counted in file-system blocks from the journal's start (block 0 is its
@@ -37,8 +37,8 @@ number!(
     /// An inode, counted from 1.
     InodeNumber(u32), "inode");
 number!(
-    /// Whoever a block of data belongs to, for those who need not know what that is: a file of a
-    /// volume, say.
+    /// The owner of a block of data, such as a file of a volume, for code that need not know its
+    /// kind.
     Owner(u64), "owner");
 number!(
     /// A block group, counted from 0.

@@ -1,4 +1,4 @@
-//! Random numbers from a seed, for whoever has no world to ask.
+//! Random numbers from a seed, for code without a `World`.
 
 use std::cell::Cell;
 
@@ -18,7 +18,7 @@ impl SplitMix {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    /// 0 to `end` - 1, about equally often; `end` is not 0.
+    /// A number from 0 to `end` - 1, about equally distributed; `end` is not 0.
     pub fn below(&self, end: u64) -> u64 {
         self.next() % end
     }

@@ -9,7 +9,7 @@ impl Instant {
     pub const fn plus(self, time: Duration) -> Instant {
         Instant(self.0.saturating_add(time.as_nanos() as u64))
     }
-    /// Zero when `earlier` is in fact later.
+    /// Duration since `earlier`; zero if that is later.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -11,8 +11,8 @@ impl TransactionId {
     pub const fn previous(self) -> TransactionId {
         TransactionId(self.0.wrapping_sub(1))
     }
-    /// Strictly later, on the circle of 2^32 numbers: right while the two are within 2^31 of each
-    /// other.
+    /// Whether it is strictly later, on the circle of 2^32 numbers: right while the two are within
+    /// 2^31 of each other.
     pub const fn is_after(self, other: TransactionId) -> bool {
         (self.0.wrapping_sub(other.0) as i32) > 0
     }

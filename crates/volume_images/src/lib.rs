@@ -8,25 +8,25 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// How to make a volume.
+/// Parameters of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRequest<'a> {
-    /// For mke2fs, such as `-t ext3 -I 128`.
+    /// Options for mke2fs, such as `-t ext3 -I 128`.
     pub options: &'a [&'a str],
-    /// Bytes.
+    /// Block size in bytes.
     pub block_size: u64,
     pub size: u64,
     pub journal: Journal,
-    /// What every byte of home was before: mke2fs then zeroes whatever it relies on. `None`: a
+    /// Old content of every byte of home: mke2fs then zeroes all that it relies on. `None`: a
     /// sparse file of zeros.
     pub stale: Option<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Journal {
-    /// A hidden inode of the size that mke2fs thinks right, or that the options say.
+    /// A hidden inode of mke2fs's default size, or that of the options.
     Inside,
-    /// A disk of so many bytes.
+    /// A disk of `size` bytes.
     Outside { size: u64 },
 }
 
@@ -38,9 +38,9 @@ pub struct Images {
     pub table: Option<Image>,
 }
 
-/// Of the volume, of its journal device, and where the hashes of names begin.
+/// UUID of the volume and of its journal device, and seed of the hashes of names.
 const UUID: &str = "8c1b1f2e-0b5a-4a39-9d0e-6f6b65616e6f";
-/// Longer than any volume of ours takes.
+/// Time limit of e2fsck; no volume here takes longer.
 const CHECK_SECONDS: &str = "300";
 
 pub fn make(request: &ImageRequest<'_>) -> io::Result<Images> {
@@ -84,7 +84,7 @@ fn kibibytes(size: u64) -> String {
     format!("{}K", size >> 10)
 }
 
-/// What `mke2fs -J device=` writes into the superblock, by debugfs.
+/// Writes the fields of `mke2fs -J device=` into the superblock, by debugfs.
 fn attach(home: &Path) -> io::Result<()> {
     for request in [
         "feature has_journal",
@@ -107,7 +107,7 @@ fn run(command: &mut Command) -> io::Result<()> {
 }
 
 impl Images {
-    /// What debugfs answers to a request that only looks.
+    /// Output of debugfs for a read-only request.
     pub fn ask(&self, request: &str) -> io::Result<String> {
         let (_directory, home, _) = self.files()?;
         let output = Command::new("debugfs")
@@ -118,7 +118,7 @@ impl Images {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What `e2fsck -fn` says; `Err` with its words when it finds anything.
+    /// Runs `e2fsck -fn`; `Err` with its output when it finds anything.
     pub fn check(&self) -> Result<(), String> {
         let (_directory, home, journal) = self.files().map_err(|error| error.to_string())?;
         let mut command = Command::new("timeout");
@@ -136,7 +136,7 @@ impl Images {
     }
 
     fn files(&self) -> io::Result<(TempDir, std::path::PathBuf, Option<std::path::PathBuf>)> {
-        // In memory where that is possible: nothing of it is to last.
+        // In memory where that is possible: nothing of it needs to last.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
         let home = directory.path().join("home");
         self.home.write_file(&home)?;
@@ -183,7 +183,7 @@ mod tests {
         images.check().unwrap();
     }
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         let mut images = make(&REQUEST).unwrap();
         images.home.fill(4096, 4096, 0xff);
         assert!(images.check().unwrap_err().contains("descriptor"), "{:?}", images.check());

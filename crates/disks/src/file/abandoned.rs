@@ -1,7 +1,7 @@
 //! Loop devices that a mount holds whose daemon died.
 //!
-//! The kernel keeps such a mount, and its device with it, as long as a program has a file of it
-//! open, also when it was unmounted lazily. Nobody answers for it any more, so nobody writes to the
+//! The kernel keeps such a mount and its device as long as a program has a file of it open, also
+//! when it was unmounted lazily. No daemon answers for it any more, so nothing writes to the
 //! device, and its file may be used without it.
 
 use std::fs::{metadata, read_dir, read_link, read_to_string};
@@ -9,14 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Connections of FUSE file systems, each named after the number of its device.
+/// Connections of FUSE file systems, each named after its device number.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// Returns whether the loop device of this number is held by a FUSE mount that no process sees and
 /// no process serves. In doubt it is not.
 ///
 /// Its daemon would have the device open. A kernel's file system has no connection of FUSE, and a
-/// mount that some process sees may be served from where we do not look.
+/// mount that some process sees may be served by a process that is not visible here.
 pub fn is_abandoned(device: &Path, number: u64) -> bool {
     let (major, minor) = (libc::major(number), libc::minor(number));
     let connection =
@@ -29,10 +29,10 @@ pub fn is_abandoned(device: &Path, number: u64) -> bool {
         let table = read_to_string(process.join("mountinfo"));
         let sees = match table {
             Ok(table) => table.lines().any(|line| line.contains(&mounted)),
-            // It has ended, or is not ours to look into.
+            // The process has ended, or may not be inspected.
             Err(_) => process.exists() && !is_kernel_thread(process),
         };
-        // A daemon may have no name for the device any more, as it left its namespace behind.
+        // A daemon that left its namespace may have no name for the device.
         let open = read_dir(process.join("fd")).into_iter().flatten().flatten();
         sees || open.map(|entry| entry.path()).any(|descriptor| {
             let named = read_link(&descriptor);
@@ -51,7 +51,7 @@ fn processes() -> Option<Vec<PathBuf>> {
     Some(numbered.map(|entry| entry.path()).collect())
 }
 
-/// A process without a program, or one that has ended and is not buried yet.
+/// Whether a process has no program, or has ended without having been waited for.
 fn is_kernel_thread(process: &Path) -> bool {
     read_link(process.join("exe")).is_err()
 }

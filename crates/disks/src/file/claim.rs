@@ -1,10 +1,10 @@
 //! The claim on a disk: only its holder writes.
 //!
 //! A block device is opened O_EXCL. A file has its bytes locked (fcntl(2), locks of the open file),
-//! which programs that look for locks honour, and the kernel does not. What is behind a loop device
-//! is claimed as well: two loop devices over the same bytes are one disk. While the kernel or
-//! mke2fs is given the exclusive claim on a device, its node is locked with flock(2), as udev does.
-//! So no other program of ours takes it.
+//! which programs that look for locks honour, and the kernel does not. The backing file of a loop
+//! device is claimed as well: two loop devices over the same bytes are one disk. While the kernel
+//! or mke2fs takes the exclusive claim on a device, its node is locked with flock(2), as udev does,
+//! so that no other Okeanos process takes it.
 
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{Lock, lock_bytes, lock_node};
@@ -16,21 +16,21 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Loop devices may stand on loop devices; nobody means to have more of them.
+/// Deepest stack of loop devices on loop devices.
 const LOOPS_MAX: u32 = 8;
 
-/// All bytes of a file, however it grows.
+/// Range of all bytes of a file, of any later size.
 pub(super) const WHOLE: Range<u64> = 0..u64::MAX;
 
-/// Held for another program that opens the disk itself (mke2fs): no command of ours uses it
-/// meanwhile.
+/// Held for another program that opens the disk itself (mke2fs): no Okeanos command uses the disk
+/// in that time.
 pub struct Claim {
     /// Open files hold locks.
     _held: Vec<File>,
 }
 
 impl Claim {
-    /// Of the file or block device at `path`, and of what is behind it.
+    /// Claims the file or block device at `path`, and its backing files.
     pub fn take(path: &Path) -> Result<Claim, DiskOpenError> {
         let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
         let metadata = metadata(path).map_err(cannot_open)?;
@@ -45,7 +45,7 @@ impl Claim {
             }
             Kind::Device => {
                 held.push(lock_device_node(path)?);
-                // Only a look: the other program claims it in its turn.
+                // Only a check: the other program claims the device itself.
                 drop(open_exclusively(path, &metadata)?);
                 let behind = claim_behind(path, &metadata, DiskAccess::ReadWrite, None)?;
                 held.extend(behind.into_iter().map(|behind| behind.file));
@@ -55,8 +55,8 @@ impl Claim {
     }
 }
 
-/// Refuses what is mounted or has a loop device on it: for the reason that is told. The claim
-/// itself comes later.
+/// Refuses a disk that is mounted or has a loop device on it, with that reason. The claim itself
+/// comes later.
 pub(super) fn refuse_if_used(
     path: &Path,
     kind: Kind,
@@ -74,27 +74,27 @@ pub(super) fn refuse_if_used(
     }
 }
 
-/// What is behind a block device, claimed as long as it is open.
-pub(super) struct Behind {
+/// A backing file of a block device, claimed as long as it is open.
+pub(super) struct BackingClaim {
     file: File,
-    /// Of a file, the bytes that are locked.
+    /// Locked bytes, if it is a file.
     locked: Option<Range<u64>>,
 }
 
-impl Behind {
+impl BackingClaim {
     pub fn lock(&self, path: &Path, access: DiskAccess) -> Result<(), DiskOpenError> {
         self.locked.as_ref().map_or(Ok(()), |bytes| lock_file(path, &self.file, bytes, access))
     }
 }
 
-/// Claims what is behind a block device, as far down as there are loop devices. `given`: the first
-/// file behind it, which the caller has locked; its lock becomes ours, too.
+/// Claims the backing files of a block device, as far down as there are loop devices. `given`: the
+/// first file behind it, which the caller has locked; its lock is taken over.
 pub(super) fn claim_behind(
     path: &Path,
     device: &Metadata,
     access: DiskAccess,
     given: Option<&File>,
-) -> Result<Vec<Behind>, DiskOpenError> {
+) -> Result<Vec<BackingClaim>, DiskOpenError> {
     let mut held = Vec::new();
     let (mut number, mut given) = (device.rdev(), given);
     for _ in 0..LOOPS_MAX {
@@ -104,7 +104,7 @@ pub(super) fn claim_behind(
             Some(file) => file.metadata(),
             None => metadata(&above.backing),
         };
-        // Deleted, or not to be seen from here. The device itself is claimed.
+        // Deleted, or not visible from here. The device itself is claimed.
         let Some(below) = below.ok().filter(|below| above.stands_on(below)) else { break };
         if let Some(device) = loops::loop_device_over(&below, &above.bytes, Some(&above.device)) {
             return Err(DiskOpenError::AttachedTwice {
@@ -114,17 +114,20 @@ pub(super) fn claim_behind(
             });
         }
         if below.file_type().is_block_device() {
-            held.push(Behind { file: open_exclusively(&above.backing, &below)?, locked: None });
+            held.push(BackingClaim {
+                file: open_exclusively(&above.backing, &below)?,
+                locked: None,
+            });
             number = below.rdev();
             continue;
         }
-        // Who may use the device need not have a right to its file.
+        // A user of the device need not have a right to its file.
         let open = || options(access).open(&above.backing).ok();
         let Some(file) = given.or_else(open) else { break };
         match lock_file(&above.backing, &file, &above.bytes, access) {
             // A file system without locks.
-            Err(DiskOpenError::Open { .. }) => held.push(Behind { file, locked: None }),
-            Ok(()) => held.push(Behind { file, locked: Some(above.bytes) }),
+            Err(DiskOpenError::Open { .. }) => held.push(BackingClaim { file, locked: None }),
+            Ok(()) => held.push(BackingClaim { file, locked: Some(above.bytes) }),
             Err(error) => return Err(error),
         }
         break;
@@ -147,7 +150,7 @@ pub(super) fn lock_node_of(path: &Path, node: &File) -> Result<(), DiskOpenError
     lock_node(node).map_err(|error| refusal_of(path, error))
 }
 
-/// Locks bytes of a file: others may read them if we only read.
+/// Locks bytes of a file: others may read them under a shared lock.
 pub(super) fn lock_file(
     path: &Path,
     file: &impl AsRawFd,

@@ -1,5 +1,5 @@
-//! Who else uses a disk, for refusals that say so. All of it is advice: the claim itself is O_EXCL
-//! or a lock.
+//! Other users of a disk, for refusals that name them. All of it is advice: the claim itself is
+//! O_EXCL or a lock.
 
 use std::ffi::OsString;
 use std::fs::{Metadata, metadata, read_dir, read_to_string};
@@ -7,18 +7,20 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Where the device `number` is mounted, if it is.
+/// The mount point of the device `number`, if it is mounted.
 pub fn mount_point(number: u64) -> Option<PathBuf> {
     let table = read_to_string("/proc/self/mountinfo").unwrap_or_default();
     table.lines().find_map(|line| mounted_at(line, number))
 }
 
-/// One line: `id parent major:minor root mount-point options... - type source options` (proc(5)).
+/// Parses a line `id parent major:minor root mount-point options... - type source options`
+/// (proc(5)).
 fn mounted_at(line: &str, number: u64) -> Option<PathBuf> {
     let mut fields = line.split(' ');
     let (mounted, at) = (fields.nth(2)?, fields.nth(1)?);
     let source = line.split_once(" - ")?.1.split(' ').nth(1)?;
-    // Some file systems (btrfs) are mounted with a number of their own: then the source tells.
+    // Some file systems (btrfs) are mounted with a number of their own: then the source is
+    // compared.
     let is_source = || metadata(unescape(source)).is_ok_and(|meta| is_device(&meta, number));
     (mounted == numbers(number) || (source.starts_with('/') && is_source())).then(|| unescape(at))
 }
@@ -30,7 +32,7 @@ fn holders(number: u64) -> Vec<String> {
     names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Who may hold the exclusive claim on a device.
+/// Possible holders of the exclusive claim on a device.
 pub fn users(number: u64) -> String {
     let holders = holders(number);
     if !holders.is_empty() {
@@ -39,7 +41,7 @@ pub fn users(number: u64) -> String {
     if is_swap(number) {
         return "the kernel as swap space".to_owned();
     }
-    "another program, or by a mount in another namespace (fuser -v, lsof and findmnt may tell)"
+    "another program, or by a mount in another namespace (fuser -v, lsof and findmnt may show it)"
         .to_owned()
 }
 
@@ -59,8 +61,8 @@ pub fn can_discard(number: u64) -> bool {
     })
 }
 
-/// What the device writes as one; 4096 where nobody says. A loop device writes to its file, and
-/// that to its own device.
+/// Bytes that the device writes as one; 4096 if unknown. For a loop device, that of its file's
+/// device.
 pub fn physical_sector(number: u64) -> u32 {
     const UNKNOWN: u32 = 4096;
     const LOOPS_MAX: usize = 4;

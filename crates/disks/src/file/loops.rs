@@ -1,4 +1,4 @@
-//! Loop devices (loop(4)): which of them stand on a file or device, and over which bytes of it.
+//! Loop devices (loop(4)): their backing files or devices, and the byte ranges.
 
 use super::abandoned::is_abandoned;
 use super::system::loop_status;
@@ -9,21 +9,21 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The kernel counts sizes of block devices in these, whatever their sectors are.
+/// Unit of sizes of block devices in sysfs, for any sector size.
 const SYSFS_SECTOR: u64 = 512;
 
-/// What a loop device stands on.
+/// A loop device and its backing file.
 pub struct LoopDevice {
     pub device: PathBuf,
-    /// As the kernel tells it. It may be gone, or be seen under another name from here.
+    /// Name in sysfs. The file may be deleted, or have another name here.
     pub backing: PathBuf,
     /// The bytes of the backing file.
     pub bytes: Range<u64>,
 }
 
 impl LoopDevice {
-    /// By its directory in sysfs; `None` if nothing is attached to it.
-    fn told(node: &Path) -> Option<LoopDevice> {
+    /// Reads the device's directory in sysfs; `None` if nothing is attached to it.
+    fn from_sysfs(node: &Path) -> Option<LoopDevice> {
         let mut name = read(node.join("loop/backing_file")).ok()?;
         name.pop_if(|last| *last == b'\n');
         let device = Path::new("/dev").join(node.file_name()?);
@@ -49,22 +49,22 @@ impl LoopDevice {
         if named.is_some_and(|named| (named.dev(), named.ino()) == (below.dev(), below.ino())) {
             return true;
         }
-        // The name is of another mount namespace, perhaps. Who may open the device learns the
-        // file's number.
+        // The name may be from another mount namespace. A process that may open the device learns
+        // the file's number.
         let status = File::open(&self.device).and_then(|device| loop_status(&device));
         status.is_ok_and(|status| (status.device, status.inode) == (below.dev(), below.ino()))
     }
 }
 
 /// The first loop device over any of these bytes of a file or block device, but for `except`, and
-/// for those that a dead mount has left.
+/// for those left by a dead mount.
 pub fn loop_device_over(
     below: &Metadata,
     bytes: &Range<u64>,
     except: Option<&Path>,
 ) -> Option<PathBuf> {
     let devices = read_dir("/sys/block").ok()?.flatten();
-    let found = devices.filter_map(|entry| LoopDevice::told(&entry.path()));
+    let found = devices.filter_map(|entry| LoopDevice::from_sysfs(&entry.path()));
     let over = |found: &LoopDevice| found.bytes.start < bytes.end && bytes.start < found.bytes.end;
     found
         .filter(|found| except != Some(&found.device) && over(found) && found.stands_on(below))
@@ -72,16 +72,16 @@ pub fn loop_device_over(
         .map(|found| found.device)
 }
 
-/// What is behind the block device `number`, if it is a loop device or a partition of one.
+/// The backing file of the block device `number`, if it is a loop device or a partition of one.
 pub fn behind(number: u64) -> Option<LoopDevice> {
     let (major, minor) = (libc::major(number), libc::minor(number));
     let node = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     if !node.join("partition").exists() {
-        return LoopDevice::told(&node);
+        return LoopDevice::from_sysfs(&node);
     }
     let sectors = |file: &str| read_to_string(node.join(file)).ok()?.trim().parse::<u64>().ok();
     let (start, length) = (sectors("start")? * SYSFS_SECTOR, sectors("size")? * SYSFS_SECTOR);
-    let whole = LoopDevice::told(node.parent()?)?;
+    let whole = LoopDevice::from_sysfs(node.parent()?)?;
     let start = whole.bytes.start.saturating_add(start);
     Some(LoopDevice { bytes: start..start.saturating_add(length), ..whole })
 }

@@ -16,7 +16,7 @@ pub use loops::loop_device_over;
 pub use refusal::DiskOpenError;
 pub use system::{lock_range, next_data, range_lock_against};
 
-use claim::Behind;
+use claim::BackingClaim;
 
 use crate::check::check;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
@@ -28,9 +28,9 @@ use std::rc::Rc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskAccess {
-    /// Nobody else may write meanwhile.
+    /// Other processes cannot write.
     ReadOnly,
-    /// The same, until [`FileDisk::begin_writing`]: opened for writing.
+    /// As `ReadOnly` until [`FileDisk::begin_writing`], but opened for writing.
     ReadFirst,
     ReadWrite,
     /// Reads without any claim, also what is mounted: the bytes may change at any time.
@@ -58,19 +58,20 @@ struct State {
     physical_sector: u32,
     direct: bool,
     file: RefCell<File>,
-    /// What is behind a loop device, locked as long as the disk is open.
-    behind: Vec<Behind>,
-    /// Kernels before 6.12 have no discard through the ring; a hole of zeros does as well.
+    /// Backing files of a loop device, locked as long as the disk is open.
+    behind: Vec<BackingClaim>,
+    /// Kernels before 6.12 have no discard through the ring; a hole of zeros replaces it.
     discards_by_hole: Cell<bool>,
 }
 
-/// While it lives, a device whose claim was released is for the kernel alone, as far as our
-/// programs go.
+/// Guard of a device whose claim was released: no other Okeanos process takes it as long as the
+/// guard lives.
 pub struct Handover {
     _node: Option<std::fs::File>,
 }
 
-/// Locks an image file for whoever puts a loop device on it, as long as the file is open.
+/// Locks an image file, as long as the result is open, for a caller that attaches a loop device to
+/// it.
 pub fn lock_image(
     path: &Path,
     image: &std::fs::File,
@@ -79,7 +80,7 @@ pub fn lock_image(
     claim::lock_file(path, image, &claim::WHOLE, access)
 }
 
-/// Clones are the same disk.
+/// A file or block device. Clones are the same disk.
 #[derive(Clone)]
 pub struct FileDisk(Rc<State>);
 
@@ -88,7 +89,8 @@ impl FileDisk {
         FileDisk::open_over(ring, path, access, None)
     }
 
-    /// The same; `behind` is the file behind a loop device, if the caller has locked it
+    /// Opens as [`FileDisk::open`] does; `behind` is the file behind a loop device, if the caller
+    /// has locked it
     /// ([`lock_image`]).
     pub fn open_over(
         ring: &Ring,
@@ -120,8 +122,8 @@ impl FileDisk {
         self.0.kind == Kind::Device
     }
 
-    /// Gives up the exclusive claim on a block device and keeps it open, so that the kernel can
-    /// claim it: a fuseblk mount. No other program of ours takes it before the result is dropped. A
+    /// Releases the exclusive claim on a block device and keeps it open, so that the kernel can
+    /// claim it: a fuseblk mount. No other Okeanos process takes it before the result is dropped. A
     /// file's lock stays.
     pub fn release_claim(&self) -> Result<Handover, DiskOpenError> {
         if self.0.kind == Kind::File {
@@ -134,7 +136,7 @@ impl FileDisk {
         Ok(Handover { _node: Some(node) })
     }
 
-    /// Takes the claim again that the kernel did not take. Fails if somebody else has: then nothing
+    /// Takes the claim again if the kernel did not. Fails if another process has it: then nothing
     /// may be written.
     pub fn reclaim(&self) -> Result<(), DiskOpenError> {
         if self.0.kind == Kind::Device {
@@ -145,8 +147,8 @@ impl FileDisk {
         Ok(())
     }
 
-    /// What was opened with [`DiskAccess::ReadFirst`] may be written from now on, and nobody else
-    /// reads it. Fails if somebody does.
+    /// Allows writes to a disk opened with [`DiskAccess::ReadFirst`], and excludes readers. Fails
+    /// if another process reads it.
     pub fn begin_writing(&self) -> Result<(), DiskOpenError> {
         match self.0.access {
             DiskAccess::ReadWrite => Ok(()),
@@ -164,10 +166,10 @@ impl FileDisk {
         }
     }
 
-    /// Others may read again.
+    /// Allows other readers again.
     pub fn end_writing(&self) {
         if self.0.access == DiskAccess::ReadFirst {
-            // Of a lock that is held already less is asked for.
+            // Shrinking a lock that is held cannot fail.
             let _ = self.lock_all(DiskAccess::ReadFirst);
         }
     }
@@ -185,7 +187,7 @@ impl FileDisk {
     }
 
     fn failed(&self, operation: Operation, at: u64, length: u64, error: io::Error) -> DeviceError {
-        // No number: an end in the middle of the disk, because the file was cut short beneath us.
+        // No errno: an end in the middle of the disk, because the file was truncated.
         let code = error.raw_os_error().unwrap_or(libc::EIO);
         DeviceError::Failed { disk: self.0.name.clone(), operation, at, length, code }
     }

@@ -1,6 +1,8 @@
-//! Opening a disk: what is it, who else uses it, how large is it, how must it be addressed.
+//! Opening a disk: its kind, its other users, its size, its sectors.
 
-use super::claim::{Behind, WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used};
+use super::claim::{
+    BackingClaim, WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used,
+};
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
 use super::{DiskAccess, Kind, claims};
@@ -17,11 +19,11 @@ pub(super) struct Opened {
     pub geometry: Geometry,
     pub physical_sector: u32,
     pub direct: bool,
-    /// What is behind a loop device, locked.
-    pub behind: Vec<Behind>,
+    /// Backing files of a loop device, locked.
+    pub behind: Vec<BackingClaim>,
 }
 
-/// `behind`: the file behind a loop device, if the caller has locked it.
+/// Opens the disk. `behind`: the file behind a loop device, if the caller has locked it.
 pub(super) fn open(
     path: &Path,
     access: DiskAccess,
@@ -34,7 +36,7 @@ pub(super) fn open(
         refuse_if_used(path, kind, &metadata)?;
     }
     let claim = kind == Kind::Device && access != DiskAccess::Inspect;
-    // Whoever gives the claim to the kernel or to another program has the node locked meanwhile.
+    // A process that passes the claim to the kernel or to another program has the node locked.
     let node = claim.then(|| lock_device_node(path)).transpose()?;
     let flags = if claim { libc::O_EXCL } else { 0 };
     let open_with = |flags| options(access, flags).open(path);
@@ -78,7 +80,7 @@ pub(super) fn open(
     Ok(Opened { file, kind, geometry, physical_sector, direct, behind })
 }
 
-/// The same device once more, with or without the exclusive claim.
+/// Opens the same device again, with or without the exclusive claim.
 pub(super) fn reopen(
     file: &OwnedFd,
     name: &str,
@@ -92,20 +94,19 @@ pub(super) fn reopen(
 
 fn options(access: DiskAccess, flags: i32) -> OpenOptions {
     let mut options = OpenOptions::new();
-    // O_CLOEXEC is the standard library's custom.
+    // The standard library sets O_CLOEXEC.
     options.read(true).write(access.opens_for_writing()).custom_flags(flags);
     options
 }
 
-/// The unit of direct I/O on a file, and whether it works with our buffers, which are aligned to
-/// 512 bytes.
+/// The unit of direct I/O on a file, and whether it works with buffers aligned to 512 bytes.
 fn file_sector(file: &File) -> (u32, bool) {
     match direct_alignment(file) {
         DirectAlignment::Unsupported => (512, false),
         DirectAlignment::Bytes { memory, .. } if memory > 512 => (512, false),
         DirectAlignment::Bytes { offset, .. } => (offset.max(512), true),
         DirectAlignment::Unknown => {
-            // Nobody says: try. A read past the end is refused for its alignment all the same.
+            // Unknown: try. A read past the end is refused for its alignment all the same.
             let works = |length| file.read_at(&mut Buffer::zeroed(length)[..], 0).is_ok();
             match () {
                 () if works(512) => (512, true),

@@ -1,11 +1,12 @@
-//! Why a disk cannot be used, and what else than a disk a path may be.
+//! Reasons for which a disk cannot be used.
 
 use super::Kind;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Why a disk cannot be used. Each message says what was wrong, with what, and what to do.
+/// Reason for which a disk cannot be used. Each message names the problem, the disk, and what to
+/// do.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskOpenError {
     #[error("cannot open {path}: {source}{}", advice(source))]

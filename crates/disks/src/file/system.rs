@@ -6,10 +6,10 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// What a file system demands of direct I/O, in bytes (statx(2), STATX_DIOALIGN).
+/// Alignment that a file system requires for direct I/O, in bytes (statx(2), STATX_DIOALIGN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectAlignment {
-    /// The kernel or the file system does not say.
+    /// The kernel or the file system does not report it.
     Unknown,
     Unsupported,
     Bytes {
@@ -51,7 +51,7 @@ pub enum Lock {
 }
 
 /// Locks bytes for this open file (fcntl(2), F_OFD_SETLK); `WouldBlock` or `PermissionDenied` if
-/// another holds them. Ends when the last descriptor of the open file is closed.
+/// another open file holds them. The lock ends when the last descriptor of the open file is closed.
 pub fn lock_bytes(file: &impl AsRawFd, lock: Lock, bytes: &Range<u64>) -> io::Result<()> {
     let kind = match lock {
         Lock::Shared => libc::F_RDLCK,
@@ -60,8 +60,7 @@ pub fn lock_bytes(file: &impl AsRawFd, lock: Lock, bytes: &Range<u64>) -> io::Re
     control_lock(file, libc::F_OFD_SETLK, kind, bytes).map(drop)
 }
 
-/// Sets a lock of the open file description: `None` removes it. EAGAIN: another's stands against
-/// it.
+/// Sets a lock of the open file description: `None` removes it. EAGAIN: another lock conflicts.
 pub fn lock_range(
     file: &impl AsRawFd,
     exclusive: Option<bool>,
@@ -75,8 +74,8 @@ pub fn lock_range(
     control_lock(file, libc::F_OFD_SETLK, kind, bytes).map(drop)
 }
 
-/// A lock that stands against one of the open file description: whether it is exclusive, and its
-/// bytes.
+/// Returns a lock that conflicts with one of the open file description: whether it is exclusive,
+/// and its bytes.
 pub fn range_lock_against(
     file: &impl AsRawFd,
     exclusive: bool,
@@ -104,7 +103,7 @@ fn control_lock(
     wanted.l_whence = libc::SEEK_SET as libc::c_short;
     let most = i64::MAX as u64;
     wanted.l_start = bytes.start.min(most) as libc::off_t;
-    // Zero: to the end, wherever it will be.
+    // Zero: up to the end of the file, wherever it will be.
     wanted.l_len =
         if bytes.end > most { 0 } else { bytes.end.saturating_sub(bytes.start) as libc::off_t };
     // SAFETY: the descriptor is open as long as `file` lives, and the kernel reads and writes one
@@ -113,21 +112,21 @@ fn control_lock(
     if code == 0 { Ok(wanted) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Locks the node of a device with flock(2), which udev honours and takes for a moment, too.
+/// Locks the node of a device with flock(2), which udev honours and holds briefly, too.
 pub fn lock_node(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open as long as `file` lives.
     let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Of `struct loop_info64`, what tells the file behind a loop device.
+/// The fields of `struct loop_info64` that identify the file behind a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopStatus {
     pub device: u64,
     pub inode: u64,
 }
 
-/// `LOOP_GET_STATUS64` (linux/loop.h).
+/// Calls `LOOP_GET_STATUS64` (linux/loop.h).
 pub fn loop_status(device: &File) -> io::Result<LoopStatus> {
     const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
     /// `sizeof(struct loop_info64)` in units of its alignment.
@@ -150,7 +149,7 @@ pub fn logical_sector(device: &File) -> io::Result<u32> {
     if code == 0 { Ok(sector as u32) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets a file opened O_DIRECT go through the page cache from now on.
+/// Makes a file opened O_DIRECT use the page cache from now on.
 pub fn leave_direct(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open as long as `file` lives; F_GETFL and F_SETFL take and give
     // integers.
@@ -165,8 +164,8 @@ pub fn leave_direct(file: &File) -> io::Result<()> {
     if code >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The next bytes that are not in a hole, from byte `from` on, up to the hole after them. None:
-/// only hole is left, or nothing.
+/// The next bytes that are not in a hole, from byte `from` on, up to the hole after them. `None` if
+/// only a hole is left, or nothing.
 pub fn next_data(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
     let seek = |from: u64, whence| {
         let from =

@@ -1,4 +1,4 @@
-//! The volatile cache of a memory disk, and what a power cut may leave of it
+//! The volatile cache of a memory disk, and the images that a power cut may leave
 //! (`docs/CRASH_MODEL.md`).
 
 use super::Image;
@@ -7,11 +7,11 @@ use device::Buffer;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A disk writes a sector whole or not at all.
+/// Bytes of a sector, which a disk writes whole or not at all.
 pub const SECTOR: usize = 512;
 const LINE_SECTORS: u64 = LINE / SECTOR as u64;
 
-/// The new bytes of one sector: a buffer and where in it they begin.
+/// The new bytes of one sector: a buffer and an offset in it.
 #[derive(Clone)]
 struct Content(Rc<Buffer>, usize);
 
@@ -21,31 +21,33 @@ impl Content {
     }
 }
 
-/// The place of a write among all writes, in the order in which they were completed.
+/// Position of a write in the order of completion.
 type Order = u64;
 
-/// Which part of a write the disk carries out whole or not at all.
+/// Part of a write that the disk applies whole or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomicity {
-    /// The whole write, whatever its length: kinder than real disks; for telling apart what tearing
+    /// The whole write, of any length: kinder than real disks; used to isolate the effects of
+    /// tearing.
     /// does.
     Write,
-    /// Aligned units of so many bytes, a multiple of 512: 512 is the strictest disk, 4096 a "4Kn"
+    /// Aligned units of this many bytes, a multiple of 512: 512 is the strictest disk, 4096 a "4Kn"
+    /// one.
     /// one.
     Unit(u32),
 }
 
-/// What the disk holds durably, what it has only in its cache, and what is on its way.
+/// Content of the disk: durable, in its cache only, and in flight.
 #[derive(Clone)]
 pub(super) struct Cache {
     pub durable: Image,
-    /// By sector: what completed writes want there, oldest first.
+    /// Completed writes of each sector, oldest first.
     volatile: BTreeMap<u64, Vec<(Order, Content)>>,
     /// Writes that were started and are not completed.
     in_flight: BTreeMap<u64, Vec<(u64, Content)>>,
     started: u64,
     completed: Order,
-    /// Of a disk that ignores flushes.
+    /// Lines of a disk that ignores flushes.
     lying: Option<Lines>,
 }
 
@@ -53,7 +55,7 @@ pub(super) struct Cache {
 #[derive(Clone, Copy)]
 pub(super) struct Started(u64);
 
-/// All writes completed before a flush began.
+/// Mark of all writes completed before a flush began.
 #[derive(Clone, Copy)]
 pub(super) struct Mark(Order);
 
@@ -63,7 +65,7 @@ impl Cache {
         Cache { durable, volatile, in_flight, started: 0, completed: 0, lying: None }
     }
 
-    /// From now on flushes and durable writes are acknowledged and change nothing.
+    /// Makes the disk acknowledge flushes and durable writes without effect.
     pub fn lie(&mut self, lying: Lying) {
         self.lying = Some(Lines::new(lying));
     }
@@ -76,7 +78,7 @@ impl Cache {
         sectors.all(|sector| self.volatile.contains_key(&sector))
     }
 
-    /// `at` is a multiple of 512, as are the lengths of all buffers.
+    /// Starts a write. `at` is a multiple of 512, as are the lengths of all buffers.
     pub fn start(&mut self, at: u64, parts: &[Rc<Buffer>]) -> Started {
         let contents = parts.iter().flat_map(|part| {
             (0..part.len()).step_by(SECTOR).map(|offset| Content(part.clone(), offset))
@@ -86,13 +88,13 @@ impl Cache {
         Started(self.started)
     }
 
-    /// The write is in the cache. Says how many lines a lying disk gave to the medium for it.
+    /// Moves the write to the cache. Returns the number of lines that a lying disk wrote to the
+    /// medium for it.
     pub fn complete(&mut self, write: Started) -> u32 {
         self.complete_some(write, |_| true)
     }
 
-    /// As `complete`, but only those sectors for which `reached` says so: what a failed write may
-    /// leave.
+    /// Completes a failed write: only sectors for which `reached` returns true get the new content.
     pub fn complete_some(
         &mut self,
         Started(write): Started,
@@ -114,7 +116,7 @@ impl Cache {
         destaged
     }
 
-    /// The newest content of a line is on the medium.
+    /// Moves the newest content of a line to the medium.
     fn destage(&mut self, line: u64) {
         for sector in line * LINE_SECTORS..(line + 1) * LINE_SECTORS {
             if let Some((_, content)) =
@@ -125,8 +127,8 @@ impl Cache {
         }
     }
 
-    /// The write is durable. Older content of its sectors can never come back; the rest stays as it
-    /// is.
+    /// Makes the write durable. Older content of its sectors can never come back; other sectors are
+    /// unaffected.
     pub fn complete_durable(&mut self, Started(write): Started) {
         self.completed += 1;
         for (sector, content) in self.in_flight.remove(&write).into_iter().flatten() {
@@ -139,7 +141,7 @@ impl Cache {
         Mark(self.completed)
     }
 
-    /// What the flush covers is durable; later writes of the same sectors stay volatile.
+    /// Makes the writes before the flush durable; later writes of the same sectors stay volatile.
     pub fn complete_flush(&mut self, Mark(mark): Mark) {
         if self.lies() {
             return;
@@ -154,8 +156,7 @@ impl Cache {
         });
     }
 
-    /// The flush failed: what it covers may be gone, sector by sector, and no later flush brings it
-    /// back.
+    /// Fails a flush: each sector that it covers may be lost, and no later flush brings it back.
     pub fn fail_flush(&mut self, Mark(mark): Mark, mut lost: impl FnMut() -> bool) {
         self.volatile.retain(|_, contents| {
             if lost() {
@@ -165,8 +166,7 @@ impl Cache {
         });
     }
 
-    /// The range is without worth from now on; reading it gives 0xDD, so that nobody relies on what
-    /// it held.
+    /// Makes the range worthless; reads return 0xDD, so that no caller relies on the old content.
     pub fn discard(&mut self, at: u64, length: u64) {
         let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
         let gone: Vec<u64> = self.volatile.range(sectors).map(|(sector, _)| *sector).collect();
@@ -176,7 +176,7 @@ impl Cache {
         self.durable.fill(at, length, 0xdd);
     }
 
-    /// As the disk answers now: completed writes included.
+    /// Reads as the disk does now: completed writes included.
     pub fn read(&mut self, at: u64, length: usize) -> Buffer {
         let mut buffer = self.durable.copy(at, length);
         let first = at / SECTOR as u64;
@@ -196,9 +196,9 @@ impl Cache {
         self.in_flight.clear();
     }
 
-    /// What a power cut at this moment leaves. `choose(n)` decides, in an order that depends on
-    /// nothing else. It gives a number below `n`, where 0 keeps what was there before and `n - 1`
-    /// the newest.
+    /// Returns the content after a power cut at this moment. `choose(n)` decides, in a
+    /// deterministic order. It returns a number below `n`, where 0 keeps the old content and `n -
+    /// 1` the newest.
     ///
     /// With units: for each unit touched, how many of its completed writes had reached the medium;
     /// then for each write in flight, whether it did. Completed writes of a unit reach it in order,

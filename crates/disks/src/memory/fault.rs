@@ -2,13 +2,13 @@ use super::Logged;
 use device::Operation;
 use std::ops::Range;
 
-/// A fault to come: the operations it concerns, how often, and what happens to them.
+/// An injected fault: the operations it affects, their number, and the effect.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub operation: Operation,
-    /// Bytes; operations that touch the range are concerned. A flush touches all.
+    /// In bytes; operations that touch the range are affected. A flush touches all.
     pub range: Range<u64>,
-    /// So many of them are passed over first.
+    /// Number of matching operations that are spared first.
     pub after: u64,
     pub times: FaultTimes,
     pub effect: Effect,
@@ -22,15 +22,15 @@ pub enum FaultTimes {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Fails with this errno after the usual time. Of a write each sector has reached the cache or
-    /// not; of what a flush covers each sector is lost or still volatile.
+    /// Fails with this errno after the usual time. Each sector of a write has reached the cache or
+    /// not; each sector that a flush covers is lost or still volatile.
     Fail(i32),
     /// Never completes.
     Hang,
 }
 
 impl Fault {
-    /// Every operation of this kind fails with EIO from now on.
+    /// Makes every operation of this kind fail with EIO from now on.
     pub fn forever(operation: Operation) -> Fault {
         Fault {
             operation,
@@ -40,7 +40,7 @@ impl Fault {
             effect: Effect::Fail(libc::EIO),
         }
     }
-    /// The next operation of this kind fails with EIO.
+    /// Makes the next operation of this kind fail with EIO.
     pub fn once(operation: Operation) -> Fault {
         Fault { times: FaultTimes::Once, ..Fault::forever(operation) }
     }
@@ -50,7 +50,8 @@ impl Fault {
     }
 }
 
-/// What happens to an operation: the first fault that concerns it, used up if it was for once.
+/// Returns the effect on an operation: that of the first matching fault, which is used up if it was
+/// for once.
 pub(super) fn take(faults: &mut Vec<Fault>, logged: &Logged) -> Option<Effect> {
     let index = faults.iter_mut().position(|fault| {
         let comes = fault.concerns(logged) && fault.after == 0;

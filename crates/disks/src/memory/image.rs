@@ -9,8 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 const PAGE: usize = 4096;
-/// Exactly a page, so that an allocator of pages has one for it. The counts of a shared pointer
-/// stand apart.
+/// Exactly a page, so that an allocator of pages has one for it. The counts of a shared pointer are
+/// elsewhere.
 type Page = Box<[u8; PAGE]>;
 static ZEROS: [u8; PAGE] = [0; PAGE];
 /// Pages of a chunk.
@@ -20,8 +20,8 @@ type Chunk = [Option<Rc<Page>>; CHUNK as usize];
 /// Bytes of one write to a file.
 const RUN: usize = 256 * PAGE;
 
-/// The bytes of a disk: only pages that were written cost memory, and clones share them. Pages lie
-/// in chunks that are shared, too, so that a clone costs little.
+/// The bytes of a disk: only pages that were written cost memory, and clones share them. Pages are
+/// grouped in chunks that are shared, too, so that a clone costs little.
 #[derive(Clone)]
 pub struct Image {
     size: u64,
@@ -29,7 +29,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// `size` bytes of zeros.
+    /// An image of `size` bytes of zeros.
     pub fn new(size: u64) -> Image {
         Image { size, chunks: BTreeMap::new() }
     }
@@ -38,7 +38,7 @@ impl Image {
         image.write(0, bytes);
         image
     }
-    /// Holes of the file cost nothing, pages of zeros are not kept.
+    /// Reads a file. Its holes cost nothing, pages of zeros are not kept.
     pub fn read_file(path: &Path) -> io::Result<Image> {
         let file = File::open(path)?;
         let mut image = Image::new(file.metadata()?.len());
@@ -58,7 +58,7 @@ impl Image {
         }
         Ok(image)
     }
-    /// A sparse file with these bytes; an existing file is replaced.
+    /// Writes a sparse file with these bytes; an existing file is replaced.
     pub fn write_file(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(self.size)?;
@@ -78,12 +78,12 @@ impl Image {
     pub fn size(&self) -> u64 {
         self.size
     }
-    /// Zeros behind the end; `more` is a multiple of 4096, as the size is.
+    /// Appends zeros; `more` is a multiple of 4096, as the size is.
     pub fn grow(&mut self, more: u64) {
         assert!((self.size | more).is_multiple_of(PAGE as u64), "whole pages");
         self.size += more;
     }
-    /// Fills `bytes` from byte `at` on. The range lies within the image.
+    /// Fills `bytes` from byte `at` on. The range must be within the image.
     pub fn read(&self, at: u64, bytes: &mut [u8]) {
         self.check(at, bytes.len());
         for (number, within, part) in spans(at, bytes.len()) {
@@ -93,7 +93,7 @@ impl Image {
             }
         }
     }
-    /// The same as a buffer of its own. What was never written costs no second pass over it.
+    /// Reads into a new buffer. Bytes that were never written cost no second pass over it.
     pub fn copy(&self, at: u64, length: usize) -> Buffer {
         self.check(at, length);
         let mut buffer = Buffer::zeroed(length);
@@ -104,7 +104,7 @@ impl Image {
         }
         buffer
     }
-    /// Changes the bytes from byte `at` on. The range lies within the image. Pages of zeros cost
+    /// Changes the bytes from byte `at` on. The range must be within the image. Pages of zeros cost
     /// nothing.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         self.check(at, bytes.len());
@@ -137,8 +137,8 @@ impl Image {
         }
     }
 
-    /// What is not zero, perhaps with pages that were: (byte offset, 4096 bytes), in order. The
-    /// last page may reach beyond the end.
+    /// Pages that are not zero, and possibly some that are: (byte offset, 4096 bytes), in order.
+    /// The last page may reach beyond the end.
     pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.kept().map(|(number, page)| (number * PAGE as u64, &page[..]))
     }
@@ -171,7 +171,7 @@ impl Image {
     fn non_zero(&self) -> impl Iterator<Item = (u64, &Rc<Page>)> {
         self.kept().filter(|(_, page)| !is_zero(&page[..]))
     }
-    /// Whether the other has the same bytes in the range. What both share is not compared.
+    /// Whether the other has the same bytes in the range. Shared pages are not compared.
     pub fn is_equal_in(&self, other: &Image, range: Range<u64>) -> bool {
         let mut chunks = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
         chunks.all(|number| {
@@ -188,12 +188,12 @@ impl Image {
     }
 }
 
-/// Of at most a page. Two slices are compared a vector at a time, byte after byte is not.
+/// Whether at most a page is zero. Comparing two slices is vectorized, a loop over bytes is not.
 fn is_zero(bytes: &[u8]) -> bool {
     *bytes == ZEROS[..bytes.len()]
 }
 
-/// Equal bytes, whatever is kept how.
+/// Compares bytes, regardless of how they are stored.
 impl PartialEq for Image {
     fn eq(&self, other: &Image) -> bool {
         let mut chunks =
@@ -209,7 +209,7 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// Cuts a range at page boundaries: (page, range within the page, range within the whole).
+/// Splits a range at page boundaries: (page, range within the page, range within the whole).
 fn spans(at: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -250,7 +250,7 @@ mod tests {
         one.write(100, &[7; 9000]);
         let mut other = one.clone();
         let at = CHUNK_BYTES + 5000;
-        // Kept, and zeros: the other never kept anything there.
+        // Stored zeros; the other image never stored anything there.
         one.write(at, &[1; 8192]);
         one.write(at, &[0; 8192]);
         assert!(one == other && one.is_equal_in(&other, 0..3 * CHUNK_BYTES));

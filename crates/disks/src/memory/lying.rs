@@ -1,20 +1,21 @@
-//! A cache that a flush does not empty: only what needs its room pushes content out to the medium.
+//! A cache that a flush does not empty: content reaches the medium only when other content replaces
+//! it.
 
 use runtime::SplitMix;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Bytes that the cache takes in and gives up together.
+/// Bytes that the cache admits and evicts together.
 pub(super) const LINE: u64 = 4096;
-/// What the medium takes for a line or a read.
+/// Time of the medium for a line or a read.
 pub(super) const MEDIUM: Duration = Duration::from_micros(200);
 
-/// Which line makes room.
+/// Choice of the line to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineReplacement {
-    /// The one not written or read for the longest time.
+    /// The line not written or read for the longest time.
     LeastRecentlyUsed,
-    /// Any.
+    /// A random line.
     Random,
 }
 
@@ -24,26 +25,26 @@ pub struct Lying {
     /// Lines of 4096 bytes in its cache; at least 1.
     pub lines: usize,
     pub replacement: LineReplacement,
-    /// Of the dice that replace at random.
+    /// Seed of random replacement.
     pub seed: u64,
 }
 
-/// The lines with content that is not on the medium.
+/// Lines with content that is not on the medium.
 #[derive(Clone)]
 pub(super) struct Lines {
     lying: Lying,
-    /// When each was used last.
+    /// Time of the last use of each line.
     used: BTreeMap<u64, u64>,
     uses: u64,
 }
 
 impl Lines {
     pub fn new(lying: Lying) -> Lines {
-        assert!(lying.lines > 0, "a cache has room");
+        assert!(lying.lines > 0, "a cache has a line");
         Lines { lying, used: BTreeMap::new(), uses: 0 }
     }
 
-    /// Takes a line in, or finds it there. Says which other one gave way.
+    /// Adds a line, or finds it. Returns the line evicted for it.
     pub fn write(&mut self, line: u64) -> Option<u64> {
         let full = self.used.len() == self.lying.lines && !self.used.contains_key(&line);
         let victim = full.then(|| self.victim());
@@ -61,8 +62,8 @@ impl Lines {
         let line = match self.lying.replacement {
             LineReplacement::LeastRecentlyUsed => self.used.iter().min_by_key(|(_, used)| **used),
             LineReplacement::Random => {
-                let dice = SplitMix::new(self.lying.seed ^ self.uses).next();
-                self.used.iter().nth((dice % self.used.len() as u64) as usize)
+                let random = SplitMix::new(self.lying.seed ^ self.uses).next();
+                self.used.iter().nth((random % self.used.len() as u64) as usize)
             }
         };
         *line.expect("it is full").0

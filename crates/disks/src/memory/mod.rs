@@ -3,8 +3,7 @@
 //!
 //! A write is *in flight* from its start to its completion, then *volatile* in the cache. It is
 //! *durable* after a flush that began later has completed, or at once if it was written `Durable`.
-//! A disk that is told to lie keeps data volatile all the same, until other data needs its room in
-//! the cache.
+//! A lying disk keeps data volatile all the same, until other data replaces it in the cache.
 
 mod cache;
 mod fault;
@@ -27,25 +26,25 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long each operation takes: `least` and up to `spread` more, by the world's dice.
+/// Duration of an operation: `least` and up to `spread` more, at random.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
     pub least: Duration,
     pub spread: Duration,
 }
 
-/// What a power cut leaves of the writes that are not durable.
+/// Fate of writes that are not durable, in a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashPolicy {
-    /// All of them, those in flight included.
+    /// Keeps all of them, those in flight included.
     KeepAll,
-    /// None.
+    /// Loses all of them.
     LoseAll,
-    /// Each whole or none, torn into units or not, as the seed decides.
+    /// Keeps or loses each, torn into units or not, as the seed decides.
     Random { seed: u64, atomicity: Atomicity },
 }
 
-/// An operation as the disk saw it, at its start.
+/// An operation as recorded at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logged {
     pub operation: Operation,
@@ -54,7 +53,7 @@ pub struct Logged {
     pub durability: Durability,
 }
 
-/// Counts of operations started, and bytes.
+/// Number of operations started, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStatistics {
     pub reads: u64,
@@ -91,7 +90,7 @@ struct State {
     power_lost: Event,
 }
 
-/// Clones are the same disk.
+/// A disk in memory. Clones are the same disk.
 #[derive(Clone)]
 pub struct MemoryDisk(Rc<State>);
 
@@ -141,53 +140,54 @@ impl MemoryDisk {
         self.0.latency.set(latency);
     }
 
-    /// Lets write, flush or discard number `change` (from 0) take `delay` longer: others that were
+    /// Makes write, flush or discard number `change` (from 0) take `delay` longer: others that were
     /// started later complete before it.
     pub fn delay_change(&self, change: u64, delay: Duration) {
         self.0.delays.borrow_mut().insert(change, delay);
     }
 
-    /// From now on the disk tells that it has no FUA. Its durable writes stay what they were.
+    /// Makes the disk report that it has no FUA. Its durable writes are unaffected.
     pub fn hide_forced_unit_access(&self) {
         self.0.forced_unit_access.set(false);
     }
 
-    /// From now on the disk says that it writes so many bytes as one: a power of two.
+    /// Makes the disk report that it writes `bytes` as one: a power of two.
     pub fn set_physical_sector(&self, bytes: u32) {
         self.0.physical_sector.set(bytes);
     }
 
-    /// From now on flushes and durable writes are acknowledged and nothing is done for them.
+    /// Makes the disk acknowledge flushes and durable writes without effect.
     pub fn lie(&self, lying: Lying) {
         self.0.cache.borrow_mut().lie(lying);
     }
 
-    /// All bytes as a read would give them now, volatile writes included, those in flight not.
+    /// All bytes as a read would return them now: volatile writes included, those in flight
+    /// excluded.
     pub fn image(&self) -> Image {
         let mut image = self.0.cache.borrow().clone();
         image.forget_in_flight();
         image.crash(Atomicity::Write, &mut |count| count - 1)
     }
-    /// [`MemoryDisk::image`] as a sparse file, such as for e2fsck.
+    /// Writes [`MemoryDisk::image`] to a sparse file, such as for e2fsck.
     pub fn write_image(&self, path: &Path) -> io::Result<()> {
         self.image().write_file(path)
     }
 
-    /// What the disk would hold if the power failed now. The disk itself goes on.
+    /// The content after a power cut at this moment. The disk itself continues.
     pub fn crash(&self, policy: CrashPolicy) -> Image {
         match policy {
             CrashPolicy::KeepAll => self.crash_by(Atomicity::Write, &mut |count| count - 1),
             CrashPolicy::LoseAll => self.crash_by(Atomicity::Write, &mut |_| 0),
             CrashPolicy::Random { seed, atomicity } => {
-                let dice = runtime::SplitMix::new(seed);
-                self.crash_by(atomicity, &mut |count| (dice.next() % count as u64) as usize)
+                let random = runtime::SplitMix::new(seed);
+                self.crash_by(atomicity, &mut |count| (random.next() % count as u64) as usize)
             }
         }
     }
-    /// As [`MemoryDisk::crash`], where `choose(n)` gives a number below `n` for every choice the
-    /// disk has: 0 for the oldest content, `n - 1` for the newest. The same choices give the same
-    /// image, so that all images can be visited; their number grows exponentially with the sectors
-    /// that are not durable.
+    /// Crashes as [`MemoryDisk::crash`] does, where `choose(n)` returns a number below `n` for
+    /// every choice of the disk: 0 for the oldest content, `n - 1` for the newest. The same choices
+    /// give the same image, so that all images can be visited; their number grows exponentially
+    /// with the sectors that are not durable.
     pub fn crash_by(&self, atomicity: Atomicity, choose: &mut dyn FnMut(usize) -> usize) -> Image {
         self.0.cache.borrow().crash(atomicity, choose)
     }
@@ -204,8 +204,8 @@ impl MemoryDisk {
         self.0.cache.borrow().crash_with(keeps)
     }
 
-    /// A second disk in the same state, in a world of its own: writes in flight are lost, faults,
-    /// hooks and counts are not copied.
+    /// Makes a second disk in the same state, in a world of its own: writes in flight are lost,
+    /// faults, hooks and counts are not copied.
     pub fn fork(&self, world: Rc<dyn World>) -> MemoryDisk {
         let mut cache = self.0.cache.borrow().clone();
         cache.forget_in_flight();
@@ -213,12 +213,12 @@ impl MemoryDisk {
     }
 
     /// Cuts the power when write, flush or discard number `count` (from 0) starts. Those before it
-    /// are carried out as ever. It and whatever is in flight then never complete.
+    /// proceed. It and everything in flight then never complete.
     pub fn cut_at(&self, count: u64) {
         self.0.cut_at.set(Some(count));
     }
-    /// Cuts the power now: no operation completes any more. [`MemoryDisk::crash`] tells what is
-    /// left.
+    /// Cuts the power now: no operation completes any more. [`MemoryDisk::crash`] returns the
+    /// content left.
     pub fn power_off(&self) {
         self.0.power_is_off.set(true);
         self.0.power_lost.notify();
@@ -231,7 +231,7 @@ impl MemoryDisk {
         self.0.power_lost.until(|| self.is_off().then_some(())).await
     }
 
-    /// From now on operations that `fault` describes fail or hang.
+    /// Makes operations that `fault` describes fail or hang from now on.
     pub fn inject(&self, fault: Fault) {
         self.0.faults.borrow_mut().push(fault);
     }
@@ -244,7 +244,7 @@ impl MemoryDisk {
     pub fn on_change(&self, hook: impl Fn(&MemoryDisk, u64, &Logged) + 'static) {
         *self.0.hook.borrow_mut() = Some(Rc::new(hook));
     }
-    /// Ends [`MemoryDisk::on_change`]: a hook that holds this very disk would keep it for ever.
+    /// Ends [`MemoryDisk::on_change`]: a hook that holds this disk would keep it for ever.
     pub fn stop_watching(&self) {
         *self.0.hook.borrow_mut() = None;
     }
@@ -259,7 +259,7 @@ impl MemoryDisk {
     pub fn record(&self) {
         *self.0.log.borrow_mut() = Some(Vec::new());
     }
-    /// The log since [`MemoryDisk::record`], or since the last call of this.
+    /// Takes the log since [`MemoryDisk::record`], or since the last call.
     pub fn take_log(&self) -> Vec<Logged> {
         self.0.log.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! The way of one operation through a memory disk: checked, seen, (fault or latency), carried out,
-//! answered.
+//! The stages of one operation of a memory disk: check, log, (fault or latency), execution,
+//! completion.
 
 use super::cache::SECTOR;
 use super::fault::{self, Effect};
@@ -12,8 +12,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl MemoryDisk {
-    /// Counts and logs; for changes calls the hook and perhaps cuts the power. The caller goes on
-    /// with [`MemoryDisk::work`] at once, which takes the delay of a change from here.
+    /// Counts and logs an operation; for changes calls the hook and perhaps cuts the power. The
+    /// caller continues with [`MemoryDisk::work`] at once, which takes the delay of a change from
+    /// here.
     fn see(&self, logged: Logged) {
         let state = &self.0;
         let mut statistics = state.statistics.get();
@@ -37,7 +38,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Takes the operation's time. Never ends without power.
+    /// Waits for the operation's time. Never returns without power.
     async fn work(&self) {
         let Latency { least, spread } = self.0.latency.get();
         let more = self.0.world.random() % (spread.as_nanos() as u64 + 1);
@@ -104,7 +105,7 @@ impl MemoryDisk {
                     0
                 }
                 (Ok(()), _) => cache.complete(write),
-                // Nobody knows how far a failed write got.
+                // It is unknown how far a failed write got.
                 (Err(_), _) => {
                     cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2))
                 }
@@ -135,8 +136,8 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// Checks a request; then its work runs as a task of its own, so that it completes even if
-    /// nobody waits.
+    /// Checks a request and runs its work as a task of its own, so that it completes even if its
+    /// future is dropped.
     fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
         &self,
         logged: Logged,
@@ -146,7 +147,7 @@ impl MemoryDisk {
         Box::pin(async move {
             check(&disk.0.name, disk.geometry(), logged.operation, logged.at, logged.length)?;
             let world = disk.0.world.clone();
-            // The first step is the caller's: an operation starts when its future is first polled.
+            // The first poll is the caller's: an operation starts when its future is first polled.
             runtime::complete_anyway(&*world, work(disk)).await
         })
     }

@@ -1,5 +1,5 @@
 //! Files and block devices as disks. Tests of block devices need root and a free loop device;
-//! without, they say so and pass.
+//! without, they print that and pass.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
@@ -24,12 +24,12 @@ fn filled(length: usize, byte: u8) -> Rc<Buffer> {
 fn open(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, DiskOpenError> {
     FileDisk::open(world.ring(), path, access)
 }
-/// Of an image that this test has just closed.
+/// Opens an image that this test has just closed.
 fn open_again(world: &RealWorld, path: &Path, access: DiskAccess) -> FileDisk {
     once_free(world, || open(world, path, access))
 }
-/// Another test's program has copies of our files from its fork to its exec, and a loop device goes
-/// with the last of them.
+/// Another test's program has copies of these files from its fork to its exec, and a loop device
+/// goes with the last of them.
 fn once_free<T>(world: &RealWorld, take: impl Fn() -> Result<T, DiskOpenError>) -> T {
     for _ in 0..500 {
         match take() {
@@ -55,7 +55,7 @@ fn refusal(result: Result<FileDisk, DiskOpenError>) -> DiskOpenError {
     }
 }
 
-/// What every disk that can be written must do.
+/// Checks the behaviour of every writable disk.
 fn check_disk(world: &RealWorld, disk: FileDisk) {
     world.run(async move {
         let unit = disk.geometry().logical_sector as usize;
@@ -215,7 +215,7 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
     drop(disk.release_claim().unwrap());
-    // Nobody waits for the lock of a disk that is let go.
+    // Released: no task waits for the lock of a dropped disk.
     drop(disk);
     check_disk(&world, open_again(&world, &device.0, DiskAccess::ReadWrite));
 }
@@ -236,7 +236,7 @@ fn two_loop_devices_over_one_file_are_one_disk() {
     }
     let error = refusal(open(&world, &second.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::AttachedTwice { .. }), "{error}");
-    // What is behind is locked, too, for those who do not see the other device.
+    // The backing file is locked, too, against processes that do not see the other device.
     drop(disk);
     drop(first);
     let held = once_free(&world, || Claim::take(&second.0));

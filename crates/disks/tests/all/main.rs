@@ -1,5 +1,4 @@
-//! All tests of `disks` that use it from outside: one program, because linking each costs more than
-//! running it.
+//! The tests of `disks` from outside: one program, because linking each costs more than running it.
 
 mod file;
 mod memory;

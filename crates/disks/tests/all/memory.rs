@@ -1,5 +1,5 @@
-//! The memory disk keeps `docs/CRASH_MODEL.md`: no less than promised survives a power cut, and no
-//! more may be relied on.
+//! The memory disk follows `docs/CRASH_MODEL.md`: no less than promised survives a power cut, and
+//! no more may be relied on.
 
 use device::{Buffer, DeviceError, Disk, Durability, Operation, World};
 use disks::{Atomicity, CrashPolicy, Effect, Fault, Image, LineReplacement, Lying, MemoryDisk};
@@ -28,7 +28,7 @@ fn sectors(image: &Image, at: u64, count: usize) -> Vec<u8> {
     }
     bytes.chunks(512).map(|sector| sector[0]).collect()
 }
-/// Runs a script on a fresh disk and gives the disk as it is right after.
+/// Runs a script on a fresh disk and returns the disk as it is right after.
 fn after<F: Future<Output = ()> + 'static>(
     seed: u64,
     script: impl FnOnce(MemoryDisk) -> F,
@@ -37,7 +37,7 @@ fn after<F: Future<Output = ()> + 'static>(
     world.run(script(disk.clone()));
     disk
 }
-/// Every image that some choices give.
+/// All images that some choices lead to.
 fn all_images(disk: &MemoryDisk, atomicity: Atomicity) -> Vec<Image> {
     let mut images = Vec::new();
     let mut choices: Vec<(usize, usize)> = Vec::new();
@@ -213,7 +213,7 @@ fn a_script_can_be_cut_at_every_change() {
 }
 
 #[test]
-fn faults_strike_where_and_as_often_as_told() {
+fn faults_strike_where_and_as_often_as_set() {
     let (world, disk) = new_disk(2);
     world.run(async move {
         disk.inject(Fault { range: 4096..8192, ..Fault::once(Operation::Read) });
@@ -231,7 +231,7 @@ fn faults_strike_where_and_as_often_as_told() {
         assert_eq!(sectors(&disk.crash(CrashPolicy::LoseAll), 0, 64), [0; 64]);
         disk.heal();
         disk.flush().await.unwrap();
-        // What a failed flush has lost no later one brings back.
+        // A later flush brings nothing back that a failed one lost.
         let kept = sectors(&disk.crash(CrashPolicy::LoseAll), 0, 64)
             .iter()
             .filter(|byte| **byte == 1)
@@ -241,7 +241,7 @@ fn faults_strike_where_and_as_often_as_told() {
 }
 
 #[test]
-fn a_hanging_operation_holds_up_nobody_else() {
+fn a_hanging_operation_holds_up_no_other() {
     let (world, disk) = new_disk(2);
     disk.inject(Fault { effect: Effect::Hang, ..Fault::once(Operation::Write) });
     let shared = disk.clone();
@@ -282,7 +282,7 @@ fn requests_beyond_the_end_or_between_sectors_are_refused() {
 }
 
 #[test]
-fn the_log_and_the_counts_tell_what_was_asked() {
+fn the_log_and_the_counts_show_every_request() {
     let run = |seed| {
         let disk = after(seed, async |disk| {
             disk.record();
@@ -343,7 +343,7 @@ fn after_any_run_each_sector_holds_its_durable_content_or_a_later_one() {
         let (world, disk) = new_disk(seed);
         let inner = world.clone();
         world.run(async move {
-            // For each sector: what may be there after a crash; the first is the durable content.
+            // Allowed content of each sector after a crash; the first is the durable content.
             let mut allowed = vec![vec![0u8]; SECTORS as usize];
             for step in 1..=60u8 {
                 let at = inner.random() % SECTORS;
@@ -402,8 +402,8 @@ fn it_also_works_in_real_time() {
     });
 }
 
-/// Which of the first lines of 4096 bytes are on the medium after `script` on a lying disk with
-/// room for four.
+/// The first lines of 4096 bytes that are on the medium after `script` on a lying disk with a cache
+/// of four.
 fn on_medium<F: Future<Output = ()> + 'static>(
     replacement: LineReplacement,
     script: impl FnOnce(MemoryDisk) -> F,
@@ -422,7 +422,7 @@ async fn write_lines(disk: &MemoryDisk, lines: std::ops::Range<u64>) {
 }
 
 #[test]
-fn a_lying_disk_keeps_what_was_flushed_until_other_data_needs_the_room() {
+fn a_lying_disk_keeps_flushed_data_until_it_is_replaced() {
     for replacement in [LineReplacement::LeastRecentlyUsed, LineReplacement::Random] {
         let script = |disk: MemoryDisk| async move {
             write_lines(&disk, 0..4).await;

@@ -8,60 +8,61 @@ use crate::model::{CacheModel, SegmentReplacement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Neighbouring dirty sectors that go to the medium together.
+/// Contiguous dirty sectors that go to the medium together.
 #[derive(Clone, Debug)]
 pub(super) struct Dirty {
     pub sectors: Range<u64>,
-    /// Of the write in it that came first: a flush waits for it.
+    /// Order of the first write in it, for which a flush waits.
     pub oldest: Order,
-    /// When it was written last, as clean segments count it.
+    /// Time of the last write, as clean segments count it.
     used: u64,
-    /// It passes the buffer for streams: it takes none of the room of others, and leaves no trace.
+    /// Whether it passes the buffer for streams: it takes no space of other segments, and leaves no
+    /// trace.
     pub streams: bool,
 }
 
-/// Whether a write finds room.
+/// Whether a write is admitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    Made,
-    /// As much waits for the medium as may.
+pub(super) enum Admission {
+    Now,
+    /// Not yet: as much waits for the medium as may.
     Later,
-    /// That of a dirty segment, when it is on the medium.
-    OfDirty,
+    /// In the space of a dirty segment, when that is on the medium.
+    AfterDestage,
 }
 
 #[derive(Default)]
 pub(super) struct Cache {
-    /// Newest content of each sector that is dirty or on its way to the medium.
+    /// Newest content of each sector that is dirty or in flight to the medium.
     contents: Pieces,
-    /// By first sector; they do not overlap.
+    /// Dirty segments by first sector; they do not overlap.
     dirty: BTreeMap<u64, Dirty>,
-    /// The same by `oldest` and first sector.
+    /// Dirty segments by `oldest` and first sector.
     by_age: BTreeSet<(Order, u64)>,
-    /// Taken for destaging and not yet on the medium.
+    /// Segments taken for destaging and not yet on the medium.
     destaging: Vec<Dirty>,
-    /// In the buffer for streams: segments, and their sectors.
+    /// In the buffer for streams: number of segments, and of their sectors.
     streaming: (usize, u64),
-    /// Sectors that the other dirty ones take beyond their own.
+    /// Sectors that the other dirty segments take beyond their own.
     unused: u64,
     clean: Clean,
     uses: u64,
 }
 
 impl Cache {
-    /// `unit`: sectors of which a segment takes whole multiples.
+    /// Creates a cache. `unit`: segments take multiples of this many sectors.
     pub fn new(unit: u64) -> Cache {
         Cache { clean: Clean::new(unit), ..Cache::default() }
     }
-    /// Without what streams.
+    /// Number of dirty segments, without streams.
     pub fn dirty_count(&self) -> usize {
         self.dirty.len() + self.destaging.len() - self.streaming.0
     }
-    /// Without what streams.
+    /// Bytes of dirty segments, without streams.
     pub fn dirty_bytes(&self) -> u64 {
-        self.dirty_room() * SECTOR
+        self.dirty_sectors() * SECTOR
     }
-    fn dirty_room(&self) -> u64 {
+    fn dirty_sectors(&self) -> u64 {
         // A sector that is written again while it goes to the medium streams twice and is held
         // once.
         self.contents.sectors().saturating_sub(self.streaming.1) + self.unused
@@ -96,35 +97,34 @@ impl Cache {
     pub fn contents(&self, sectors: Range<u64>) -> impl Iterator<Item = Piece> {
         self.contents.within(sectors)
     }
-    /// Of everything that is not on the medium, what came first.
+    /// Order of the first write that is not on the medium.
     pub fn oldest(&self) -> Option<Order> {
         let waiting = self.by_age.first().map(|(oldest, _)| *oldest);
         let moving = self.destaging.iter().map(|dirty| dirty.oldest).min();
         waiting.into_iter().chain(moving).min()
     }
 
-    /// Makes room for a write: beside or over a dirty segment, or in a new one, for which clean
-    /// ones give way.
-    pub fn make_room(
+    /// Makes space for a write: beside or over a dirty segment, or in a new one, for which clean
+    /// ones are evicted.
+    pub fn admit(
         &mut self,
         model: &CacheModel,
         sectors: &Range<u64>,
         chance: impl Fn() -> u64,
-    ) -> Room {
+    ) -> Admission {
         let joins = self.partner(model, sectors);
-        let needed = if joins { length(sectors) } else { self.clean.room_of(sectors) };
+        let needed = if joins { length(sectors) } else { self.clean.sectors_taken(sectors) };
         loop {
             let (dirty, clean) = (self.dirty_count(), self.clean.count(Origin::Written));
-            let held = self.dirty_room() + self.clean.room(Origin::Written);
+            let held = self.dirty_sectors() + self.clean.sectors(Origin::Written);
             let most = model.write_segments.get() as usize;
-            if self.dirty_room() + needed > model.dirty_size().get() / SECTOR {
-                return Room::Later;
+            if self.dirty_sectors() + needed > model.dirty_size().get() / SECTOR {
+                return Admission::Later;
             }
             if (joins || dirty + clean < most) && held + needed <= write_sectors(model) {
-                return Room::Made;
+                return Admission::Now;
             }
-            // Drives that replace at random take any segment, also one that must be destaged
-            // before.
+            // Drives that replace at random take any segment, also one that must be destaged first.
             let is_clean = match model.replacement {
                 SegmentReplacement::LeastRecentlyUsed => true,
                 SegmentReplacement::Random => {
@@ -132,12 +132,12 @@ impl Cache {
                 }
             };
             if !is_clean || !self.clean.evict(Origin::Written, model.replacement, None, &chance) {
-                return Room::OfDirty;
+                return Admission::AfterDestage;
             }
         }
     }
-    /// Room for a write that goes around the segments.
-    pub fn has_stream_room(&self, model: &CacheModel, sectors: &Range<u64>) -> bool {
+    /// Whether the stream buffer has space for a write around the segments.
+    pub fn has_stream_space(&self, model: &CacheModel, sectors: &Range<u64>) -> bool {
         self.streaming.1 + length(sectors) <= stream_sectors(model)
     }
     fn partner(&self, model: &CacheModel, sectors: &Range<u64>) -> bool {
@@ -159,9 +159,9 @@ impl Cache {
         found
     }
 
-    /// Takes a write in. With its neighbours it becomes one segment if that is not too long.
-    /// Otherwise what it overwrites leaves the old segments, and their age passes to the new one,
-    /// so that a flush waits for it.
+    /// Adds a write. With adjacent segments it becomes one segment if that is not too long.
+    /// Otherwise the sectors that it overwrites leave the old segments, and their age passes to the
+    /// new one, so that a flush waits for it.
     pub fn insert(
         &mut self,
         model: &CacheModel,
@@ -173,7 +173,7 @@ impl Cache {
         self.put(sectors, pieces, false, join);
         self.fit(model, None, chance);
     }
-    /// Takes in a write that goes around the segments.
+    /// Adds a write that goes around the segments.
     pub fn insert_stream(&mut self, sectors: Range<u64>, pieces: Vec<Piece>) {
         self.put(sectors, pieces, true, false);
     }
@@ -220,20 +220,19 @@ impl Cache {
         let sectors = length(&dirty.sectors);
         match dirty.streams {
             true => self.streaming = (self.streaming.0 + 1, self.streaming.1 + sectors),
-            false => self.unused += self.clean.room_of(&dirty.sectors) - sectors,
+            false => self.unused += self.clean.sectors_taken(&dirty.sectors) - sectors,
         }
     }
     fn leave(&mut self, dirty: &Dirty) {
         let sectors = length(&dirty.sectors);
         match dirty.streams {
             true => self.streaming = (self.streaming.0 - 1, self.streaming.1 - sectors),
-            false => self.unused -= self.clean.room_of(&dirty.sectors) - sectors,
+            false => self.unused -= self.clean.sectors_taken(&dirty.sectors) - sectors,
         }
     }
 
-    /// The segment at `start` is on its way to the medium, as it is now. A stream's last sectors
-    /// wait for the rest of their physical sector (`physical` sectors), unless they are all that
-    /// there is.
+    /// Takes the segment at `start` for the medium, as it is now. A stream's last sectors wait for
+    /// the rest of their physical sector (`physical` sectors), unless it has no others.
     pub fn take(&mut self, start: u64, physical: u64) -> (Dirty, Vec<Piece>) {
         let mut dirty = self.remove(start);
         let cut = dirty.sectors.end / physical * physical;
@@ -246,12 +245,12 @@ impl Cache {
         self.destaging.push(dirty.clone());
         (dirty, pieces)
     }
-    /// Whether what was taken streams.
+    /// Whether the segment taken is a stream.
     pub fn streams(&self, sectors: &Range<u64>) -> bool {
         self.destaging.iter().any(|dirty| dirty.sectors == *sectors && dirty.streams)
     }
-    /// What was taken is on the medium. It stays as a clean segment if `keep`, unless it streams.
-    pub fn taken_is_over(&mut self, model: &CacheModel, sectors: &Range<u64>, keep: bool) {
+    /// Completes a destage: the segment stays as a clean one if `keep`, unless it is a stream.
+    pub fn taken_is_destaged(&mut self, model: &CacheModel, sectors: &Range<u64>, keep: bool) {
         let index = self
             .destaging
             .iter()
@@ -263,7 +262,7 @@ impl Cache {
             self.clean.add(sectors.clone(), Origin::Written, taken.used, segment_sectors(model));
         }
     }
-    /// The medium holds this: content that is not newer is of no use any more.
+    /// Drops content that is not newer than this piece, which the medium holds.
     pub fn settle(&mut self, piece: &Piece) {
         self.contents.remove(&piece.sectors, piece.order);
     }
@@ -289,7 +288,7 @@ impl Cache {
     pub fn holds(&self, sectors: &Range<u64>) -> bool {
         self.holding(sectors).is_some()
     }
-    /// If everything is here, a sector of each clean segment that has a part of it.
+    /// A sector of each clean segment that has a part of the range, if all of it is here.
     fn holding(&self, sectors: &Range<u64>) -> Option<Vec<u64>> {
         let (mut reach, mut used) = (sectors.start, Vec::new());
         while reach < sectors.end {
@@ -306,8 +305,8 @@ impl Cache {
         Some(used)
     }
 
-    /// What was read or written around the cache stays until its segment is needed. `chance` picks
-    /// where the model says so.
+    /// Keeps a range that was read or written around the cache, until its segment is needed.
+    /// `chance` chooses where the model says so.
     pub fn keep(
         &mut self,
         model: &CacheModel,
@@ -320,19 +319,20 @@ impl Cache {
             Origin::Written => segment_sectors(model),
         };
         let sectors = sectors.end.saturating_sub(most).max(sectors.start)..sectors.end;
-        if origin == Origin::Written && self.make_room(model, &sectors, &chance) != Room::Made {
+        if origin == Origin::Written && self.admit(model, &sectors, &chance) != Admission::Now {
             return;
         }
         self.uses += 1;
         self.clean.add(sectors, origin, self.uses, most);
         self.fit(model, Some(self.uses), chance);
     }
-    /// Gives up clean segments until everything fits.
+    /// Evicts clean segments until everything fits.
     fn fit(&mut self, model: &CacheModel, newest: Option<u64>, chance: impl Fn() -> u64) {
         loop {
             let [reads, writes] = [Origin::Read, Origin::Written];
             let count = self.clean.count(reads) + self.clean.count(writes) + self.dirty_count();
-            let held = self.clean.room(reads) + self.clean.room(writes) + self.dirty_room();
+            let held =
+                self.clean.sectors(reads) + self.clean.sectors(writes) + self.dirty_sectors();
             if count <= model.segments.get() as usize && held <= model.size.get() / SECTOR {
                 return;
             }
@@ -343,7 +343,7 @@ impl Cache {
         }
     }
 
-    /// Dirty and clean content of the range is without worth.
+    /// Drops dirty and clean content of the range.
     pub fn discard(&mut self, sectors: Range<u64>) {
         self.contents.remove(&sectors, Order::MAX);
         self.drop_settled(sectors);

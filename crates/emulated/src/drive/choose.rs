@@ -1,4 +1,4 @@
-//! Which of the waiting requests and cached segments the medium serves next.
+//! Choice of the waiting request or cached segment that the medium serves next.
 
 use super::EmulatedDisk;
 use super::cache::Dirty;
@@ -25,12 +25,12 @@ struct Choice {
     order: Order,
     direction: Direction,
     sectors: Range<u64>,
-    /// The drive could prepare it before its turn.
+    /// Whether the drive could prepare it beforehand.
     is_known: bool,
 }
 
 impl EmulatedDisk {
-    /// The next one, if any may go, for a medium that is free from `now` on.
+    /// The next one, if any may start, for a medium that is free from `now` on.
     pub(super) fn choose(&self, now: u64) -> Option<Candidate> {
         let by_order =
             || self.choices(now, Segments::Oldest).into_iter().min_by_key(|choice| choice.order);
@@ -45,21 +45,20 @@ impl EmulatedDisk {
         best.map(|choice| choice.candidate)
     }
 
-    /// Every so often the one that came first, so that requests near the head cannot keep one that
-    /// is far away waiting for ever.
+    /// Serves the oldest request at intervals, so that requests near the head cannot delay a
+    /// distant one for ever.
     fn shortest(&self, now: u64, choices: Vec<Choice>) -> Option<Choice> {
-        let turn = self.0.turns.get() + 1;
-        let is_oldest = turn >= self.0.model.interface.oldest_every.get() && choices.len() > 1;
+        let number = self.0.choices_since_oldest.get() + 1;
+        let is_oldest = number >= self.0.model.interface.oldest_every.get() && choices.len() > 1;
         if choices.len() > 1 {
-            self.0.turns.set(if is_oldest { 0 } else { turn });
+            self.0.choices_since_oldest.set(if is_oldest { 0 } else { number });
         }
         let medium = self.0.medium.borrow();
         choices.into_iter().min_by_key(|choice| {
-            // A cached segment that continues the one before belongs to it: streams are not torn
-            // apart.
+            // A cached segment that continues the one before belongs to it: streams are not split.
             let continues = matches!(choice.candidate,
                     Candidate::Destage(start) if start == self.0.position.get());
-            // The arm sets out when the overhead is over: a sector that passes before then costs a
+            // The arm starts after the overhead: a sector that passes before then costs a
             // revolution.
             let position = || {
                 let begin = now
@@ -85,7 +84,7 @@ impl EmulatedDisk {
 
     fn choices(&self, now: u64, segments: Segments) -> Vec<Choice> {
         let in_service = self.0.in_service.borrow();
-        // Two transfers of one sector at once would leave it open which is last.
+        // Two transfers of one sector at once would leave their order open.
         let may_start = |direction: Direction, sectors: &Range<u64>| {
             in_service.iter().all(|service| {
                 let apart =
@@ -153,11 +152,11 @@ impl EmulatedDisk {
     pub(super) fn is_seamless(&self) -> bool {
         self.0.model.cache.as_ref().is_some_and(|cache| cache.seamless_destaging)
     }
-    /// Whether somebody waits for cached writes to reach the medium.
+    /// Whether a write or a flush waits for cached writes to reach the medium.
     fn is_waited_for(&self) -> bool {
         !self.0.flushes.borrow().is_empty() || !self.0.writers.borrow().is_empty()
     }
-    /// When the drive counts as idle.
+    /// Time from which on the drive counts as idle.
     pub(super) fn idle_at(&self) -> Instant {
         let delay_ms =
             self.0.model.cache.as_ref().map_or(0.0, |cache| cache.destage_delay_ms.get());
@@ -177,11 +176,11 @@ impl Choice {
     }
 }
 
-/// Which candidates are worth a comparison.
+/// Candidates to compare.
 #[derive(Clone, Copy)]
 enum Segments {
-    /// Only what came first.
+    /// The oldest only.
     Oldest,
-    /// What lies near the head, and what came first.
+    /// Those near the head, and the oldest.
     Nearest,
 }

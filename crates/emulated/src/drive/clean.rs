@@ -1,10 +1,10 @@
-//! Segments whose content the medium has too: they answer reads until their room is wanted.
+//! Segments whose content the medium has too: they answer reads until their space is needed.
 
 use crate::model::SegmentReplacement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Whose share of the cache a segment takes.
+/// Share of the cache to which a segment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Read,
@@ -19,13 +19,13 @@ struct Segment {
     used: u64,
 }
 
-/// They do not overlap.
+/// The clean segments, which do not overlap.
 #[derive(Default)]
 pub(super) struct Clean {
     by_start: BTreeMap<u64, Segment>,
-    /// For each origin: when used last, and start.
+    /// For each origin: time of the last use, and start.
     recent: [BTreeSet<(u64, u64)>; 2],
-    room: [u64; 2],
+    sectors: [u64; 2],
     /// Sectors of which a segment takes whole multiples.
     unit: u64,
 }
@@ -37,12 +37,12 @@ impl Clean {
     pub fn count(&self, origin: Origin) -> usize {
         self.recent[origin as usize].len()
     }
-    /// Sectors that they take.
-    pub fn room(&self, origin: Origin) -> u64 {
-        self.room[origin as usize]
+    /// Sectors that the segments of this origin take.
+    pub fn sectors(&self, origin: Origin) -> u64 {
+        self.sectors[origin as usize]
     }
-    /// Sectors that a segment of these takes.
-    pub fn room_of(&self, sectors: &Range<u64>) -> u64 {
+    /// Sectors that a segment of this range takes.
+    pub fn sectors_taken(&self, sectors: &Range<u64>) -> u64 {
         (sectors.end - sectors.start).next_multiple_of(self.unit)
     }
 
@@ -60,8 +60,8 @@ impl Clean {
         }
     }
 
-    /// Takes a segment in, joined with the one of its kind that it continues, together at most
-    /// `most` sectors. What else it overlaps is cut.
+    /// Adds a segment, joined with the one of its kind that it continues, together at most `most`
+    /// sectors. Other segments that it overlaps are cut.
     pub fn add(&mut self, mut sectors: Range<u64>, origin: Origin, used: u64, most: u64) {
         let found: Vec<u64> = self
             .by_start
@@ -73,7 +73,7 @@ impl Clean {
             .collect();
         for start in found {
             let old = self.remove(start);
-            // A stream that is read keeps its end; what was written stays whole.
+            // A stream that is read keeps its end; a written segment stays whole.
             let joins = origin == Origin::Read || sectors.end.max(old.end) - start <= most;
             let rest = if old.origin == origin && start <= sectors.start && joins {
                 sectors = start..sectors.end.max(old.end);
@@ -91,7 +91,7 @@ impl Clean {
         self.insert(sectors, origin, used);
     }
 
-    /// Gives one segment of this origin up, chosen by the drive's rule, but not that used at
+    /// Evicts one segment of this origin, chosen by the drive's rule, but not that used at
     /// `newest`.
     pub fn evict(
         &mut self,
@@ -101,7 +101,7 @@ impl Clean {
         chance: impl Fn() -> u64,
     ) -> bool {
         let recent = &self.recent[origin as usize];
-        // That used at `newest` is the last, if it is here.
+        // The one used at `newest` is the last, if it is here.
         let kept = recent.last().is_some_and(|(used, _)| Some(*used) == newest);
         let count = recent.len() - usize::from(kept);
         if count == 0 {
@@ -117,14 +117,14 @@ impl Clean {
     }
 
     fn insert(&mut self, sectors: Range<u64>, origin: Origin, used: u64) {
-        self.room[origin as usize] += self.room_of(&sectors);
+        self.sectors[origin as usize] += self.sectors_taken(&sectors);
         self.recent[origin as usize].insert((used, sectors.start));
         self.by_start.insert(sectors.start, Segment { end: sectors.end, origin, used });
     }
     fn remove(&mut self, start: u64) -> Segment {
         let old = self.by_start.remove(&start).expect("it was found");
         self.recent[old.origin as usize].remove(&(old.used, start));
-        self.room[old.origin as usize] -= self.room_of(&(start..old.end));
+        self.sectors[old.origin as usize] -= self.sectors_taken(&(start..old.end));
         old
     }
 }

@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The place of a write among all writes of the drive.
+/// Position of a write among all writes of the drive.
 pub(super) type Order = u64;
 
-/// New content of neighbouring sectors.
+/// New content of contiguous sectors.
 #[derive(Clone)]
 pub(super) struct Piece {
     pub sectors: Range<u64>,
     pub order: Order,
     buffer: Rc<Buffer>,
-    /// Of the first sector, in bytes.
+    /// Offset of the first sector, in bytes.
     offset: usize,
 }
 
 impl Piece {
-    /// One for each part of a write that begins at sector `start`.
+    /// Pieces for the parts of a write that begins at sector `start`.
     pub fn of(parts: &[Rc<Buffer>], mut start: u64, order: Order) -> Vec<Piece> {
         let pieces = parts.iter().filter(|part| !part.is_empty()).map(|buffer| {
             let sectors = start..start + buffer.len() as u64 / SECTOR;
@@ -35,13 +35,13 @@ impl Piece {
         &self.buffer
             [self.offset..self.offset + ((self.sectors.end - self.sectors.start) * SECTOR) as usize]
     }
-    /// What of it lies in `sectors`.
+    /// The part of it that lies in `sectors`.
     pub fn within(&self, sectors: &Range<u64>) -> Option<Piece> {
         let cut = self.sectors.start.max(sectors.start)..self.sectors.end.min(sectors.end);
         let offset = self.offset + (cut.start.saturating_sub(self.sectors.start) * SECTOR) as usize;
         (cut.start < cut.end).then(|| Piece { sectors: cut, offset, ..self.clone() })
     }
-    /// So many sectors farther on the medium.
+    /// The piece at an address `by` sectors higher on the medium.
     pub fn moved(self, by: u64) -> Piece {
         Piece { sectors: self.sectors.start + by..self.sectors.end + by, ..self }
     }
@@ -58,21 +58,21 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// How many sectors have content.
+    /// Number of sectors with content.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
-    /// Replaces what was there.
+    /// Adds a piece and replaces older content.
     pub fn put(&mut self, piece: Piece) {
         self.remove(&piece.sectors, Order::MAX);
         self.insert(piece);
     }
-    /// In order, cut to `sectors`.
+    /// The pieces in order, cut to `sectors`.
     pub fn within(&self, sectors: Range<u64>) -> impl Iterator<Item = Piece> {
         let pieces = self.by_start.range(self.first_start(&sectors)..sectors.end);
         pieces.filter_map(move |(_, piece)| piece.within(&sectors))
     }
-    /// Up to where there is content without a gap from `sector` on.
+    /// The end of the content without a gap from `sector` on.
     pub fn reach(&self, sector: u64) -> u64 {
         let mut reach = sector;
         for (start, piece) in self.by_start.range(self.first_start(&(sector..sector + 1))..) {
@@ -107,7 +107,7 @@ impl Pieces {
         self.sectors += piece.sectors.end - piece.sectors.start;
         self.by_start.insert(piece.sectors.start, piece);
     }
-    /// Where the piece begins that the range begins in, or the range itself.
+    /// Start of the piece in which the range begins, or of the range itself.
     fn first_start(&self, sectors: &Range<u64>) -> u64 {
         let before = self.by_start.range(..=sectors.start).next_back();
         before
@@ -125,14 +125,14 @@ mod tests {
     fn pieces_hold_the_newest_content_of_every_sector() {
         const AREA: u64 = 40;
         for seed in 0..200 {
-            let dice = SplitMix::new(seed);
+            let random = SplitMix::new(seed);
             let mut pieces = Pieces::default();
             let mut plain: Vec<Option<(Order, u8)>> = vec![None; AREA as usize];
             for order in 1..40 {
-                let start = dice.next() % AREA;
-                let end = start + 1 + dice.next() % (AREA - start);
-                if dice.next().is_multiple_of(4) {
-                    let oldest = dice.next() % order;
+                let start = random.next() % AREA;
+                let end = start + 1 + random.next() % (AREA - start);
+                if random.next().is_multiple_of(4) {
+                    let oldest = random.next() % order;
                     pieces.remove(&(start..end), oldest);
                     for sector in &mut plain[start as usize..end as usize] {
                         *sector = sector.filter(|(order, _)| *order > oldest);

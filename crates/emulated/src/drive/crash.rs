@@ -1,4 +1,4 @@
-//! Power cuts: what reached the medium stays, the sector under the head is torn, the cache is lost.
+//! Power cuts: content on the medium stays, the sector under the head is torn, the cache is lost.
 
 use super::EmulatedDisk;
 use crate::SECTOR;
@@ -6,32 +6,32 @@ use crate::run::Direction;
 use disks::Image;
 use std::collections::BTreeSet;
 
-/// What a drive holds after its power failed.
+/// Content of a drive after a power cut.
 #[derive(Clone, Debug)]
 pub struct CrashImage {
-    /// The torn sector holds half of each content here.
+    /// The content, in which the torn sector has half of each version.
     pub image: Image,
     /// Sectors that give EIO until they are written again.
     pub unreadable: BTreeSet<u64>,
 }
 
 impl CrashImage {
-    /// All sectors are readable.
+    /// An image whose sectors are all readable.
     pub fn whole(image: Image) -> CrashImage {
         CrashImage { image, unreadable: BTreeSet::new() }
     }
 }
 
 impl EmulatedDisk {
-    /// All bytes as reads would give them now.
+    /// All bytes as reads would return them now.
     pub fn image(&self) -> Image {
         let mut image = self.0.image.borrow().clone();
         self.0.cache.borrow().contents(0..u64::MAX).for_each(|piece| piece.write_to(&mut image));
         image
     }
 
-    /// What the drive would hold if its power failed now, or since [`EmulatedDisk::power_off`]. The
-    /// drive goes on.
+    /// The content after a power cut now, or at the time of [`EmulatedDisk::power_off`]. The drive
+    /// continues.
     pub fn crash(&self) -> CrashImage {
         let now = self.0.off_at.get().unwrap_or(self.0.world.now()).0;
         let mut left = CrashImage {

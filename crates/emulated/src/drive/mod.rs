@@ -39,12 +39,12 @@ pub enum CacheMode {
     Off,
 }
 
-/// What a dishonest drive does.
+/// Dishonest behaviour of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lies {
     /// Answers a flush at once and takes a FUA write for a cached one.
     pub ignores_flush: bool,
-    /// Goes on caching when the cache is switched off.
+    /// Continues caching when the cache is switched off.
     pub ignores_cache_off: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Lies {
 pub struct DriveOptions {
     pub cache: CacheMode,
     pub lies: Lies,
-    /// Bytes, a multiple of 512, at most the model's size, which it is without one.
+    /// Size in bytes, a multiple of 512, at most the model's size, which is the default.
     pub size: Option<u64>,
 }
 
@@ -73,16 +73,16 @@ pub struct DriveStatistics {
     pub read_hits: u64,
     /// Writes answered by the cache.
     pub cached_writes: u64,
-    /// Cached segments brought to the medium.
+    /// Cached segments written to the medium.
     pub destages: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
-    /// Moves of the arm to another cylinder, and over how many they went.
+    /// Moves of the arm to another cylinder, and the cylinders crossed.
     pub seeks: u64,
     pub cylinders_crossed: u64,
 }
 
-/// Clones are the same drive.
+/// An emulated drive. Clones are the same drive.
 #[derive(Clone)]
 pub struct EmulatedDisk(Rc<State>);
 
@@ -93,39 +93,39 @@ struct State {
     size: u64,
     caching: Cell<bool>,
     medium: RefCell<Medium>,
-    /// What the medium holds.
+    /// Content of the medium.
     image: RefCell<Image>,
-    /// It holds nothing new.
+    /// Whether the medium stores no new content.
     forgets: Cell<bool>,
     unreadable: RefCell<BTreeSet<u64>>,
     cache: RefCell<Cache>,
     read_ahead: RefCell<Option<ReadAhead>>,
-    /// Requests that need the medium, in the order in which they came.
+    /// Requests that need the medium, in the order of arrival.
     queue: RefCell<VecDeque<Waiting>>,
-    /// What the medium works on.
+    /// Requests that the medium works on.
     in_service: RefCell<Vec<Service>>,
     orders: Cell<Order>,
-    /// Flushes that wait for all that came up to an order, which rises.
+    /// Flushes that wait for all writes up to an order, which rises.
     flushes: RefCell<VecDeque<(Order, Sender<()>)>>,
-    /// Cached writes that wait for room, in the order in which they came.
+    /// Cached writes that wait for space, in the order of arrival.
     writers: RefCell<VecDeque<Writer>>,
-    /// Since when the first of them waits for the room of a dirty segment, if it does.
+    /// Order from which on the first of them waits for the space of a dirty segment, if it does.
     wants_dirty_since: Cell<Option<Order>>,
     last_request: Cell<Instant>,
     destage_timer: Cell<bool>,
     read_ahead_timer: Cell<bool>,
-    /// What came last was a read.
+    /// Whether the last request was a read.
     is_reading: Cell<bool>,
     upwards: Cell<bool>,
-    /// Choices since what came first was served for that reason.
-    turns: Cell<u32>,
-    /// Where the last transfer ended, for the elevator.
+    /// Choices since the oldest request was served for its age.
+    choices_since_oldest: Cell<u32>,
+    /// End of the last transfer, for the elevator.
     position: Cell<u64>,
-    /// And when: nanoseconds of the world and fractions.
+    /// Time of that end: nanoseconds of the world and fractions.
     ended: Cell<f64>,
-    /// It was a read.
+    /// Whether it was a read.
     ended_reading: Cell<bool>,
-    /// Where the last write of the host ended, for streams that bypass the cache.
+    /// End of the last write of the host, for streams that bypass the cache.
     last_write_end: Cell<u64>,
     off_at: Cell<Option<Instant>>,
     statistics: Cell<DriveStatistics>,
@@ -136,11 +136,11 @@ struct Waiting {
     direction: Direction,
     sectors: Range<u64>,
     pieces: Vec<Piece>,
-    /// Told when it is done; nobody waits for a destage.
+    /// Notified when it is done; `None` for a destage.
     done: Option<Sender<()>>,
     /// Whether it stays in the cache's segments.
     keep: bool,
-    /// Says at its turn where it goes; its sectors count from 0 until then.
+    /// Decides where a write goes when it is served; its sectors count from 0 until then.
     places: Option<Rc<dyn Places>>,
 }
 
@@ -151,7 +151,7 @@ struct Writer {
     done: Sender<()>,
 }
 
-/// Where a write is kept on its way to the medium.
+/// Place of a write before it reaches the medium.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Segments,
@@ -224,7 +224,7 @@ impl EmulatedDisk {
             read_ahead_timer: Cell::new(false),
             is_reading: Cell::new(false),
             upwards: Cell::new(true),
-            turns: Cell::new(0),
+            choices_since_oldest: Cell::new(0),
             position: Cell::new(0),
             ended: Cell::new(0.0),
             ended_reading: Cell::new(false),
@@ -242,20 +242,18 @@ impl EmulatedDisk {
         let Travelled { seeks, cylinders } = self.0.medium.borrow().travelled();
         DriveStatistics { seeks, cylinders_crossed: cylinders, ..self.0.statistics.get() }
     }
-    /// Between the last surface and the others the head has to find its track anew, which takes so
-    /// long.
+    /// Sets the time that the head needs to find its track between the last surface and the others.
     pub(crate) fn align_last_surface(&self, time: Duration) {
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
             arm.align_last_surface(time.as_nanos() as f64);
         }
     }
-    /// What reaches the medium from now on costs its time and no memory: it is not there. For
-    /// whoever asks for times alone.
+    /// Stops storing content: later writes cost their time and no memory. Used where only times
+    /// matter.
     pub fn forget_content(&self) {
         self.0.forgets.set(true);
     }
-    /// Writes from now on are cached or not; what is cached when it is switched off goes to the
-    /// medium soon.
+    /// Switches the write cache; cached content goes to the medium soon when it is switched off.
     pub fn set_cache(&self, mode: CacheMode) {
         let caching = mode == CacheMode::On || self.0.lies.ignores_cache_off;
         self.0.caching.set(caching && self.0.model.cache.is_some());
@@ -274,7 +272,7 @@ impl EmulatedDisk {
         change(&mut statistics);
         self.0.statistics.set(statistics);
     }
-    /// What the interface takes when no medium is needed.
+    /// Time of the interface for a request that needs no medium.
     fn hit_time(&self, bytes: u64) -> Duration {
         self.bus_time(bytes)
             + Duration::from_nanos((self.0.model.interface.hit_ms.get() * 1e6) as u64)

@@ -1,6 +1,6 @@
-//! The way of one operation of the host through the drive.
+//! The path of one operation of the host through the drive.
 
-use super::cache::Room;
+use super::cache::Admission;
 use super::content::{Order, Piece};
 use super::places::Queued;
 use super::{EmulatedDisk, Way, Writer};
@@ -23,7 +23,7 @@ impl EmulatedDisk {
             statistics.bytes_read += bytes;
         });
         loop {
-            // What the read-ahead has done by now counts as cached.
+            // Content that the read-ahead has read by now counts as cached.
             let coming = self.read_ahead_has(&sectors);
             if self.0.cache.borrow_mut().answers(&sectors) {
                 self.count(|statistics| statistics.read_hits += 1);
@@ -35,7 +35,7 @@ impl EmulatedDisk {
                     let is_whole = self.begins_in_cache(&sectors);
                     self.0.world.sleep_until(at).await;
                     self.hang_if_off().await;
-                    // What is longer than a segment went to the host as it was read.
+                    // A read longer than a segment was sent to the host as it was read.
                     if is_whole && self.read_ahead_passed(&sectors) {
                         self.count(|statistics| statistics.read_hits += 1);
                         self.sleep(self.hit_time(0)).await;
@@ -102,7 +102,7 @@ impl EmulatedDisk {
         };
         match cache {
             Some(cache) if goes_around(cache) => match cache.stream_buffer {
-                // One half comes in while the other goes out.
+                // One half is filled while the other is sent.
                 Some(buffer) => {
                     self.write_behind(cache, Way::StreamBuffer, buffer.get() / 2, sectors, &parts)
                         .await
@@ -127,7 +127,7 @@ impl EmulatedDisk {
         Ok(())
     }
 
-    /// In parts of at most `most` bytes, each of which may have to wait for room.
+    /// Writes in parts of at most `most` bytes, each of which may have to wait for space.
     async fn write_behind(
         &self,
         cache: &CacheModel,
@@ -170,20 +170,22 @@ impl EmulatedDisk {
         let chance = || self.0.world.random();
         let mut cache = self.0.cache.borrow_mut();
         if way == Way::StreamBuffer {
-            let has_room = cache.has_stream_room(model, sectors);
-            if has_room {
+            let has_space = cache.has_stream_space(model, sectors);
+            if has_space {
                 cache.insert_stream(sectors.clone(), pieces.to_vec());
             }
-            return has_room;
+            return has_space;
         }
-        let room = cache.make_room(model, sectors, chance);
-        if room == Room::Made {
+        let admission = cache.admit(model, sectors, chance);
+        if admission == Admission::Now {
             cache.insert(model, sectors.clone(), pieces.to_vec(), chance);
         }
-        self.0.wants_dirty_since.set((room == Room::OfDirty).then_some(self.0.orders.get()));
-        room == Room::Made
+        self.0
+            .wants_dirty_since
+            .set((admission == Admission::AfterDestage).then_some(self.0.orders.get()));
+        admission == Admission::Now
     }
-    /// Lets cached writes in that have waited for room.
+    /// Admits cached writes that have waited for space.
     pub(super) fn admit_writers(&self) {
         let (Some(model), mut writers) = (&self.0.model.cache, self.0.writers.borrow_mut()) else {
             return;
@@ -236,8 +238,8 @@ impl EmulatedDisk {
         self.0.last_request.set(self.0.world.now());
     }
 
-    /// Checks a request; then it runs as a task of its own, so that it completes even if nobody
-    /// waits.
+    /// Checks a request; then it runs as a task of its own, so that it completes even if its future
+    /// is dropped.
     fn request<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
         &self,
         operation: Operation,
@@ -249,7 +251,7 @@ impl EmulatedDisk {
         Box::pin(async move {
             disks::check(disk.name(), disk.geometry(), operation, at, length)?;
             let world = disk.0.world.clone();
-            // The first step is the caller's: an operation starts when its future is first polled.
+            // The first poll is the caller's: an operation starts when its future is first polled.
             runtime::complete_anyway(&*world, work(disk)).await
         })
     }
@@ -272,7 +274,7 @@ impl Disk for EmulatedDisk {
             forced_unit_access: true,
         }
     }
-    /// Models of flash and of volumes do not say what is written as one.
+    /// Models of flash and of volumes do not state the size of an atomic write.
     fn physical_sector(&self) -> u32 {
         let model = &self.0.model;
         let least = if model.mechanics.is_none() { 4096 } else { SECTOR as u32 };

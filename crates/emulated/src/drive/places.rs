@@ -1,5 +1,5 @@
-//! Writes that have no place until their turn comes. Whoever made them says then where they go, and
-//! the drive tells where its head is.
+//! Writes without an address until they are served. Their owner then decides it, and gets the
+//! position of the head.
 
 use super::EmulatedDisk;
 use super::content::Piece;
@@ -10,20 +10,20 @@ use device::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Where a write without a place may go.
+/// Owner of a write without an address.
 pub(crate) trait Places {
-    /// The first sector of where it would go if it were its turn.
+    /// The first sector of its address if it were served now.
     fn propose(&self, head: &Head<'_>) -> u64;
-    /// It is its turn. The sectors that it takes: fewer than its content if there is no room for
-    /// all in one place.
+    /// Assigns the address when it is served. Returns its sectors: fewer than the content if there
+    /// is no contiguous space for all of it.
     fn take(&self, head: &Head<'_>) -> Range<u64>;
 }
 
-/// Arm and platter when the next transfer may set out.
+/// Arm and platter when the next transfer may start.
 pub(crate) struct Head<'a> {
     medium: &'a Medium,
     disk: &'a EmulatedDisk,
-    /// Nanoseconds of the world.
+    /// Time in nanoseconds of the world.
     now: u64,
 }
 
@@ -31,27 +31,27 @@ impl<'a> Head<'a> {
     pub fn cylinder(&self) -> u32 {
         self.medium.cylinder()
     }
-    /// Until a write of this sector begins: overhead, seek, settling, and rotation.
+    /// Time until a write of this sector begins: overhead, seek, settling, and rotation.
     pub fn positioning_ns(&self, sector: u64) -> u64 {
         let is_known = self.disk.ended_at(self.now);
         let overhead = self.disk.overhead(self.now, is_known, Direction::Write, sector);
         overhead + self.medium.positioning_ns(self.now + overhead, Direction::Write, sector)
     }
-    /// Less than this no write takes that is so many cylinders away.
+    /// Lower bound on the time of a write at a distance of `cylinders`.
     pub fn seek_ns(&self, cylinders: u32) -> u64 {
         self.medium.seek_ns(cylinders)
     }
 }
 
 impl EmulatedDisk {
-    /// What a write that is to get its place now may know.
+    /// The position of the head for a write that is to get its address now.
     pub(super) fn head<'a>(&'a self, medium: &'a Medium, now: u64) -> Head<'a> {
         Head { medium, disk: self, now }
     }
 
-    /// Writes where `places` says when the medium comes to it. The drive's write cache takes no
-    /// part.
-    pub(crate) async fn write_at_its_turn(&self, content: Rc<Buffer>, places: Rc<dyn Places>) {
+    /// Writes to the address that `places` assigns when the medium serves it. The drive's write
+    /// cache is not used.
+    pub(crate) async fn write_when_served(&self, content: Rc<Buffer>, places: Rc<dyn Places>) {
         self.arrive().await;
         self.0.is_reading.set(false);
         let bytes = content.len() as u64;
@@ -68,7 +68,7 @@ impl EmulatedDisk {
     }
 }
 
-/// What the host wants of the medium. A write with `places` has sectors that count from 0.
+/// A request of the host to the medium. A write with `places` has sectors that count from 0.
 pub(super) struct Queued {
     pub direction: Direction,
     pub sectors: Range<u64>,
@@ -81,7 +81,7 @@ impl Queued {
     }
 }
 
-/// The content of a write that has got its place.
+/// The content of a write that has got its address.
 pub(super) fn placed(pieces: Vec<Piece>, at: &Range<u64>) -> Vec<Piece> {
     let count = at.end - at.start;
     pieces

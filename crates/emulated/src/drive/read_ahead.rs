@@ -1,5 +1,5 @@
-//! Reading on beyond a request while nothing else is to be done: sequential streams at the rate of
-//! the medium.
+//! Reading beyond a request while nothing else is to be done: sequential streams at the rate of the
+//! medium.
 
 use super::EmulatedDisk;
 use super::clean::Origin;
@@ -12,16 +12,16 @@ use std::ops::Range;
 use units::Instant;
 
 pub(super) struct ReadAhead {
-    /// Where it began.
+    /// First sector.
     from: u64,
-    /// From the first sector that is not known to be read up to where it will stop.
+    /// From the first sector that is not known to be read up to its planned end.
     sectors: Range<u64>,
-    /// Those that are not over yet.
+    /// Runs that have not ended.
     runs: VecDeque<Run>,
 }
 
 impl ReadAhead {
-    /// What has been read since it was asked last.
+    /// The range read since the last call.
     fn take_read(&mut self, now: u64) -> Range<u64> {
         let start = self.sectors.start;
         while let Some(run) = self.runs.front() {
@@ -33,17 +33,17 @@ impl ReadAhead {
         }
         start..self.sectors.start
     }
-    /// When all up to `end` is read.
+    /// Time when all up to `end` is read.
     fn when(&self, end: u64) -> Option<Instant> {
         let run = self.runs.iter().find(|run| run.sector < end && end <= run.sector + run.count)?;
         let time = run.start_ns + (end - run.sector) as f64 * run.each_ns;
-        // The next nanosecond, when `done` agrees whatever was rounded.
+        // The next nanosecond, at which `done` agrees in spite of rounding.
         Some(Instant(time as u64 + 1))
     }
 }
 
 impl EmulatedDisk {
-    /// The head goes on from the end of a read, where it stands.
+    /// Continues reading from the end of a read, where the head stands.
     pub(super) fn start_read_ahead(&self, now: u64, read: &Range<u64>) {
         let Some(cache) = &self.0.model.cache else { return };
         let (sector, end) = (read.end, self.read_ahead_end(cache, read));
@@ -56,7 +56,8 @@ impl EmulatedDisk {
         }
     }
 
-    /// If cached writes have to wait for the read-ahead: until when. They are looked at again then.
+    /// Time until which cached writes have to wait for the read-ahead, if they do; they are
+    /// considered again then.
     pub(super) fn reads_ahead_until(&self) -> Option<Instant> {
         self.0
             .model
@@ -82,7 +83,8 @@ impl EmulatedDisk {
         }));
     }
 
-    /// Not so far that the segment would lose what the host is reading, if that fits.
+    /// The end of the read-ahead: not so far that the segment would lose the blocks the host is
+    /// reading, if they fit.
     fn read_ahead_end(&self, cache: &CacheModel, read: &Range<u64>) -> u64 {
         let most = u64::from(cache.read_segment_size()) / SECTOR;
         let end = read.end + u64::from(cache.read_ahead) / SECTOR;
@@ -90,7 +92,7 @@ impl EmulatedDisk {
         fits.min(self.0.size / SECTOR)
     }
 
-    /// Whether the read-ahead goes on where the cache's part of this ends.
+    /// Whether the read-ahead continues where the cache's part of this ends.
     pub(super) fn begins_in_cache(&self, sectors: &Range<u64>) -> bool {
         let slot = self.0.read_ahead.borrow();
         let Some(ahead) = &*slot else { return false };
@@ -106,7 +108,7 @@ impl EmulatedDisk {
         })
     }
 
-    /// The medium is wanted for something else: what was read by now is kept.
+    /// Stops the read-ahead for other work of the medium: sectors read by now are kept.
     pub(super) fn stop_read_ahead(&self) {
         let Some(mut ahead) = self.0.read_ahead.borrow_mut().take() else { return };
         self.keep_read(&mut ahead);
@@ -115,8 +117,8 @@ impl EmulatedDisk {
         }
     }
 
-    /// When a read that continues or overlaps the read-ahead will have been read; the read-ahead
-    /// then goes on beyond it. None if the head must move for it.
+    /// Time when a read that continues or overlaps the read-ahead will have been read; the
+    /// read-ahead then continues beyond it. `None` if the head must move for it.
     pub(super) fn read_ahead_has(&self, sectors: &Range<u64>) -> Option<Instant> {
         let (now, cache) = (self.now(), self.0.model.cache.as_ref()?);
         let mut slot = self.0.read_ahead.borrow_mut();
@@ -142,7 +144,7 @@ impl EmulatedDisk {
         ahead.when(sectors.end)
     }
 
-    /// Moves what was read by now into the cache's segments.
+    /// Moves the sectors read by now into the cache's segments.
     fn keep_read(&self, ahead: &mut ReadAhead) {
         let read = ahead.take_read(self.now());
         if let Some(model) = &self.0.model.cache

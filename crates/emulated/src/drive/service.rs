@@ -1,5 +1,5 @@
 //! The medium at work: one transfer after another (flash: several at once), then read-ahead, then
-//! rest.
+//! idle.
 
 use super::choose::Candidate;
 use super::clean::Origin;
@@ -18,12 +18,13 @@ fn end_of(runs: &[Run]) -> f64 {
 }
 
 impl EmulatedDisk {
-    /// Gives the medium what it can take. Called whenever something came, went, or became due.
+    /// Gives the medium the work that it can take. Called whenever a request arrives, ends, or
+    /// expires.
     pub(super) fn pump(&self) {
         self.pump_at(self.now());
     }
-    /// `now` is when the medium became free. A world of real time wakes us later, but the drive
-    /// goes on turning. Had it waited for us, what follows on its track would have passed by.
+    /// `now` is when the medium became free. A world of real time wakes this task later, but the
+    /// drive keeps rotating. Had it waited, the next sectors of its track would have passed by.
     fn pump_at(&self, now: u64) {
         if self.is_off() {
             return;
@@ -38,8 +39,8 @@ impl EmulatedDisk {
         self.wait_for_read_ahead();
     }
 
-    /// Nanoseconds between the choice of a transfer and the arm's setting out. `is_known`: the
-    /// drive could prepare a write before.
+    /// Nanoseconds between the choice of a transfer and the start of the arm. `is_known`: the drive
+    /// could prepare a write before.
     pub(super) fn overhead(
         &self,
         now: u64,
@@ -49,7 +50,8 @@ impl EmulatedDisk {
     ) -> u64 {
         let interface = &self.0.model.interface;
         let ms = match direction {
-            // The drive knows what comes next: what continues the write before loses no revolution.
+            // The drive knows the next request: one that continues the write before loses no
+            // revolution.
             Direction::Write if is_known && start == self.0.position.get() => 0.0,
             Direction::Read if self.reads_on(now, start) => 0.0,
             Direction::Write => interface.write_ms.get(),
@@ -58,12 +60,12 @@ impl EmulatedDisk {
         (ms * 1e6) as u64
     }
 
-    /// Whether a read from `start` on waited while the medium read what is before it: the drive
-    /// goes on at once.
+    /// Whether a read from `start` on waited while the medium read the sectors before it: the drive
+    /// continues at once.
     fn reads_on(&self, now: u64, start: u64) -> bool {
         self.0.ended_reading.get() && start == self.0.position.get() && self.ended_at(now)
     }
-    /// Whether the transfer before ended just now: what comes next has waited.
+    /// Whether the transfer before ended just now: the next one has waited.
     pub(super) fn ended_at(&self, now: u64) -> bool {
         self.0.ended.get().ceil() as u64 == now
     }
@@ -101,7 +103,7 @@ impl EmulatedDisk {
             && self.ended_at(now)
             || direction == Direction::Read && self.reads_on(now, sectors.start);
         let mut begin = match continues {
-            // Rounded up each time, it would soon come too late for its next sector.
+            // Rounded up each time, it would soon miss its next sector.
             true => ended,
             false => (now + self.overhead(now, destages, direction, sectors.start)) as f64,
         };
@@ -133,15 +135,15 @@ impl EmulatedDisk {
         }));
     }
 
-    /// What must be read before a write, because it changes parts of physical sectors alone and the
-    /// cache does not have the rest.
+    /// The ranges that must be read before a write, because it changes parts of physical sectors
+    /// and the cache does not have the rest.
     pub(super) fn rests(&self, sectors: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let whole = self.0.model.physical(sectors);
         let rests = [whole.start..sectors.start, sectors.end..whole.end];
         rests.into_iter().filter(|rest| !rest.is_empty() && !self.0.cache.borrow().holds(rest))
     }
-    /// Reads it; the sectors to be written then have to come round again. Gives the time at which
-    /// it is done.
+    /// Reads these ranges; the sectors to be written then have to pass again. Returns the time at
+    /// which it is done.
     fn read_rests(&self, now: f64, sectors: &Range<u64>) -> f64 {
         let mut medium = self.0.medium.borrow_mut();
         self.rests(sectors).fold(now, |time, rest| {
@@ -172,14 +174,14 @@ impl EmulatedDisk {
             let mut cache = self.0.cache.borrow_mut();
             if destages {
                 // At random, a writer may have chosen a dirty segment. It takes the first whose
-                // destaging began since: else what was on its way already would be taken more often
+                // destaging began since: else segments already in flight would be taken more often
                 // than others.
                 let first = self.0.writers.borrow().front().map(|writer| writer.way);
                 let since = self.0.wants_dirty_since.get().filter(|_| {
                     model.replacement == SegmentReplacement::Random && first == Some(Way::Segments)
                 });
                 let taken = since.is_some_and(|since| order > since) && !cache.streams(&sectors);
-                cache.taken_is_over(model, &sectors, !taken);
+                cache.taken_is_destaged(model, &sectors, !taken);
                 admits = since.is_none() || taken || cache.dirty_count() == 0;
                 self.count(|statistics| statistics.destages += 1);
             } else if keep {
@@ -220,7 +222,7 @@ impl EmulatedDisk {
         }
     }
 
-    /// Looks again when the drive will have been idle for long enough to destage.
+    /// Checks again when the drive will have been idle for long enough to destage.
     fn wait_for_idleness(&self) {
         let state = &self.0;
         if state.destage_timer.get() || !state.cache.borrow().is_dirty() {
@@ -239,7 +241,7 @@ impl EmulatedDisk {
         }));
     }
 
-    /// Has the medium do this and waits for it.
+    /// Submits a request to the medium and waits for it.
     pub(super) async fn through_medium(
         &self,
         Queued { direction, sectors, places }: Queued,

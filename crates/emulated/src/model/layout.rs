@@ -1,4 +1,4 @@
-//! Where a sector lies: serpentine bands within zones, each track turned by its skew against the
+//! Location of sectors: serpentine bands within zones, each track rotated by its skew against the
 //! one before.
 
 use super::Mechanics;
@@ -17,22 +17,22 @@ struct ZoneLayout {
     first_cylinder: u64,
     cylinders: u64,
     sectors: u64,
-    /// Where sector 0 of the zone's first track lies, in revolutions.
+    /// Angle of sector 0 of the zone's first track, in revolutions.
     angle: f64,
     track_skew: f64,
     head_skew: f64,
     band_skew: f64,
 }
 
-/// The place of one sector.
+/// The location of one sector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhysicalSector {
     pub cylinder: u32,
     pub surface: u32,
-    /// Within its track, in the order of addresses.
+    /// Position in its track, in the order of addresses.
     pub index: u32,
     pub track_sectors: u32,
-    /// Where the sector begins, in revolutions from 0 to below 1.
+    /// Angle at which the sector begins, in revolutions from 0 to below 1.
     pub angle: f64,
 }
 
@@ -65,8 +65,8 @@ impl TrackLayout {
         layout
     }
 
-    /// What the zones hold, if numbers of floating point can tell them apart and 32 bits count the
-    /// cylinders.
+    /// Number of sectors in the zones, if floating-point numbers can distinguish them and 32 bits
+    /// count the cylinders.
     pub fn sectors_of(mechanics: &Mechanics) -> Option<u64> {
         let surfaces = u64::from(mechanics.surfaces.get());
         let mut cylinders = mechanics.zones.iter().map(|zone| zone.cylinders.get());
@@ -78,7 +78,7 @@ impl TrackLayout {
         })
     }
 
-    /// `sector` lies within the zones.
+    /// Locates `sector`, which lies within the zones.
     pub fn place(&self, sector: u64) -> PhysicalSector {
         let zone = &self.zones[self.zones.partition_point(|zone| zone.first_sector <= sector) - 1];
         let within = sector - zone.first_sector;
@@ -97,7 +97,7 @@ impl TrackLayout {
         }
     }
 
-    /// The sector at this place, if there is one.
+    /// The sector at this location, if there is one.
     pub fn sector_at(&self, cylinder: u32, surface: u32, index: u32) -> Option<u64> {
         let (cylinder, surface, index) =
             (u64::from(cylinder), u64::from(surface), u64::from(index));
@@ -124,7 +124,7 @@ impl TrackLayout {
         (band, within / tracks, within % tracks)
     }
 
-    /// Where a zone's track begins, in revolutions: all skews before it added up.
+    /// Angle at which a zone's track begins, in revolutions: the sum of all skews before it.
     fn angle_in(&self, zone: &ZoneLayout, track: u64) -> f64 {
         let (band, surface, step) = self.band_of(zone, track);
         let tracks = self.band_tracks.min(zone.cylinders - band * self.band_tracks);

@@ -1,4 +1,4 @@
-//! The data file of a disk: what a user can write, checked while it is read.
+//! The data file of a disk: its keys, checked while it is read.
 
 mod layout;
 mod number;
@@ -23,19 +23,19 @@ use std::ops::Range;
 #[serde(deny_unknown_fields)]
 pub struct Model {
     pub name: String,
-    /// One sentence: the drive, and how far its numbers are facts.
+    /// One sentence: the drive, and which of its numbers are facts.
     pub about: String,
-    /// Bytes, a multiple of 512; at most what the layout of `mechanics` holds.
+    /// Size in bytes, a multiple of 512; at most the capacity of the layout of `mechanics`.
     pub size: NonZeroU64,
-    /// Bytes that the medium writes as one, a multiple of 512. What changes a part of them alone
-    /// must read the rest before, unless the cache has it.
+    /// Bytes that the medium writes as one, a multiple of 512. A write to a part of them must read
+    /// the rest first, unless the cache has it.
     #[serde(default = "logical_sector")]
     pub physical_sector: NonZeroU32,
     pub interface: Interface,
     pub mechanics: Option<Mechanics>,
     pub flash: Option<Flash>,
     pub volume: Option<NetworkVolume>,
-    /// Without one every write is durable when it is answered.
+    /// Write cache. Without one every write is durable when it is answered.
     pub cache: Option<CacheModel>,
 }
 
@@ -43,22 +43,23 @@ fn logical_sector() -> NonZeroU32 {
     const { NonZeroU32::new(SECTOR as u32).unwrap() }
 }
 
-/// How requests come in.
+/// Interface to the host.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {
-    /// Requests among which the drive can choose; more wait outside.
+    /// Requests among which the drive can choose; others wait outside.
     pub queue_depth: NonZeroU32,
     pub schedule: Schedule,
-    /// Of so many choices by shortest positioning, one falls on what came first: nothing starves.
+    /// Number of choices by shortest positioning of which one is the oldest request: nothing
+    /// starves.
     #[serde(default = "oldest_every")]
     pub oldest_every: NonZeroU32,
-    /// Of a request that goes to the medium, beyond positioning and transfer.
+    /// Time of a request to the medium, beyond positioning and transfer.
     pub read_ms: NotNegative,
     pub write_ms: NotNegative,
-    /// Of a request that the cache answers, and of a flush.
+    /// Time of a request that the cache answers, and of a flush.
     pub hit_ms: NotNegative,
-    /// 1,000,000 bytes each second between host and cache.
+    /// Rate between host and cache, in 1,000,000 bytes each second.
     pub bus_mb_s: Positive,
 }
 
@@ -66,7 +67,7 @@ fn oldest_every() -> NonZeroU32 {
     const { NonZeroU32::new(32).unwrap() }
 }
 
-/// Which of the waiting requests is served next.
+/// Choice of the next waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
@@ -76,8 +77,8 @@ pub enum Schedule {
     Elevator,
 }
 
-/// A turning disk. Its layout is serpentine: `band_tracks` tracks on one surface, then those of the
-/// next in reverse.
+/// A rotating disk. Its layout is serpentine: `band_tracks` tracks on one surface, then those of
+/// the next in reverse.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mechanics {
@@ -86,15 +87,15 @@ pub struct Mechanics {
     pub surfaces: NonZeroU32,
     pub band_tracks: NonZeroU32,
     pub head_switch_ms: NotNegative,
-    /// After the arm moved for a write.
+    /// Settling time after the arm moved for a write.
     pub write_settle_ms: NotNegative,
-    /// A write may start anywhere in its track.
+    /// Whether a write may start anywhere in its track.
     pub zero_latency_writes: bool,
-    /// Where the platter stands when the world begins, in revolutions.
+    /// Angle of the platter when the world begins, in revolutions.
     pub phase: Share,
-    /// From the outermost inwards.
+    /// Zones from the outermost inwards.
     pub zones: Vec<Zone>,
-    /// Pairs of a distance in cylinders and a time, between which lines are drawn.
+    /// Pairs of a distance in cylinders and a time, with linear interpolation between them.
     pub seek_ms: SeekCurve,
 }
 
@@ -102,13 +103,13 @@ pub struct Mechanics {
 #[serde(deny_unknown_fields)]
 pub struct Zone {
     pub cylinders: NonZeroU32,
-    /// Of each track.
+    /// Sectors of each track.
     pub sectors: NonZeroU32,
-    /// From one track to the next of the same surface, in revolutions.
+    /// Angle from one track to the next of the same surface, in revolutions.
     pub track_skew: Share,
-    /// From the last track of a band on one surface to the first on the next.
+    /// Time from the last track of a band on one surface to the first on the next.
     pub head_skew_ms: NotNegative,
-    /// From the last track of a band to the first of the next band.
+    /// Time from the last track of a band to the first of the next band.
     pub band_skew_ms: NotNegative,
 }
 
@@ -117,15 +118,15 @@ pub struct Zone {
 #[serde(deny_unknown_fields)]
 pub struct Flash {
     pub channels: NonZeroU32,
-    /// Of one request on its channel, before its bytes move.
+    /// Time of one request on its channel, before its bytes are transferred.
     pub read_us: NotNegative,
     pub write_us: NotNegative,
-    /// 1,000,000 bytes each second, all channels together.
+    /// Rate in 1,000,000 bytes each second, all channels together.
     pub read_mb_s: Positive,
     pub write_mb_s: Positive,
-    /// Of a flush, beyond the writes that it waits for.
+    /// Time of a flush, beyond the writes that it waits for.
     pub flush_us: NotNegative,
-    /// Bytes; a write to a block that is not among the `open_blocks` written last costs
+    /// Size in bytes; a write to a block that is not among the last `open_blocks` written costs
     /// `switch_ms`. 0: no such cost.
     pub erase_block: u32,
     pub open_blocks: u32,
@@ -137,76 +138,78 @@ pub struct Flash {
 #[serde(deny_unknown_fields)]
 pub struct NetworkVolume {
     pub latency_ms: NotNegative,
-    /// Bytes that count as one I/O; a longer request counts as several.
+    /// Number of bytes that count as one I/O; a longer request counts as several.
     pub io_size: NonZeroU32,
     pub iops: Positive,
     pub burst_iops: Positive,
     /// I/Os that may be done at the burst rate above what the base rate earns.
     pub burst_credits: NotNegative,
-    /// 1,000,000 bytes each second.
+    /// Rate in 1,000,000 bytes each second.
     pub mb_s: Positive,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheModel {
-    /// Bytes.
+    /// Size in bytes.
     pub size: NonZeroU64,
     pub segments: NonZeroU32,
-    /// Bytes of a segment at most; sequential writes share one.
+    /// Longest segment in bytes; sequential writes share one.
     pub segment_size: NonZeroU32,
-    /// Bytes, a multiple of 512, of which a segment takes whole multiples.
+    /// Unit of segments in bytes, a multiple of 512.
     #[serde(default = "logical_sector")]
     pub unit: NonZeroU32,
-    /// What is longer than a segment goes through one to the medium, instead of taking several.
+    /// Whether a write longer than a segment goes through one to the medium, instead of taking
+    /// several.
     #[serde(default)]
     pub one_segment_per_write: bool,
-    /// What must be merged with the rest of a physical sector is answered when it is on the medium.
+    /// Whether a write that must be merged with the rest of a physical sector is answered when it
+    /// is on the medium.
     #[serde(default)]
     pub merges_through: bool,
-    /// Segments that may hold writes, also those that have reached the medium.
+    /// Number of segments that may hold writes, also those that have reached the medium.
     pub write_segments: NonZeroU32,
-    /// Bytes that they may hold together; all if it is not given.
+    /// Bytes that they may hold together; default: all.
     write_size: Option<NonZeroU64>,
-    /// Bytes of writes that may wait for the medium; as many as writes may hold if it is not given.
+    /// Bytes of writes that may wait for the medium; default: as many as writes may hold.
     dirty_size: Option<NonZeroU64>,
-    /// Bytes read beyond a request while nothing else is to be done. A segment that is read may
-    /// hold as many.
+    /// Bytes read beyond a request while the medium is idle. A segment that is read may hold as
+    /// many.
     pub read_ahead: u32,
-    /// Reading ahead goes before cached writes until another comes, unless a writer or a flush
+    /// Reading ahead goes before cached writes until another arrives, unless a writer or a flush
     /// waits for them; otherwise they go before it.
     #[serde(default)]
     pub read_ahead_first: bool,
     pub replacement: SegmentReplacement,
-    /// A write that continues the one before goes straight to the medium.
+    /// Whether a write that continues the one before goes straight to the medium.
     pub sequential_bypass: bool,
-    /// So does one of more bytes than this.
+    /// Size in bytes above which writes go straight to the medium.
     pub bypass_above: Option<NonZeroU32>,
-    /// So do others by chance.
+    /// Random choice of further writes that go straight to the medium.
     pub bypass_by_chance: Option<BypassByChance>,
     /// Bytes of a buffer that writes around the cache pass. Such a write is answered when its end
-    /// is in there, so that a stream keeps the rate of the medium. Without one it is answered by
-    /// the medium.
+    /// is in the buffer, so that a stream keeps the rate of the medium. Without a buffer the medium
+    /// answers it.
     pub stream_buffer: Option<NonZeroU32>,
-    /// Cached writes that continue one another reach the medium as one, from the first on and
-    /// without a gap. If not, each begins at a whole nanosecond, and of a stream every so many come
-    /// too late for their first sector.
+    /// Whether cached writes that continue one another reach the medium as one, from the first on
+    /// and without a gap. If not, each begins at a whole nanosecond, and in a stream some miss
+    /// their first sector at regular intervals.
     #[serde(default)]
     pub seamless_destaging: bool,
     /// Idle time after which cached writes go to the medium.
     pub destage_delay_ms: NotNegative,
-    /// Share of the write segments, or of their bytes, above which they go there beside other
-    /// requests.
+    /// Share of the write segments, or of their bytes, above which they go to the medium beside
+    /// other requests.
     pub destage_above: Share,
 }
 
-/// Some writes go around the cache for no reason that the host sees.
+/// Writes that go around the cache for no reason visible to the host.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BypassByChance {
-    /// Of those of more bytes than this…
+    /// Size in bytes above which…
     pub above: u32,
-    /// …so many.
+    /// …this share of writes bypasses the cache.
     pub share: Share,
 }
 
@@ -217,11 +220,11 @@ impl BypassByChance {
 }
 
 impl Model {
-    /// Sectors of a physical sector.
+    /// Number of sectors in a physical sector.
     pub(crate) fn together(&self) -> u64 {
         u64::from(self.physical_sector.get()) / SECTOR
     }
-    /// These sectors and the others of their physical sectors.
+    /// The range, extended to whole physical sectors.
     pub(crate) fn physical(&self, sectors: &Range<u64>) -> Range<u64> {
         let together = self.together();
         sectors.start / together * together..sectors.end.next_multiple_of(together)
@@ -229,21 +232,21 @@ impl Model {
 }
 
 impl CacheModel {
-    /// Bytes.
+    /// Bytes that writes may hold together.
     pub fn write_size(&self) -> NonZeroU64 {
         self.write_size.unwrap_or(self.size)
     }
-    /// Bytes.
+    /// Longest segment that is read, in bytes.
     pub fn read_segment_size(&self) -> u32 {
         self.read_ahead.max(self.segment_size.get())
     }
-    /// Bytes.
+    /// Bytes of writes that may wait for the medium.
     pub fn dirty_size(&self) -> NonZeroU64 {
         self.dirty_size.unwrap_or(self.write_size())
     }
 }
 
-/// Which segment gives way to a new one.
+/// Choice of the segment to evict for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentReplacement {

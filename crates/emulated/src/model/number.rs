@@ -1,6 +1,6 @@
 use serde::Deserialize;
 
-/// Times, rates and counts beyond this are mistakes, and sums of them could overflow.
+/// Bound on times, rates and counts: greater ones are mistakes, and sums of them could overflow.
 const LARGEST: f64 = 1e12;
 
 macro_rules! bounded {
@@ -25,14 +25,14 @@ macro_rules! bounded {
 }
 
 bounded!(
-    /// Above zero.
+    /// A number above zero.
     Positive, |value| (1e-6..=LARGEST).contains(&value), "a number above 0 (at least 0.000001, at most 1e12)"
 );
 bounded!(
-    /// Zero or more.
+    /// A number of zero or more.
     NotNegative, |value| (0.0..=LARGEST).contains(&value), "0 or more (at most 1e12)"
 );
 bounded!(
-    /// From zero to one.
+    /// A number from zero to one.
     Share, |value| (0.0..=1.0).contains(&value), "between 0 and 1"
 );

@@ -1,10 +1,10 @@
-//! From text to a checked model; errors with their place.
+//! Parsing of models, with checks; errors have their position.
 
 use super::Model;
 use super::TrackLayout;
 use crate::SECTOR;
 
-/// What is wrong with a model file, and where (from 1).
+/// An error of a model file, and its position (from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct ModelError {
@@ -27,7 +27,7 @@ impl Model {
         Ok(model)
     }
 
-    /// What no single value shows to be wrong: the key to point at, and the problem.
+    /// Checks relations between values: returns the key to point at, and the problem.
     fn check(&self) -> Result<(), (&'static str, String)> {
         let size = self.size.get();
         if !size.is_multiple_of(SECTOR) {
@@ -103,7 +103,7 @@ impl ModelError {
     }
 }
 
-/// Where the line that sets `key` begins.
+/// Offset of the line that sets `key`.
 fn place_of(text: &str, key: &str) -> usize {
     let mut offset = 0;
     for line in text.split_inclusive('\n') {

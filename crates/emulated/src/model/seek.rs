@@ -1,7 +1,7 @@
 use super::NotNegative;
 use serde::Deserialize;
 
-/// How long the arm takes to cross so many cylinders: lines between given points.
+/// Time of the arm to cross a number of cylinders: linear interpolation between given points.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Vec<(u32, NotNegative)>")]
 pub struct SeekCurve(Vec<(u32, f64)>);
@@ -23,7 +23,8 @@ impl TryFrom<Vec<(u32, NotNegative)>> for SeekCurve {
 }
 
 impl SeekCurve {
-    /// Milliseconds. Below the first and beyond the last point as at that point; 0 for no distance.
+    /// Time in milliseconds. Below the first and beyond the last point as at that point; 0 for no
+    /// distance.
     pub fn time_ms(&self, cylinders: u32) -> f64 {
         if cylinders == 0 {
             return 0.0;
@@ -56,7 +57,7 @@ mod tests {
             })
             .sum();
         let mean = sum / pairs;
-        assert!((mean - 3.795).abs() < 0.005, "{mean} ms, 3.795 are told");
+        assert!((mean - 3.795).abs() < 0.005, "{mean} ms, 3.795 expected");
         for (distance, time) in
             [(1, 0.553), (10, 0.788), (100, 1.140), (1000, 1.636), (72000, 6.914)]
         {

@@ -1,4 +1,4 @@
-//! The formats of block traces that are read, one function each from a line to a request.
+//! The supported formats of block traces, with one function each from a line to a request.
 
 use super::recorded::{Pace, Recorded};
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub(super) struct Format {
     pub has_header: bool,
     /// Whether this line is the header's last.
     pub ends_header: fn(&str) -> bool,
-    /// None for a line that is no request.
+    /// Parses a line; `None` for a line that is no request.
     pub parse: fn(&str) -> Parsed,
 }
 
@@ -76,8 +76,8 @@ fn cloud_physics(line: &str) -> Parsed {
     Ok(Some(Recorded { time, ..fields.request(is_write, at, length)? }))
 }
 
-/// MSR Cambridge: times in units of 100 ns. Flushes and discards, which our own traces have, are
-/// passed over.
+/// MSR Cambridge: times in units of 100 ns. Flushes and discards, which traces of Okeanos have, are
+/// skipped.
 fn cambridge(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ',');
     let begin: u64 = fields.number("Timestamp")?;
@@ -97,7 +97,7 @@ fn cambridge(line: &str) -> Parsed {
     Ok(Some(Recorded { time: time(begin), measured: Some(time(response)), ..request }))
 }
 
-/// Lines of other events are passed over.
+/// Microsoft's traces. Lines of other events are skipped.
 fn microsoft(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ',');
     let is_write = match fields.next("event")? {
@@ -114,15 +114,15 @@ fn microsoft(line: &str) -> Parsed {
     Ok(Some(Recorded { time, measured, ..fields.request(is_write, at, length)? }))
 }
 
-/// Without times: one request after another. Waits and whatever else is no read or write are passed
-/// over.
+/// fio's version 2, without times: one request after another. Waits and all but reads and writes
+/// are skipped.
 fn fio_2(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ' ');
     fields.next("file")?;
     fio_action(&mut fields)
 }
 
-/// Times in milliseconds.
+/// fio's version 3, with times in milliseconds.
 fn fio_3(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ' ');
     let time = Duration::from_millis(fields.number("timestamp")?);
@@ -140,12 +140,12 @@ fn fio_action(fields: &mut Fields) -> Parsed {
     fields.request(is_write, at, length).map(Some)
 }
 
-/// Requests as they are issued to the driver (action D). Other actions are passed over.
+/// Requests as they are issued to the driver (action D). Other actions are skipped.
 fn blkparse(line: &str) -> Parsed {
     let mut fields = Fields::new(line, ' ');
     let device = fields.next("device")?;
     if !device.split_once(',').is_some_and(|(major, minor)| is_number(major) && is_number(minor)) {
-        // What blkparse prints after the last request is a summary.
+        // blkparse prints a summary after the last request.
         let is_summary =
             device.starts_with("CPU") || device.starts_with("Total") || line.starts_with(' ');
         return if is_summary {
@@ -184,7 +184,7 @@ struct Fields<'a> {
     line: &'a str,
     separator: char,
     at: usize,
-    /// Of the field given last, from 1.
+    /// Column of the last field, from 1.
     column: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Holding a model against requests that were recorded on a real drive.
+//! Comparison of a model with requests that were recorded on a real drive.
 
 mod formats;
 mod recorded;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use units::Instant;
 
 /// Replays a trace on a disk of this world (a drive, or several in a RAID-0). Requests come one
-/// after another with the trace's gaps, or each at its time. Gives the service time of each in
+/// after another with the trace's gaps, or each at its time. Returns the service time of each in
 /// nanoseconds, in the order of the trace.
 pub fn run(
     world: &VirtualWorld,

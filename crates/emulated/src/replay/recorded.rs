@@ -4,10 +4,10 @@ use crate::SECTOR;
 use crate::run::Direction;
 use std::time::Duration;
 
-/// How the requests of a trace follow one another.
+/// Timing of the requests of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Each begins so long after the end of the one before.
+    /// Each begins this time after the end of the one before.
     Gaps,
     /// Each begins at its time.
     Timestamps,
@@ -16,12 +16,12 @@ pub enum Pace {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     pub is_write: bool,
-    /// Bytes, whole sectors.
+    /// Start in bytes, at a sector.
     pub at: u64,
     pub length: u64,
-    /// [`Pace::Gaps`]: until the next request, after this one. [`Pace::Timestamps`]: when it began.
+    /// [`Pace::Gaps`]: time from this request to the next. [`Pace::Timestamps`]: start.
     pub time: Duration,
-    /// How long the real drive took, if the trace tells.
+    /// Time on the real drive, if the trace has it.
     pub measured: Option<Duration>,
 }
 
@@ -29,7 +29,7 @@ impl Recorded {
     pub(super) fn direction(&self) -> Direction {
         if self.is_write { Direction::Write } else { Direction::Read }
     }
-    /// Rounded outwards to whole sectors.
+    /// Creates a request, rounded outwards to whole sectors.
     pub(super) fn new(is_write: bool, at: u64, length: u64) -> Result<Recorded, String> {
         let start = at - at % SECTOR;
         let end = at.checked_add(length).and_then(|end| end.checked_next_multiple_of(SECTOR));
@@ -47,5 +47,5 @@ impl Recorded {
     }
 }
 
-/// More than any kernel puts into one request; a trace that says more is broken.
+/// Longest request, in bytes: more than any kernel issues; a trace with more is broken.
 const LENGTH_MAX: u64 = 1 << 30;

@@ -19,7 +19,7 @@ pub struct ServiceTimes {
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     pub measured: ServiceTimes,
-    /// Of the mean, in percent of the measured one.
+    /// Error of the mean, in percent of the measured one.
     pub mean_error_percent: f64,
     /// Root mean square distance of the sorted times.
     pub demerit_ms: f64,
@@ -31,15 +31,15 @@ pub struct Comparison {
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceReport {
     pub all: ServiceTimes,
-    /// Absent if there is none.
+    /// Times of reads, if there are any.
     pub reads: Option<ServiceTimes>,
     pub writes: Option<ServiceTimes>,
-    /// Absent if the trace does not tell how long the real drive took.
+    /// The comparison; `None` if the trace has no times of the real drive.
     pub comparison: Option<Comparison>,
 }
 
 impl TraceReport {
-    /// `times_ns` as [`super::run`] gave them for `trace`.
+    /// Creates a report from the result of [`super::run`] for `trace`.
     pub fn new(trace: &Trace, times_ns: &[u64]) -> TraceReport {
         let modelled: Vec<f64> = times_ns.iter().map(|time| *time as f64 / 1e6).collect();
         let of_kind = |is_write| {
@@ -106,7 +106,7 @@ fn sorted(times: &[f64]) -> Vec<f64> {
     times
 }
 
-/// Root mean square.
+/// Root mean square difference.
 fn distance(these: &[f64], those: &[f64]) -> f64 {
     let sum: f64 = these.iter().zip(those).map(|(this, that)| (this - that).powi(2)).sum();
     (sum / these.len() as f64).sqrt()

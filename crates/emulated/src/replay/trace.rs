@@ -6,7 +6,7 @@ pub struct Trace {
     pub requests: Vec<Recorded>,
 }
 
-/// What is wrong with a trace, and in which line (from 1).
+/// An error of a trace, and its line (from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {problem}")]
 pub struct BlockTraceError {
@@ -16,7 +16,8 @@ pub struct BlockTraceError {
 }
 
 impl Trace {
-    /// Any of the known formats, told by the first line. Requests must lie within `size` bytes.
+    /// Parses any of the known formats, recognized by the first line. Requests must lie within
+    /// `size` bytes.
     pub fn parse(text: &str, size: u64) -> Result<Trace, BlockTraceError> {
         let format = formats::recognise(text).ok_or_else(|| BlockTraceError {
             line: 1,

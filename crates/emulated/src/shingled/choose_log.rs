@@ -1,8 +1,8 @@
-//! Which log a write goes to. That is chosen when its turn at the medium comes, since the drive
-//! knows then where arm and platter are.
+//! Choice of the log for a write: made when the medium serves it, since the drive knows then where
+//! arm and platter are.
 //!
-//! Invariant: what was promised to writes is free in the logs, so that each finds room when its
-//! turn comes.
+//! Invariant: sectors reserved to writes are free in the logs, so that each finds space when it is
+//! served.
 
 use super::layout::ShingledLayout;
 use super::{Inner, LogChoice, Part, ShingledLogs, Shingles};
@@ -11,19 +11,19 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A write that has room in the logs, and no place yet.
-pub(super) struct Promised {
+/// A write with space reserved in the logs, and no address yet.
+pub(super) struct Reservation {
     pub layout: Rc<ShingledLayout>,
     pub shingles: Shingles,
     pub inner: Rc<RefCell<Inner>>,
-    /// Of the logical disk.
+    /// Sectors of the logical disk.
     pub sectors: Range<u64>,
     pub order: u64,
-    /// What it took, once it has had its turn.
+    /// The part that it took, once it has been served.
     pub part: RefCell<Option<Part>>,
 }
 
-impl Promised {
+impl Reservation {
     fn count(&self) -> u64 {
         self.sectors.end - self.sectors.start
     }
@@ -40,20 +40,21 @@ impl Promised {
                 self.first(&inner, || (current..logs).chain(0..current))
             }
         };
-        choice.expect("it was promised room")
+        choice.expect("space was reserved for it")
     }
 
-    /// The first that has room for all of it, or else for some.
+    /// The first log with space for all of it, or else for a part.
     fn first<I: Iterator<Item = usize>>(
         &self,
         inner: &Inner,
         logs: impl Fn() -> I,
     ) -> Option<usize> {
-        let with_room = |least: u64| logs().find(|log| self.layout.room(inner, *log) >= least);
-        with_room(self.count()).or_else(|| with_room(1))
+        let with_space =
+            |least: u64| logs().find(|log| self.layout.free_sectors(inner, *log) >= least);
+        with_space(self.count()).or_else(|| with_space(1))
     }
 
-    /// That where the head is first, of those with room for all of it or with nothing in them.
+    /// The log that the head reaches first, among those with space for all of it and empty ones.
     fn soonest(&self, inner: &Inner, head: &Head<'_>) -> Option<usize> {
         let mut best: Option<(u64, usize)> = None;
         for log in self.layout.nearest(head.cylinder()) {
@@ -62,7 +63,7 @@ impl Promised {
             if best.is_some_and(|(ns, _)| ns <= least) {
                 break;
             }
-            if self.layout.room(inner, log) >= self.count() || inner.logs[log].fill == 0 {
+            if self.layout.free_sectors(inner, log) >= self.count() || inner.logs[log].fill == 0 {
                 let ns = head.positioning_ns(self.layout.place(inner, log));
                 if best.is_none_or(|best| (ns, log) < best) {
                     best = Some((ns, log));
@@ -74,7 +75,7 @@ impl Promised {
     }
 }
 
-impl Places for Promised {
+impl Places for Reservation {
     fn propose(&self, head: &Head<'_>) -> u64 {
         let log = self.choose(head);
         self.layout.place(&self.inner.borrow(), log)
@@ -84,15 +85,15 @@ impl Places for Promised {
         let log = self.choose(head);
         let mut inner = self.inner.borrow_mut();
         let place = self.layout.place(&inner, log);
-        let count = self.count().min(self.layout.room(&inner, log));
-        inner.promised -= self.count();
+        let count = self.count().min(self.layout.free_sectors(&inner, log));
+        inner.reserved -= self.count();
         inner.fill(&self.layout, log, count);
         inner.current = log;
         let around = self.layout.neighbourhood(log);
         if inner.is_filled(&self.layout, around, self.shingles.swap_above)
-            && !inner.crowded.contains(&around)
+            && !inner.overfull.contains(&around)
         {
-            inner.crowded.push(around);
+            inner.overfull.push(around);
         }
         let sectors = self.sectors.start..self.sectors.start + count;
         *self.part.borrow_mut() = Some(Part { log, place, sectors, order: self.order });
@@ -101,10 +102,10 @@ impl Places for Promised {
 }
 
 impl ShingledLayout {
-    pub fn room(&self, inner: &Inner, log: usize) -> u64 {
+    pub fn free_sectors(&self, inner: &Inner, log: usize) -> u64 {
         self.logs[log].size() - inner.logs[log].fill
     }
-    /// Where the next write to this log goes.
+    /// Address of the next write to this log.
     pub fn place(&self, inner: &Inner, log: usize) -> u64 {
         self.logs[log].sectors.start + inner.logs[log].fill
     }

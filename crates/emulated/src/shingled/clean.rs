@@ -1,6 +1,6 @@
-//! Cleaning: a band is read, what logs have of it is put in, and it is written anew.
+//! Cleaning: a band is read, merged with its sectors in the logs, and rewritten.
 //!
-//! Invariant: only what was put in leaves the table, so what is written to a log while its band is
+//! Invariant: only merged sectors leave the table, so a sector written to a log while its band is
 //! cleaned stays there.
 
 use super::{ShingledDisk, State};
@@ -10,11 +10,11 @@ use serde::Serialize;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a cleaning took.
+/// Cost of a cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
     pub bands: u64,
-    /// From logs.
+    /// Reads from logs.
     pub log_reads: u64,
     pub bytes: u64,
     pub reading_logs: Duration,
@@ -72,7 +72,7 @@ impl State {
         extents.iter().for_each(|(_, extent)| self.leave(self.log_of(extent.place)));
         Ok(())
     }
-    /// The logical sector of a run's first.
+    /// The logical sector of a run's first sector.
     fn logical_of(&self, at: u64, range: &std::ops::Range<u64>) -> u64 {
         let mut from = range.start;
         for (run, count) in self.layout.homes(range.clone()) {
@@ -84,15 +84,15 @@ impl State {
         from
     }
 
-    /// Every log is full: bands are cleaned, those with the oldest content first, until there is
-    /// room again.
-    pub(super) fn make_room(self: Rc<Self>) {
+    /// Cleans bands, those with the oldest content first, while every log is full, until there is
+    /// space again.
+    pub(super) fn free_space(self: Rc<Self>) {
         if std::mem::replace(&mut self.inner.borrow_mut().cleaning, true) {
             return;
         }
         let world = self.world.clone();
         world.spawn(Box::pin(async move {
-            while !self.has_room() {
+            while !self.has_space() {
                 let oldest = {
                     let inner = self.inner.borrow();
                     inner
@@ -102,7 +102,7 @@ impl State {
                         .map(|(start, _)| start)
                 };
                 let Some(sector) = oldest else { break };
-                // An error is the drive's, and the next request's as well.
+                // An error of the drive also fails the next request.
                 if self.clean_band(sector, &mut Cleaned::default()).await.is_err() {
                     break;
                 }
@@ -114,7 +114,7 @@ impl State {
     }
 }
 
-/// What of `content`, which begins at sector `start`, lies in the range that `whole` holds.
+/// Copies the part of `content`, which begins at sector `start`, that lies in the range of `whole`.
 fn put_overlap(whole: &mut Buffer, range: std::ops::Range<u64>, start: u64, content: &[u8]) {
     let end = start + content.len() as u64 / SECTOR;
     let (from, until) = (start.max(range.start), end.min(range.end));

@@ -1,19 +1,19 @@
-//! Which sectors of the logical disk lie in a log, and where: ranges that do not overlap.
+//! Sectors of the logical disk that lie in a log, and their addresses: ranges that do not overlap.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Behind its last sector.
+    /// End, in sectors.
     pub end: u64,
-    /// Of its first sector, on the drive.
+    /// Address of its first sector on the drive.
     pub place: u64,
     /// Later writes have higher orders.
     pub order: u64,
 }
 
-/// By first sector.
+/// Extents by first sector.
 pub(super) type Parts = Vec<(u64, Extent)>;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Extents {
     pub fn iter(&self) -> impl Iterator<Item = (u64, Extent)> + '_ {
         self.0.iter().map(|(start, extent)| (*start, *extent))
     }
-    /// Cut to the range, ascending.
+    /// The extents in the range, cut to it, ascending.
     pub fn within(&self, range: Range<u64>) -> Parts {
         let before =
             self.0.range(..range.start).next_back().filter(|(_, extent)| extent.end > range.start);
@@ -38,7 +38,7 @@ impl Extents {
         };
         before.into_iter().chain(rest).map(cut).collect()
     }
-    /// Takes out what is there of the range with at most this order, and gives it.
+    /// Removes the extents in the range with at most this order, and returns them.
     pub fn remove(&mut self, range: Range<u64>, order: u64) -> Parts {
         let old: Vec<(u64, Extent)> = self
             .within(range.clone())
@@ -63,7 +63,7 @@ impl Extents {
         }
         old
     }
-    /// Takes out what is still as it was.
+    /// Removes the parts that are unchanged.
     pub fn remove_same(&mut self, start: u64, was: Extent) -> Parts {
         let same = self.within(start..was.end).into_iter();
         let same = same.filter(|(from, part)| {
@@ -72,7 +72,8 @@ impl Extents {
         let same: Vec<_> = same.collect();
         same.into_iter().flat_map(|(from, part)| self.remove(from..part.end, part.order)).collect()
     }
-    /// Where nothing newer is there. Gives the parts that came in, and those that went.
+    /// Inserts an extent where nothing newer is there. Returns the parts inserted and those
+    /// replaced.
     pub fn insert(&mut self, range: Range<u64>, place: u64, order: u64) -> (Parts, Parts) {
         let gone = self.remove(range.clone(), order);
         let mut come = Vec::new();
@@ -103,15 +104,18 @@ mod tests {
     #[test]
     fn every_sector_lies_where_the_newest_write_put_it() {
         for seed in 0..100 {
-            let dice = SplitMix::new(seed);
+            let random = SplitMix::new(seed);
             let (mut extents, mut plain) = (Extents::default(), vec![None; 60]);
             for step in 1..60u64 {
-                let from = dice.next() % 60;
-                let range = from..from + 1 + dice.next() % (60 - from);
-                // Sometimes an older one is complete after a newer one.
-                let order =
-                    if dice.next().is_multiple_of(4) { 1 + dice.next() % step } else { step * 2 };
-                if dice.next().is_multiple_of(5) {
+                let from = random.next() % 60;
+                let range = from..from + 1 + random.next() % (60 - from);
+                // Sometimes an older write completes after a newer one.
+                let order = if random.next().is_multiple_of(4) {
+                    1 + random.next() % step
+                } else {
+                    step * 2
+                };
+                if random.next().is_multiple_of(5) {
                     extents.remove(range.clone(), order);
                     for at in range {
                         plain[at as usize] = plain[at as usize].filter(|(_, of)| *of > order);

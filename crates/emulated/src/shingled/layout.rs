@@ -1,30 +1,29 @@
-//! What of a drive is shingled, and where its logs lie.
+//! The shingled part of a drive, and the location of its logs.
 //!
-//! Invariant: a sector of the drive belongs to the logical disk or to one log, and neighbours of a
-//! run are neighbours on the drive.
+//! Invariant: a sector of the drive belongs to the logical disk or to one log, and adjacent sectors
+//! of a run are adjacent on the drive.
 
 use crate::Model;
 use crate::model::TrackLayout;
 use std::ops::Range;
 
-/// Where writes go first.
+/// Location of the logs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ShingledLogs {
-    /// One persistent cache of so many bytes at the outermost tracks, as drives on the market have.
+    /// One persistent cache of this size at the outermost tracks, as in drives on the market.
     Single { bytes: u64 },
-    /// The last surface is not shingled and holds circular logs of so many tracks each, at every
-    /// cylinder one. Between the tracks of the two kinds of surface the head has to find its place
-    /// anew.
+    /// The last surface is not shingled and holds a circular log of this many tracks at every
+    /// cylinder. Between the tracks of the two kinds of surface the head has to align itself again.
     Surface { tracks: u32, alignment_us: f64 },
 }
 
-/// Cylinders of a neighbourhood: the arm crosses all in hardly more time than one.
+/// Cylinders of a neighbourhood: the arm crosses all of them in little more time than one.
 const NEIGHBOURHOOD: u32 = 100;
 
-/// What of the single log is written anew as one, when all in it is cleaned.
+/// Unit in which the single log is rewritten, when all in it is cleaned.
 const SEGMENT: u64 = (32 << 20) / crate::SECTOR;
 
-/// One log: sectors of the drive, and the cylinders it lies at.
+/// One log: sectors of the drive, and their cylinders.
 #[derive(Clone, Debug)]
 pub(super) struct LogPlace {
     pub sectors: Range<u64>,
@@ -32,30 +31,32 @@ pub(super) struct LogPlace {
 }
 
 impl LogPlace {
-    /// In sectors.
+    /// Size in sectors.
     pub fn size(&self) -> u64 {
         self.sectors.end - self.sectors.start
     }
 }
 
 pub(super) struct ShingledLayout {
-    /// Runs of the logical disk: first logical sector, first sector of the drive. Ascending.
+    /// Runs of the logical disk: first logical sector, first sector of the drive. In ascending
+    /// order.
     homes: Vec<(u64, u64)>,
-    /// Sectors of the logical disk.
+    /// Number of sectors of the logical disk.
     pub sectors: u64,
     pub logs: Vec<LogPlace>,
     /// Indexes of logs by cylinder.
     by_cylinder: Vec<usize>,
     /// Sectors of the logs of each neighbourhood.
     pub neighbourhoods: Vec<u64>,
-    /// No sector of a log is farther from its first one.
+    /// Greatest distance of a log's sectors from its first one, in cylinders.
     pub log_cylinders: u32,
     pub alignment_ns: u64,
     places: TrackLayout,
 }
 
 impl ShingledLayout {
-    /// `None`: the model has no arm, or too few surfaces, or less than the cache.
+    /// Lays a disk out; `None` if the model has no arm, or too few surfaces, or less space than the
+    /// cache.
     pub fn new(model: &Model, logs: ShingledLogs, size: u64) -> Option<ShingledLayout> {
         let mechanics = model.mechanics.as_ref()?;
         let places = TrackLayout::new(mechanics);
@@ -154,7 +155,7 @@ impl ShingledLayout {
     pub fn cylinder(&self, sector: u64) -> u32 {
         self.places.place(sector).cylinder
     }
-    /// Logs, the nearest of that cylinder first.
+    /// Logs, the nearest to the cylinder first.
     pub fn nearest(&self, cylinder: u32) -> impl Iterator<Item = usize> + '_ {
         let of = move |index: usize| self.logs[self.by_cylinder[index]].cylinder;
         let above = self.by_cylinder.partition_point(|log| self.logs[*log].cylinder < cylinder);

@@ -1,6 +1,6 @@
 //! Shingled disks that manage themselves (Patana-anake et al., MSST 2016): tracks overlap, so a
-//! band is written anew as a whole. All writes go to logs first, and a table says what lies there;
-//! cleaning brings it home, band by band.
+//! band is rewritten as a whole. All writes go to logs first, and a table maps their sectors;
+//! cleaning writes them home, band by band.
 //!
 //! The drive beneath has the model's arm, with its write cache off. The table is in memory that
 //! survives power loss, as the paper's is; a power cut of such a disk is not emulated. Facts and
@@ -18,7 +18,7 @@ pub use layout::ShingledLogs;
 use crate::drive::{CacheMode, DriveOptions, DriveStatistics, EmulatedDisk};
 use crate::model::Model;
 use crate::{Lies, SECTOR};
-use choose_log::Promised;
+use choose_log::Reservation;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use extents::Extents;
 use layout::{LogPlace, ShingledLayout};
@@ -30,14 +30,14 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
-/// Which of the logs with room a write goes to.
+/// Choice among the logs with space for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogChoice {
-    /// The paper's: that of the arm's cylinder, or the nearest. A single log is filled from begin
+    /// The paper's: that of the arm's cylinder, or the nearest. A single log is filled from start
     /// to end.
     NearestCylinder,
-    /// That whose next free sector is under the head first, by seek, settling and rotation. A
-    /// single log is chosen within by segments.
+    /// The log whose next free sector is under the head first, by seek, settling and rotation.
+    /// Within a single log the choice is by segments.
     Soonest,
 }
 
@@ -45,25 +45,25 @@ pub enum LogChoice {
 pub struct Shingles {
     pub logs: ShingledLogs,
     pub choice: LogChoice,
-    /// Bytes that are written anew as one: 15 to 40 MB on drives that were looked into.
+    /// Bytes rewritten as one: 15 to 40 MB on drives that were examined.
     pub band: u64,
-    /// Where logs of neighbouring cylinders are filled to more than this share, one moves elsewhere
-    /// in idle time, in percent.
+    /// Share, in percent, above which the logs of neighbouring cylinders are swapped: one moves
+    /// elsewhere in idle time.
     pub swap_above: u32,
-    /// No request for so long is idle time.
+    /// Time without requests that counts as idle.
     pub swap_idle: Duration,
 }
 
 impl Shingles {
-    /// As the drives on the market that the paper compares with.
+    /// Parameters of the drives on the market with which the paper compares.
     pub fn single_log() -> Shingles {
         Shingles {
             logs: ShingledLogs::Single { bytes: 25_000_000_000 },
             ..Shingles::scattered_logs()
         }
     }
-    /// As the paper proposes: a log in each cylinder, since the drive knows its cylinders. Its
-    /// delay is "tens to hundreds of microseconds".
+    /// Parameters of the paper's proposal: a log in each cylinder, since the drive knows its
+    /// cylinders. Its delay is "tens to hundreds of microseconds".
     pub fn scattered_logs() -> Shingles {
         Shingles {
             logs: ShingledLogs::Surface { tracks: 1, alignment_us: 100.0 },
@@ -89,7 +89,7 @@ pub struct ShingledStatistics {
     pub extents: u64,
 }
 
-/// Clones are the same disk.
+/// A shingled disk. Clones are the same disk.
 #[derive(Clone)]
 pub struct ShingledDisk(Rc<State>);
 
@@ -100,36 +100,35 @@ struct State {
     layout: Rc<ShingledLayout>,
     shingles: Shingles,
     inner: Rc<RefCell<Inner>>,
-    /// A log has room again.
+    /// Notified when a log has space again.
     emptied: Event,
 }
 
 struct Inner {
     extents: Extents,
     logs: Vec<Log>,
-    /// Sectors of all logs together, and how many of them writes were promised that have no place
-    /// yet.
+    /// Free sectors of all logs together, less those reserved for writes without an address.
     free: u64,
-    promised: u64,
+    reserved: u64,
     orders: u64,
-    /// The log that the last write went to.
+    /// The log of the last write.
     current: usize,
     requests: usize,
     last_request: Instant,
-    /// Sectors of each neighbourhood's logs that are taken.
+    /// Used sectors of each neighbourhood's logs.
     filled: Vec<u64>,
     /// Neighbourhoods whose logs are to be swapped.
-    crowded: Vec<usize>,
+    overfull: Vec<usize>,
     cleaning: bool,
     statistics: ShingledStatistics,
 }
 
 #[derive(Clone, Default)]
 struct Log {
-    /// Sectors that were written since it was empty.
+    /// Sectors written since it was empty.
     fill: u64,
     live: u64,
-    /// Writes and reads under way.
+    /// Writes and reads in progress.
     users: usize,
 }
 
@@ -142,7 +141,7 @@ struct Part {
 }
 
 impl ShingledDisk {
-    /// A disk of zeros. `None`: the model cannot be shingled so.
+    /// Creates a disk of zeros; `None` if the model cannot be shingled in this way.
     pub fn new(world: Rc<dyn World>, model: Model, shingles: Shingles) -> Option<ShingledDisk> {
         let size = model.size.get();
         let layout = ShingledLayout::new(&model, shingles.logs, size)?;
@@ -152,13 +151,13 @@ impl ShingledDisk {
             extents: Extents::default(),
             logs: vec![Log::default(); layout.logs.len()],
             free: layout.logs.iter().map(LogPlace::size).sum(),
-            promised: 0,
+            reserved: 0,
             orders: 0,
             current: 0,
             requests: 0,
             last_request: world.now(),
             filled: vec![0; layout.neighbourhoods.len()],
-            crowded: Vec::new(),
+            overfull: Vec::new(),
             cleaning: false,
             statistics: ShingledStatistics::default(),
         };
@@ -185,11 +184,11 @@ impl ShingledDisk {
             ..inner.statistics
         }
     }
-    /// Of the drive beneath: what swaps and cleaning read and write counts, too.
+    /// Statistics of the drive beneath, reads and writes of swaps and cleaning included.
     pub fn drive_statistics(&self) -> DriveStatistics {
         self.0.drive.statistics()
     }
-    /// Brings home all that lies in logs.
+    /// Writes everything in the logs home.
     pub async fn clean(&self) -> Result<Cleaned, DeviceError> {
         self.0.clean_all().await
     }
@@ -234,7 +233,7 @@ impl State {
         Ok(whole)
     }
 
-    /// Where sectors of the logical disk lie on the drive, and the logs that are used for as long
+    /// Addresses of sectors of the logical disk on the drive, and the logs that are in use as long
     /// as they are read.
     fn runs(&self, sectors: &Range<u64>) -> (Vec<(u64, Range<u64>)>, Vec<usize>) {
         let mut inner = self.inner.borrow_mut();
@@ -269,7 +268,7 @@ impl State {
     }
     fn log_of(&self, place: u64) -> usize {
         let holds = |log: &layout::LogPlace| log.sectors.contains(&place);
-        // Places rise with cylinders but for the reverse of odd surfaces, within one band of the
+        // Addresses rise with cylinders but for the reverse of odd surfaces, within one band of the
         // layout.
         let cylinder = self.layout.cylinder(place);
         let mut near = self.layout.nearest(cylinder);
@@ -292,16 +291,16 @@ impl State {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let mut from = sectors.start;
         while from < sectors.end {
-            let Some(promised) = self.promise(from..sectors.end) else {
-                self.clone().make_room();
-                self.emptied.until(|| self.has_room().then_some(())).await;
+            let Some(reserved) = self.reserve(from..sectors.end) else {
+                self.clone().free_space();
+                self.emptied.until(|| self.has_space().then_some(())).await;
                 continue;
             };
             let offset = |sector: u64| ((sector - sectors.start) * SECTOR) as usize;
-            let content = &bytes[offset(from)..offset(promised.sectors.end)];
-            let promised = Rc::new(promised);
-            self.drive.write_at_its_turn(Rc::new(Buffer::copy_of(content)), promised.clone()).await;
-            let part = promised.part.take().expect("it has had its turn");
+            let content = &bytes[offset(from)..offset(reserved.sectors.end)];
+            let reserved = Rc::new(reserved);
+            self.drive.write_when_served(Rc::new(Buffer::copy_of(content)), reserved.clone()).await;
+            let part = reserved.part.take().expect("it has been served");
             from = part.sectors.end;
             self.map(&part);
             self.leave(part.log);
@@ -309,16 +308,16 @@ impl State {
         Ok(())
     }
 
-    /// Room in the logs for some of these sectors.
-    fn promise(&self, sectors: Range<u64>) -> Option<Promised> {
+    /// Reserves space in the logs for some of these sectors.
+    fn reserve(&self, sectors: Range<u64>) -> Option<Reservation> {
         let mut inner = self.inner.borrow_mut();
-        let count = (sectors.end - sectors.start).min(inner.free - inner.promised);
+        let count = (sectors.end - sectors.start).min(inner.free - inner.reserved);
         if count == 0 {
             return None;
         }
-        inner.promised += count;
+        inner.reserved += count;
         inner.orders += 1;
-        Some(Promised {
+        Some(Reservation {
             layout: self.layout.clone(),
             shingles: self.shingles,
             inner: self.inner.clone(),
@@ -327,9 +326,9 @@ impl State {
             part: RefCell::default(),
         })
     }
-    fn has_room(&self) -> bool {
+    fn has_space(&self) -> bool {
         let inner = self.inner.borrow();
-        inner.free > inner.promised
+        inner.free > inner.reserved
     }
     fn map(&self, part: &Part) {
         let mut inner = self.inner.borrow_mut();
@@ -339,7 +338,7 @@ impl State {
         }
         self.forget(&mut inner, &gone);
     }
-    /// These are no longer where the newest content is.
+    /// Notes that these extents no longer have the newest content.
     fn forget(&self, inner: &mut Inner, gone: &[(u64, extents::Extent)]) {
         for (start, extent) in gone {
             let log = self.log_of(extent.place);
@@ -354,18 +353,18 @@ impl State {
 }
 
 impl Inner {
-    /// So many sectors of a log are taken; whoever does so uses it.
+    /// Takes `count` sectors of a log, which the caller uses.
     fn fill(&mut self, layout: &ShingledLayout, log: usize, count: u64) {
         self.logs[log].fill += count;
         self.logs[log].users += 1;
         self.free -= count;
         self.filled[layout.neighbourhood(log)] += count;
     }
-    /// Its logs hold more than this share, in percent.
+    /// Whether its logs hold more than this share, in percent.
     fn is_filled(&self, layout: &ShingledLayout, neighbourhood: usize, percent: u32) -> bool {
         self.filled[neighbourhood] * 100 > layout.neighbourhoods[neighbourhood] * u64::from(percent)
     }
-    /// A log with nothing in it begins anew.
+    /// Restarts a log with nothing in it.
     fn reset_if_empty(&mut self, layout: &ShingledLayout, log: usize) {
         if self.logs[log].live == 0 && self.logs[log].users == 0 {
             let fill = std::mem::take(&mut self.logs[log].fill);
@@ -403,7 +402,7 @@ impl Disk for ShingledDisk {
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
         self.request((Operation::Flush, 0, 0), |state, _| async move { state.drive.flush().await })
     }
-    /// What is trimmed need not be brought home.
+    /// Drops trimmed sectors, which need not be written home.
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
         self.request((Operation::Discard, at, length), |state, sectors| async move {
             let mut inner = state.inner.borrow_mut();

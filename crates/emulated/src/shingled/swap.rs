@@ -1,10 +1,10 @@
 //! Log swapping: where the logs of neighbouring cylinders are nearly full, the fullest moves to the
 //! nearest cylinders whose logs are nearly empty.
 //!
-//! It is one read and one write in order. A request that comes during the read waits for it, and
+//! It is one read and one write in order. A request that arrives during the read waits for it, and
 //! nothing is written then.
 //!
-//! Invariant: what was written or trimmed meanwhile stays where it is.
+//! Invariant: sectors written or trimmed during the swap stay where they are.
 
 use super::extents::Extent;
 use super::{Inner, ShingledLogs, State};
@@ -14,25 +14,25 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 const GLANCE: Duration = Duration::from_millis(20);
-/// Moved at once at most: about a track.
+/// Sectors moved at once at most: about a track.
 const STEP: u64 = (2 << 20) / SECTOR;
 
 pub(super) async fn mind(state: Weak<State>, world: Rc<dyn World>) {
     loop {
         world.sleep_until(world.now().plus(GLANCE)).await;
         let Some(state) = state.upgrade() else { return };
-        let crowded = state.inner.borrow().crowded.last().copied();
-        if let Some(crowded) = crowded
+        let overfull = state.inner.borrow().overfull.last().copied();
+        if let Some(overfull) = overfull
             && matches!(state.shingles.logs, ShingledLogs::Surface { .. })
             && state.idle_time() >= state.shingles.swap_idle
-            && state.swap_step(crowded).await.is_err()
+            && state.swap_step(overfull).await.is_err()
         {
             return;
         }
     }
 }
 
-/// What moves: ranges of the logical disk with what they were, by place.
+/// A move: ranges of the logical disk with their former extents, by address.
 struct Move {
     hot: usize,
     cold: usize,
@@ -41,12 +41,12 @@ struct Move {
 }
 
 impl State {
-    async fn swap_step(&self, crowded: usize) -> Result<(), DeviceError> {
+    async fn swap_step(&self, overfull: usize) -> Result<(), DeviceError> {
         let chosen = {
             let mut inner = self.inner.borrow_mut();
-            let chosen = self.choose_move(&inner, crowded);
+            let chosen = self.choose_move(&inner, overfull);
             match &chosen {
-                None => inner.crowded.retain(|other| *other != crowded),
+                None => inner.overfull.retain(|other| *other != overfull),
                 Some(chosen) => inner.logs[chosen.hot].users += 1,
             }
             chosen
@@ -57,12 +57,12 @@ impl State {
         result
     }
 
-    /// The fullest log of the neighbourhood, if that is still crowded and there is an emptier one.
-    fn choose_move(&self, inner: &Inner, crowded: usize) -> Option<Move> {
-        if !inner.is_filled(&self.layout, crowded, self.shingles.swap_above) {
+    /// The fullest log of the neighbourhood, if that is still overfull and there is an emptier one.
+    fn choose_move(&self, inner: &Inner, overfull: usize) -> Option<Move> {
+        if !inner.is_filled(&self.layout, overfull, self.shingles.swap_above) {
             return None;
         }
-        let logs = self.layout.logs_of(crowded).iter().copied();
+        let logs = self.layout.logs_of(overfull).iter().copied();
         let hot =
             logs.max_by_key(|log| inner.logs[*log].live).filter(|log| inner.logs[*log].live > 0)?;
         let place = self.layout.logs[hot].sectors.clone();
@@ -73,22 +73,22 @@ impl State {
         let first = parts.first()?.1.place;
         parts.retain(|part| part.1.place + length(part) - first <= STEP);
         let sectors = parts.iter().map(length).sum();
-        let cold = self.cold_log(inner, crowded, sectors).filter(|_| sectors > 0)?;
+        let cold = self.cold_log(inner, overfull, sectors).filter(|_| sectors > 0)?;
         Some(Move { hot, cold, parts, sectors })
     }
 
-    /// The emptiest log of the nearest neighbourhood that is as empty as the crowded one is full.
-    fn cold_log(&self, inner: &Inner, crowded: usize, sectors: u64) -> Option<usize> {
+    /// The emptiest log of the nearest neighbourhood that is as empty as the overfull one is full.
+    fn cold_log(&self, inner: &Inner, overfull: usize, sectors: u64) -> Option<usize> {
         let empty = 100 - self.shingles.swap_above.min(100);
         let all = self.layout.neighbourhoods.len();
         let by_distance =
-            (1..all).flat_map(|away| [crowded.checked_add(away), crowded.checked_sub(away)]);
+            (1..all).flat_map(|away| [overfull.checked_add(away), overfull.checked_sub(away)]);
         let cold = by_distance.flatten().filter(|other| *other < all);
         let mut cold = cold.filter(|other| !inner.is_filled(&self.layout, *other, empty));
         cold.find_map(|other| {
             let logs = self.layout.logs_of(other).iter().copied();
-            let emptiest = logs.max_by_key(|log| self.layout.room(inner, *log));
-            emptiest.filter(|log| self.layout.room(inner, *log) >= sectors)
+            let emptiest = logs.max_by_key(|log| self.layout.free_sectors(inner, *log));
+            emptiest.filter(|log| self.layout.free_sectors(inner, *log) >= sectors)
         })
     }
 
@@ -107,10 +107,10 @@ impl State {
         }
         let to = {
             let mut inner = self.inner.borrow_mut();
-            let has_room = self.layout.room(&inner, *cold) >= *sectors
-                && inner.free - inner.promised >= *sectors;
-            // In idle time again it is read anew.
-            if inner.requests > 0 || !has_room {
+            let has_space = self.layout.free_sectors(&inner, *cold) >= *sectors
+                && inner.free - inner.reserved >= *sectors;
+            // It is read again in the next idle time.
+            if inner.requests > 0 || !has_space {
                 return Ok(());
             }
             let to = self.layout.place(&inner, *cold);
@@ -129,7 +129,7 @@ impl State {
         result
     }
 
-    /// What is still as it was is now in the cold log, from `to` on.
+    /// Maps the parts that are unchanged to the cold log, from `to` on.
     fn map_moved(&self, Move { cold, parts, .. }: &Move, mut to: u64) {
         let mut inner = self.inner.borrow_mut();
         for (start, extent) in parts {

@@ -1,5 +1,5 @@
-//! What goes around a drive's cache, what waits in it while the drive reads on, and physical
-//! sectors that are longer than the host's.
+//! Writes around a drive's cache, cached writes during read-ahead, and physical sectors that are
+//! longer than the host's.
 
 use crate::common::{filled, honest, model, on_drive, timed};
 use device::{Disk, Durability, World};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 1024;
 
-/// Milliseconds of a stream from byte `at` on, flushed at its end.
+/// Milliseconds of a stream from byte `at` on, including a final flush.
 fn stream_ms(model: Model, at: usize) -> f64 {
     let world = VirtualWorld::new(7);
     let disk = EmulatedDisk::new(Rc::new(world.clone()), model, honest(CacheMode::On));
@@ -88,8 +88,8 @@ fn streamed_data_is_lost_until_it_is_flushed_and_then_leaves_the_cache() {
     });
 }
 
-/// Milliseconds of 4 MiB read in one stream while more than half of what may wait is in the cache.
-/// Also what is left of it after a second, and how long a flush then takes.
+/// Milliseconds of 4 MiB read in one stream while more than half of the cached writes allowed are
+/// waiting. Also the amount left after a second, and the time of a flush then.
 fn read_beside_cached_writes(read_ahead_first: bool) -> (f64, u64, f64) {
     let mut model = model("hitachi-7k80");
     model.cache.as_mut().expect("a cache").read_ahead_first = read_ahead_first;
@@ -123,8 +123,7 @@ fn read_beside_cached_writes(read_ahead_first: bool) -> (f64, u64, f64) {
 fn cached_writes_wait_for_a_stream_of_reads_where_reading_ahead_goes_first() {
     let (first, destaged, flush) = read_beside_cached_writes(true);
     let (second, ..) = read_beside_cached_writes(false);
-    // 72 ms at the rate of the medium, and what a transfer under way and a few turns of the platter
-    // take.
+    // 72 ms at the rate of the medium, and the time of a transfer in flight and a few revolutions.
     assert!(
         first < 150.0 && second > 2.0 * first,
         "{first} ms, and {second} where cached writes go first"

@@ -1,5 +1,5 @@
-//! What a drive promises: times that agree with the measured ones, bytes that are right, losses
-//! that are allowed.
+//! Behaviour of a drive: times that agree with the measured ones, correct bytes, permitted losses
+//! only.
 
 use crate::common::{filled, honest, model, on_drive, timed};
 use device::{Disk, Durability, World};
@@ -21,7 +21,7 @@ fn replay_measured(seed: u64) -> (Trace, Vec<u64>) {
         Rc::new(EmulatedDisk::new(Rc::new(world.clone()), model, honest(CacheMode::Off)));
     let times = replay::run(&world, &disk, trace.clone()).expect("no errors");
     world.end();
-    (Rc::into_inner(trace).expect("the replay is over"), times)
+    (Rc::into_inner(trace).expect("the replay has ended"), times)
 }
 
 #[test]
@@ -37,16 +37,16 @@ fn same_seed_same_times() {
 }
 
 #[test]
-fn a_drive_tells_what_its_medium_writes_as_one() {
+fn a_drive_reports_the_atomic_write_of_its_medium() {
     for (name, expected) in [
         ("cheetah-15k5", 512),
         ("western-digital-64", 4096),
         ("nvme-ssd", 4096),
         ("cloud-volume", 4096),
     ] {
-        let told =
+        let reported =
             on_drive(name, honest(CacheMode::Off), |_, disk| async move { disk.physical_sector() });
-        assert_eq!(told, expected, "{name}");
+        assert_eq!(reported, expected, "{name}");
     }
 }
 
@@ -62,12 +62,12 @@ fn a_sequential_reader_gets_the_rate_of_the_medium() {
         };
         (COUNT * CHUNK as u64) as f64 / timed(&world, read).await / 1e3
     });
-    assert!((rate / 134.7 - 1.0).abs() < 0.02, "{rate} MB/s, 134.7 are told");
+    assert!((rate / 134.7 - 1.0).abs() < 0.02, "{rate} MB/s, 134.7 expected");
 }
 
 /// The second waits at the drive while the first passes under the head.
 #[test]
-fn a_reader_with_two_requests_under_way_gets_the_rate_of_the_medium() {
+fn a_reader_with_two_requests_gets_the_rate_of_the_medium() {
     for chunk in [65536, 128 << 10, 1 << 20] {
         let rate =
             on_drive("cheetah-15k5", honest(CacheMode::Off), move |world, disk| async move {
@@ -91,7 +91,7 @@ fn a_reader_with_two_requests_under_way_gets_the_rate_of_the_medium() {
             });
         assert!(
             (rate / 134.7 - 1.0).abs() < 0.03,
-            "{rate} MB/s in requests of {chunk}, 134.7 are told"
+            "{rate} MB/s in requests of {chunk}, 134.7 expected"
         );
     }
 }
@@ -124,8 +124,8 @@ fn every_turning_disk_reads_a_stream_as_fast_as_one_long_request() {
     }
 }
 
-/// 1,000,000 bytes each second of writes one after another through the cache, the flush at the end
-/// included.
+/// Rate in 1,000,000 bytes each second of writes one after another through the cache, the flush at
+/// the end included.
 fn written_mb_s(chunk: usize) -> f64 {
     on_drive("cheetah-15k5", honest(CacheMode::On), move |world, disk| async move {
         let count = 100_000_000 / chunk;
@@ -141,12 +141,12 @@ fn written_mb_s(chunk: usize) -> f64 {
     })
 }
 #[test]
-fn a_sequential_writer_gets_the_rate_of_the_medium_whatever_its_requests() {
+fn a_sequential_writer_gets_the_rate_of_the_medium_with_any_requests() {
     for chunk in [65536, 524288, 1 << 20, 8 << 20] {
         let rate = written_mb_s(chunk);
         assert!(
             (rate / 134.7 - 1.0).abs() < 0.03,
-            "{rate} MB/s in requests of {chunk}, 134.7 are told"
+            "{rate} MB/s in requests of {chunk}, 134.7 expected"
         );
     }
 }
@@ -165,7 +165,7 @@ fn flushes_and_fua_writes_wait_for_the_mechanics_and_cached_writes_do_not() {
         }
         assert!(cached < 0.2, "{cached} ms");
         assert!((4.0..9.0).contains(&flush), "a seek, half a revolution and more: {flush} ms");
-        // The head is over the track already, but the sectors have just gone by.
+        // The head is over the track already, but the sectors have just passed.
         assert!((3.0..5.0).contains(&durable), "about a revolution: {durable} ms");
     });
 }
@@ -290,16 +290,16 @@ async fn random_script(world: VirtualWorld, disk: EmulatedDisk, seed: u64) {
         .map(|task| {
             let (world, disk) = (world.clone(), disk.clone());
             runtime::spawn_with_result(&world.clone(), async move {
-                let dice = SplitMix::new(seed * 100 + task);
+                let random = SplitMix::new(seed * 100 + task);
                 let mut newest = vec![0u8; (AREA * SECTOR) as usize];
                 let base = task * AREA * SECTOR;
                 for step in 0..60u8 {
-                    let first = dice.next() % AREA;
-                    let count = 1 + dice.next() % (AREA - first);
+                    let first = random.next() % AREA;
+                    let count = 1 + random.next() % (AREA - first);
                     let bytes = (first * SECTOR) as usize..((first + count) * SECTOR) as usize;
-                    match dice.next() % 8 {
+                    match random.next() % 8 {
                         0..4 => {
-                            let durable = dice.next().is_multiple_of(4);
+                            let durable = random.next().is_multiple_of(4);
                             let durability =
                                 if durable { Durability::Durable } else { Durability::Cached };
                             let parts = filled(bytes.len(), step + 1);
@@ -339,7 +339,7 @@ async fn random_script(world: VirtualWorld, disk: EmulatedDisk, seed: u64) {
                         _ => {
                             world
                                 .sleep_until(
-                                    world.now().plus(Duration::from_millis(dice.next() % 40)),
+                                    world.now().plus(Duration::from_millis(random.next() % 40)),
                                 )
                                 .await
                         }
@@ -373,8 +373,8 @@ fn every_schedule_serves_all_and_shortest_positioning_is_the_fastest() {
         let disk = EmulatedDisk::new(Rc::new(world.clone()), model, honest(CacheMode::Off));
         let inner = world.clone();
         world.run(async move {
-            let dice = SplitMix::new(11);
-            let reads = (0..200).map(|_| disk.read(dice.next() % 280_000_000 * SECTOR, 4096));
+            let random = SplitMix::new(11);
+            let reads = (0..200).map(|_| disk.read(random.next() % 280_000_000 * SECTOR, 4096));
             for read in runtime::join_all(reads.collect()).await {
                 read.expect("a read");
             }
@@ -399,7 +399,7 @@ fn the_nearest_request_is_one_that_can_still_be_reached() {
     });
     assert!(took < 1.5, "{took} ms each: a revolution of 4 ms is lost again and again");
 }
-/// How many requests near the head are served before one at the far end is, if 16 of them always
+/// Number of requests near the head that are served before one at the far end, if 16 of them always
 /// wait.
 fn served_before_the_far_one(oldest_every: &str) -> u64 {
     let (_, text) = shipped().next().expect("a model");
@@ -412,9 +412,9 @@ fn served_before_the_far_one(oldest_every: &str) -> u64 {
         for task in 0..16 {
             let disk = disk.clone();
             inner.spawn(Box::pin(async move {
-                let dice = SplitMix::new(task);
+                let random = SplitMix::new(task);
                 while disk.statistics().reads < 5000 {
-                    disk.read(dice.next() % 1_000_000 * SECTOR, 512).await.expect("a read");
+                    disk.read(random.next() % 1_000_000 * SECTOR, 512).await.expect("a read");
                 }
             }));
         }
@@ -431,7 +431,7 @@ fn nothing_starves_behind_requests_that_are_nearer() {
     let (served, without) =
         (served_before_the_far_one("32"), served_before_the_far_one("4294967295"));
     assert!(without > 4000, "the others never let it: {without}");
-    assert!(served < 17 * 32, "of 17 that wait, one of 32 turns is its own: {served}");
+    assert!(served < 17 * 32, "of 17 that wait, it gets one choice in 32: {served}");
 }
 
 #[test]
@@ -482,9 +482,9 @@ fn two_drives_in_raid_0_serve_random_reads_almost_twice_as_fast() {
         let disk = disks::Raid0::new((0..count).map(drive).collect(), 65536);
         let inner = world.clone();
         let time = world.run(async move {
-            let dice = SplitMix::new(3);
+            let random = SplitMix::new(3);
             let reads =
-                (0..400).map(|_| disk.read(dice.next() % 35_000_000 * 4096, 4096)).collect();
+                (0..400).map(|_| disk.read(random.next() % 35_000_000 * 4096, 4096)).collect();
             timed(&inner, runtime::join_all(reads)).await
         });
         world.end();

@@ -1,5 +1,5 @@
-//! The caches of the Discreet paper's drives: what pushes a small write out of them, as they lie
-//! about flushes.
+//! The caches of the Discreet paper's drives: workloads that evict a small write, as they lie about
+//! flushes.
 
 #[path = "../../examples/evictions.rs"]
 #[allow(dead_code)]
@@ -17,7 +17,7 @@ fn evicted(model: &str, workload: Workload) -> u64 {
 fn evicted_by_stream(model: &str, writes: u64, amount: f64) -> u64 {
     evicted(model, Workload::new(false, writes, amount))
 }
-/// Table IV's workload evicts, and one of so much less does not.
+/// Checks that Table IV's workload evicts, and one of so much less does not.
 fn prove(model: &str, (writes, amount): (u64, f64), (fewer, less): (u64, f64), at_least: u64) {
     let found = evicted(model, Workload::new(true, writes, amount));
     assert!(

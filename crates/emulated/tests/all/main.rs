@@ -1,5 +1,5 @@
-//! All tests of `emulated` that use it from outside: one program, because linking each costs more
-//! than running it.
+//! The tests of `emulated` from outside: one program, because linking each costs more than running
+//! it.
 
 mod around_the_cache;
 mod common;

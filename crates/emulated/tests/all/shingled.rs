@@ -1,5 +1,5 @@
-//! Shingled disks hold what was written, through logs, swaps and cleaning; and cleaning costs what
-//! it should.
+//! Shingled disks keep their content through logs, swaps and cleaning; and cleaning has its
+//! expected cost.
 
 use device::{Buffer, Disk, Durability, World};
 use emulated::{
@@ -17,7 +17,7 @@ fn disk(world: &VirtualWorld, shingles: Shingles) -> ShingledDisk {
     ShingledDisk::new(Rc::new(world.clone()), model, shingles).expect("it can be shingled")
 }
 
-/// Bytes around which the writes lie: at the begin, at a border of the layout's bands, at the end.
+/// Bytes around which the writes lie: at the start, at a border of the layout's bands, at the end.
 const AROUND: u64 = 96 << 10;
 
 #[test]
@@ -39,20 +39,20 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
         let world = VirtualWorld::new(seed);
         let (inner, disk) = (world.clone(), disk(&world, shingles));
         let swaps = world.run(async move {
-            let dice = SplitMix::new(seed);
+            let random = SplitMix::new(seed);
             let size = disk.geometry().size;
             let begins = [0, 2_040_000_000 / 512 * 512, size - AROUND];
             let mut plain = vec![vec![0u8; AROUND as usize]; begins.len()];
             for step in 0..160u32 {
-                let area = (dice.next() % 3) as usize;
-                let from = dice.next() % (AROUND / 512);
-                let count = (1 + dice.next() % 120).min(AROUND / 512 - from);
+                let area = (random.next() % 3) as usize;
+                let from = random.next() % (AROUND / 512);
+                let count = (1 + random.next() % 120).min(AROUND / 512 - from);
                 let range = (from * 512) as usize..((from + count) * 512) as usize;
                 let at = begins[area] + from * 512;
                 if step % 53 == 52 {
                     disk.clean().await.expect("a cleaning");
                     assert_eq!(disk.statistics().extents, 0);
-                } else if dice.next().is_multiple_of(4) {
+                } else if random.next().is_multiple_of(4) {
                     let read = disk.read(at, range.len()).await.expect("a read");
                     assert!(read[..] == plain[area][range], "step {step}");
                 } else {
@@ -60,7 +60,7 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
                     let part = Rc::new(Buffer::copy_of(&plain[area][range]));
                     disk.write(at, vec![part], Durability::Durable).await.expect("a write");
                 }
-                if dice.next().is_multiple_of(8) {
+                if random.next().is_multiple_of(8) {
                     inner.sleep_until(inner.now().plus(Duration::from_millis(400))).await;
                 }
             }
@@ -76,7 +76,7 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
 }
 
 #[test]
-fn a_full_log_cleans_the_oldest_bands_and_nobody_waits_for_ever() {
+fn a_full_log_cleans_the_oldest_bands_and_no_write_starves() {
     let mut shingles = Shingles::single_log();
     shingles.logs = ShingledLogs::Single { bytes: 2 << 20 };
     shingles.band = 1 << 20;
@@ -150,13 +150,15 @@ fn logged_write(shingles: Shingles) -> Duration {
     let world = VirtualWorld::new(6);
     let (inner, disk) = (world.clone(), disk(&world, shingles));
     let mean = world.run(async move {
-        let (dice, writes, mut took) = (SplitMix::new(6), 100, Duration::ZERO);
+        let (random, writes, mut took) = (SplitMix::new(6), 100, Duration::ZERO);
         for _ in 0..writes {
-            disk.read((dice.next() % 600) << 30, 4096).await.expect("a read");
-            inner.sleep_until(inner.now().plus(Duration::from_micros(dice.next() % 20_000))).await;
+            disk.read((random.next() % 600) << 30, 4096).await.expect("a read");
+            inner
+                .sleep_until(inner.now().plus(Duration::from_micros(random.next() % 20_000)))
+                .await;
             let begin = inner.now();
             let part = Rc::new(Buffer::copy_of(&[7; 4096]));
-            disk.write((dice.next() % 600) << 30, vec![part], Durability::Durable)
+            disk.write((random.next() % 600) << 30, vec![part], Durability::Durable)
                 .await
                 .expect("a write");
             took += inner.now().since(begin);
@@ -178,9 +180,9 @@ fn a_write_to_the_log_soonest_under_the_head_hardly_rotates() {
     assert!(mean[2] + Duration::from_millis(3) < mean[3], "the single log gains as much: {mean:?}");
 }
 
-/// Logs of 2 MiB, and as many writes at once as they have room for, twice.
+/// Logs of 2 MiB, and as many concurrent writes as they have space for, twice.
 #[test]
-fn writes_at_once_share_the_room_of_nearly_full_logs() {
+fn concurrent_writes_share_nearly_full_logs() {
     for choice in [LogChoice::NearestCylinder, LogChoice::Soonest] {
         let logs = ShingledLogs::Single { bytes: 2 << 20 };
         let world = VirtualWorld::new(7);
@@ -206,7 +208,7 @@ fn writes_at_once_share_the_room_of_nearly_full_logs() {
     }
 }
 
-/// A log is one place after another: what has waited follows at once, and no revolution is lost
+/// A log is one place after another: waiting writes follow at once, and no revolution is lost
 /// between.
 #[test]
 fn waiting_writes_go_to_a_single_log_in_one_pass() {
@@ -254,7 +256,7 @@ fn filled_log(swap_above: u32) -> (ShingledStatistics, DriveStatistics) {
 }
 
 #[test]
-fn a_full_log_is_not_swapped_while_its_neighbours_have_room() {
+fn a_full_log_is_not_swapped_while_its_neighbours_have_space() {
     let (shingled, drive) = filled_log(80);
     assert_eq!((shingled.swaps, drive.reads, drive.writes), (0, 0, 32));
 }

@@ -1,17 +1,16 @@
-//! Which workload a fingerprint recommends.
+//! Choice of the workload that a fingerprint recommends.
 
 use super::{Cell, Threshold};
 
-/// Costs nearer than this share are alike: means of a few trials, which differ by a revolution and
-/// a seek, tell no more.
+/// Costs nearer than this share are equal: means of a few trials differ by a revolution and a seek.
 const ALIKE: f64 = 0.2;
 
 /// Trials of each kind that a choice must have passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// Of the paper's kind.
+    /// Trials of the paper's kind.
     pub trials: u32,
-    /// 0 for the paper's choice: failures at once do not count either.
+    /// Trials at once. 0 for the paper's choice, which ignores failures at once.
     pub at_once: u32,
 }
 
@@ -26,10 +25,10 @@ impl Wanted {
     }
 }
 
-/// The cell to choose, or to try before one can. It has always evicted, and so has the same number
-/// of writes with the next larger amount of data. What evicts must still do so with more, since of
-/// many cells that fail one time in a hundred some pass by luck. Of those the cheapest or, among
-/// those as cheap, that with the fewest writes and the least data.
+/// The cell to choose, or to try first. It has always evicted, and so has the same number of writes
+/// with the next larger amount of data. A workload that evicts must still do so with more data,
+/// since of many cells that fail one time in a hundred some pass by luck. Of those it is the
+/// cheapest or, among equal costs, the one with the fewest writes and the least data.
 pub(super) fn best(
     cells: &[Cell],
     columns: usize,
@@ -81,7 +80,7 @@ mod tests {
         let best = |known, trials| best(&cells(known), 1, THRESHOLD, Wanted { trials, at_once: 0 });
         assert_eq!(best(&[(1, 9, 10.0), (16, 10, 30.0), (64, 10, 20.0)], 10), Some(2));
         assert_eq!(best(&[(1, 10, 31.0), (16, 10, 29.0), (64, 10, 30.0)], 10), Some(0));
-        // First the cheapest must prove itself.
+        // The cheapest must pass its trials first.
         assert_eq!(best(&[(1, 10, 31.0), (16, 10, 29.0)], 50), Some(1));
         assert_eq!(best(&[(1, 9, 31.0)], 10), None);
     }

@@ -5,9 +5,9 @@ use crate::{EvictionWorkload, Pattern};
 #[derive(Clone, PartialEq, Debug)]
 pub struct Grid {
     pub patterns: Vec<Pattern>,
-    /// Ascending.
+    /// Numbers of writes, ascending.
     pub writes: Vec<u32>,
-    /// Of all writes together; ascending.
+    /// Bytes of all writes together, ascending.
     pub bytes: Vec<u64>,
 }
 

@@ -1,19 +1,19 @@
-//! Fingerprints: which writes push a target out of a drive's cache, and at what cost (Rajimwale et
-//! al., DSN 2011, section III).
+//! Fingerprints: the writes that evict a target from a drive's cache, and at what cost (Rajimwale
+//! et al., DSN 2011, section III).
 //!
 //! A trial writes a target sector at a random place, then the workload, then asks for a flush
 //! (which the drive may ignore). It waits, and reads the target: a slow read came from the medium,
-//! so the target had been evicted. The two modes of all read times tell slow from fast. The
+//! so the target had been evicted. The two modes of all read times separate slow from fast. The
 //! workload's writes are placed as those of evictions will be, in a
 //! [`FlushZone`](crate::FlushZone).
 //!
-//! Trials are spent where they tell most: few in every cell of the grid, more where neighbours
-//! disagree. The cheapest cell that has always evicted gets all of them, and so does the one with
-//! more data.
+//! Trials are spent where they give most information: few in every cell of the grid, more where
+//! neighbours disagree. The cheapest cell that has always evicted gets all of them, and so does the
+//! one with more data.
 //!
 //! That is the paper's method. It gives the drive one small write to do and a second of rest. That
-//! tells nothing of a drive that is busy when the power fails. So what is recommended has also
-//! evicted in as many trials "at once".
+//! proves nothing about a drive that is busy when the power fails. So the recommended workload has
+//! also evicted in as many trials "at once".
 
 mod choice;
 mod grid;
@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How a fingerprint is taken.
+/// Parameters of a fingerprint.
 #[derive(Clone, Debug)]
 pub struct FingerprintOptions {
     pub grid: Grid,
@@ -41,7 +41,7 @@ pub struct FingerprintOptions {
     pub trials_min: u32,
     /// Trials of cells whose neighbours differ from them.
     pub trials_at_borders: u32,
-    /// Between the workload and the read of the target.
+    /// Time between the workload and the read of the target.
     pub pause: Duration,
     /// Whether the chosen workload must also evict at once, on a busy drive; if not, it is the
     /// paper's choice.
@@ -51,7 +51,7 @@ pub struct FingerprintOptions {
 }
 
 impl FingerprintOptions {
-    /// The paper's trials, spent where they tell most, and as many at once.
+    /// The paper's trials, distributed where they give most information, and as many at once.
     pub fn adaptive(grid: Grid, range: Range<u64>) -> FingerprintOptions {
         FingerprintOptions {
             grid,
@@ -64,7 +64,7 @@ impl FingerprintOptions {
         }
     }
 
-    /// Whether the largest workload has room enough for its places to vary.
+    /// Checks that the range is large enough for the addresses of the largest workload to vary.
     pub fn check_range(&self, sector: u32) -> Result<(), FingerprintError> {
         let workloads = self.grid.workloads();
         let sizes = workloads.iter().map(|workload| FlushZone::size(workload, sector));
@@ -78,18 +78,18 @@ impl FingerprintOptions {
     }
 }
 
-/// What has been measured; a run that was stopped goes on from it.
+/// The measurements so far; a run that was stopped continues from them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// Microseconds of reads that the cache had to answer, and of reads that it could not.
     pub cached_us: Vec<f64>,
     pub uncached_us: Vec<f64>,
-    /// In the order of the grid's workloads.
+    /// The cells in the order of the grid's workloads.
     pub cells: Vec<Cell>,
-    /// What the paper's method chooses.
+    /// The choice of the paper's method.
     #[serde(default)]
     pub of_paper: Option<EvictionWorkload>,
-    /// What is recommended.
+    /// The recommended workload.
     pub chosen: Option<EvictionWorkload>,
 }
 
@@ -99,7 +99,7 @@ pub struct Cell {
     pub workload: EvictionWorkload,
     /// Microseconds of the read of the target, trial by trial.
     pub read_us: Vec<f64>,
-    /// Of trials at once: of the target that was read fastest.
+    /// Microseconds of the fastest read of a target, for each trial at once.
     #[serde(default)]
     pub at_once_us: Vec<f64>,
     /// Milliseconds that the workload's writes took, of all trials of the paper's kind together.
@@ -122,15 +122,15 @@ impl Cell {
     pub fn probability(&self, threshold: Threshold) -> f64 {
         f64::from(self.evicted(threshold)) / f64::from(self.trials().max(1))
     }
-    /// Of one eviction.
+    /// Mean milliseconds of one eviction.
     pub fn mean_milliseconds(&self) -> f64 {
         self.milliseconds / f64::from(self.trials().max(1))
     }
 }
 
 impl Fingerprint {
-    /// `None` before anything was measured, or if reads from the cache and from the medium take
-    /// alike.
+    /// The border between cached and uncached reads; `None` before anything was measured, or if
+    /// both take the same time.
     pub fn threshold(&self) -> Option<Threshold> {
         let cells = self.cells.iter().flat_map(|cell| cell.read_us.iter());
         let times: Vec<f64> =
@@ -152,7 +152,7 @@ impl Fingerprint {
     pub fn profile(&self, model: &str, size: u64) -> Option<Profile> {
         self.profile_of(&self.chosen?, model, size)
     }
-    /// The profile of any.
+    /// The profile of any workload.
     pub fn profile_of(
         &self,
         workload: &EvictionWorkload,

@@ -5,19 +5,19 @@ use super::{Cell, Fingerprint, Grid, Threshold};
 use crate::EvictionWorkload;
 use std::fmt::Write;
 
-/// Pixels.
+/// Pixels of a cell.
 const CELL: usize = 22;
 const LEFT: usize = 80;
 const TOP: usize = 56;
 const GAP: usize = 70;
 const BOTTOM: usize = 64;
 
-/// The paper's: white up to here, black from there on (Table III).
+/// Scale of the paper: white up to here, black from there on (Table III).
 const CHEAP_MS: f64 = 10.0;
 const COSTLY_MS: f64 = 500.0;
 
 impl Fingerprint {
-    /// How often each workload evicted, as SVG; `None` before anything is known.
+    /// The share of evictions of each workload, as SVG; `None` before anything is measured.
     pub fn eviction_picture(&self, grid: &Grid, title: &str) -> Option<String> {
         let threshold = self.threshold()?;
         let darkness = |cell: &Cell| {
@@ -26,7 +26,7 @@ impl Fingerprint {
         Some(self.draw(grid, &format!("{title}: eviction (dark: always)"), darkness))
     }
 
-    /// What each workload cost.
+    /// The cost of each workload, as SVG.
     pub fn performance_picture(&self, grid: &Grid, title: &str) -> String {
         let darkness = |cell: &Cell| {
             let cost = cell.mean_milliseconds();
@@ -38,19 +38,19 @@ impl Fingerprint {
         self.draw(grid, &what, darkness)
     }
 
-    /// Pattern, writes, bytes, trials, evicted, mean milliseconds, and trials at once; one line a
-    /// cell.
+    /// Returns CSV: pattern, writes, bytes, trials, evicted, mean milliseconds, and trials at once;
+    /// one line a cell.
     pub fn csv(&self) -> String {
         let mut text =
             "pattern,writes,bytes,trials,evicted,mean_ms,at_once,evicted_at_once\n".to_string();
         let threshold = self.threshold();
         for cell in &self.cells {
             let EvictionWorkload { pattern, writes, bytes } = cell.workload;
-            let told = |count: &dyn Fn(Threshold) -> u32| {
+            let column = |count: &dyn Fn(Threshold) -> u32| {
                 threshold.map_or(String::new(), |threshold| count(threshold).to_string())
             };
-            let evicted = told(&|threshold| cell.evicted(threshold));
-            let at_once = told(&|threshold| cell.evicted_at_once(threshold));
+            let evicted = column(&|threshold| cell.evicted(threshold));
+            let at_once = column(&|threshold| cell.evicted_at_once(threshold));
             let (trials, tried, cost) =
                 (cell.trials(), cell.trials_at_once(), cell.mean_milliseconds());
             let pattern = pattern.name();
@@ -116,7 +116,7 @@ impl Fingerprint {
     }
 }
 
-/// White to black; nothing known: hatched by a cross. The chosen workload has a frame.
+/// Draws a cell, white to black; without measurements as a cross. The chosen workload has a frame.
 fn square(
     x: usize,
     y: usize,

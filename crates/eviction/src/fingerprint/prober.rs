@@ -9,10 +9,9 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Reads of either kind that tell what the cache and the medium take.
+/// Reads of either kind that calibrate the times of the cache and of the medium.
 const CALIBRATION: usize = 25;
-/// A calibration write is read back after this; drives take their time to answer a read behind a
-/// write.
+/// A calibration write is read back after this; drives are slow to answer a read behind a write.
 const SETTLE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
@@ -21,12 +20,12 @@ pub enum FingerprintError {
     Device(#[from] DeviceError),
     #[error("{0}")]
     Zone(#[from] ZoneError),
-    /// The places of the largest workload must vary.
+    /// The addresses of the largest workload must vary.
     #[error("{available} bytes are too few for a fingerprint: it needs {needed}")]
     RangeTooSmall { available: u64, needed: u64 },
     #[error(
         "reads that the cache answers and reads from the medium take alike ({cached_us:.0} and {uncached_us:.0} \
-         microseconds): what the cache holds cannot be told by time"
+         microseconds): the content of the cache cannot be found out by time"
     )]
     NoDifference { cached_us: f64, uncached_us: f64 },
     #[error("the measurements kept from before are of another grid: begin anew")]
@@ -51,14 +50,14 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeProgress {
     pub phase: Phase,
-    /// Trials of this phase.
+    /// Trials done in this phase.
     pub done: u64,
     pub of: u64,
-    /// Of this phase, from the trials so far.
+    /// Estimated time left in this phase, from the trials so far.
     pub remaining: Duration,
 }
 
-/// Measures until `state` is complete; what it holds already is kept. `watch` is called after every
+/// Measures until `state` is complete; its measurements are kept. `watch` is called after every
 /// trial and may stop the run.
 pub async fn fingerprint(
     world: &Rc<dyn World>,
@@ -95,12 +94,12 @@ pub(super) struct Prober<'a> {
     pub(super) world: &'a Rc<dyn World>,
     pub(super) disk: &'a Rc<dyn Disk>,
     pub(super) options: &'a FingerprintOptions,
-    /// Targets of before may still be in the cache.
+    /// Former targets, which may still be in the cache.
     pub(super) used: BTreeSet<u64>,
     pub(super) sector: u64,
 }
 
-/// Tells `watch` of each trial of a phase.
+/// Calls `watch` for each trial of a phase.
 struct Reporter {
     phase: Phase,
     of: u64,
@@ -132,7 +131,7 @@ impl Prober<'_> {
         Reporter { phase, of, done: 0, begun: self.world.now() }
     }
 
-    /// Reads that the cache must answer, and reads that it cannot.
+    /// Measures reads that the cache must answer, and reads that it cannot.
     async fn calibrate(
         &mut self,
         state: &mut Fingerprint,
@@ -186,7 +185,7 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Where a cell is of two minds, or its neighbours are of another, more trials.
+    /// Repeats trials of cells with mixed results, or whose neighbours differ.
     async fn borders(
         &mut self,
         state: &mut Fingerprint,
@@ -218,7 +217,7 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// What the paper would choose, and then what also evicts at once.
+    /// Chooses the paper's workload, and then one that also evicts at once.
     async fn choose(
         &mut self,
         state: &mut Fingerprint,
@@ -233,8 +232,8 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Of the cells that have always evicted the cheapest gets all trials, and so does that with
-    /// more data; if one fails, the next. Then the simplest of those that cost as little.
+    /// Gives all trials to the cheapest of the cells that have always evicted, and to the one with
+    /// more data; if one fails, to the next. Then to the simplest of equal cost.
     async fn prove_best(
         &mut self,
         state: &mut Fingerprint,
@@ -254,7 +253,7 @@ impl Prober<'_> {
             }
             let mut reporter = self.reporter(phase, missing);
             while wanted.missing(&state.cells[index]) > 0 {
-                // Most that fail do so at once, and soon.
+                // Most cells that fail do so in the first trials.
                 let cell = &mut state.cells[index];
                 match cell.trials_at_once() < wanted.at_once {
                     true => self.trial_at_once(cell).await?,

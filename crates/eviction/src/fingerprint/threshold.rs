@@ -1,6 +1,6 @@
-//! Which reads were slow: the border between the two modes of read times.
+//! Detection of slow reads: the border between the two modes of read times.
 
-/// Microseconds; reads that take longer came from the medium.
+/// Border in microseconds; reads that take longer came from the medium.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Threshold(pub f64);
 
@@ -10,12 +10,12 @@ impl Threshold {
     }
 }
 
-/// Modes nearer than this factor are not two.
+/// Factor below which modes are not two.
 const APART_MIN: f64 = 2.0;
 
 /// The border that divides the logarithms of the times into two groups with the least variance
 /// within them (Otsu 1979). `None` if the groups' means are less than [`APART_MIN`] apart. Times
-/// are positive.
+/// must be positive.
 pub fn threshold(times: &[f64]) -> Option<Threshold> {
     let mut logarithms: Vec<f64> =
         times.iter().filter(|time| **time > 0.0).map(|time| time.ln()).collect();

@@ -1,9 +1,10 @@
 //! The trials of a workload.
 //!
-//! That of the paper: a target, the workload, a flush, a pause, and the read that tells. And one
-//! "at once": many targets all over the range wait in the cache together, and are read as soon as
-//! the workload is answered. Only the workload can have pushed them out, since the drive had no
-//! rest afterwards. It must do so although the drive was free to write first what was nearer.
+//! The paper's trial: a target, the workload, a flush, a pause, and a read that shows whether the
+//! target was evicted. And one "at once": many targets all over the range wait in the cache
+//! together, and are read as soon as the workload is answered. Only the workload can have evicted
+//! them, since the drive had no idle time afterwards. It must do so although the drive was free to
+//! write nearer sectors first.
 
 use super::Cell;
 use super::prober::{FingerprintError, Prober};
@@ -14,7 +15,7 @@ use std::rc::Rc;
 
 /// Targets of a trial at once.
 const WAITING: u64 = 64;
-/// Bytes of each, and what they and the zone are aligned to: as file systems write. Some drives
+/// Bytes of each target, and alignment of targets and zone: as file systems write. Some drives
 /// treat parts of 4 KiB differently.
 const BLOCK: u64 = 4096;
 
@@ -33,7 +34,7 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Every other one begins on a drive at rest, the others right behind another eviction in the
+    /// Starts every other trial on an idle drive, the others right behind another eviction in the
     /// same zone.
     pub(super) async fn trial_at_once(&mut self, cell: &mut Cell) -> Result<(), FingerprintError> {
         let block = BLOCK.max(self.sector);
@@ -50,8 +51,8 @@ impl Prober<'_> {
             self.write(target, &content).await?;
         }
         self.evict(&zone, number).await?;
-        // Downwards, so that none was read ahead with another. One that was in the cache is one too
-        // many.
+        // Downwards, so that none was read ahead with another. A single cached target fails the
+        // trial.
         targets.sort_unstable_by(|one, other| other.cmp(one));
         let mut fastest = f64::INFINITY;
         for target in targets {
@@ -61,8 +62,8 @@ impl Prober<'_> {
         Ok(())
     }
 
-    /// Elsewhere each time: what the cache still holds of the trial before would make its writes
-    /// cheap.
+    /// A zone at another place each time: blocks of the trial before that are still in the cache
+    /// would make its writes cheap.
     fn zone(&self, cell: &Cell, unit: u64) -> Result<(FlushZone, Range<u64>), FingerprintError> {
         let sector = self.sector as u32;
         let size = FlushZone::size(&cell.workload, sector);
@@ -81,7 +82,7 @@ impl Prober<'_> {
         Rc::new(Buffer::zeroed(length as usize))
     }
 
-    /// A random place for `length` bytes, a multiple of `unit`.
+    /// A random address for `length` bytes, a multiple of `unit`.
     fn place(&self, length: u64, unit: u64) -> u64 {
         let range = &self.options.range;
         let start = range.start.next_multiple_of(unit);
@@ -89,7 +90,7 @@ impl Prober<'_> {
         start + self.world.random() % units * unit
     }
 
-    /// `unit` bytes outside `zone` that were no target before.
+    /// An address of `unit` bytes outside `zone` that was no target before.
     pub(super) fn fresh_target(&mut self, zone: &Range<u64>, unit: u64) -> u64 {
         let sectors = (self.options.range.end - self.options.range.start) / self.sector;
         loop {
@@ -107,7 +108,7 @@ impl Prober<'_> {
         self.disk.write(at, vec![content.clone()], Durability::Cached).await
     }
 
-    /// Microseconds.
+    /// Reads and returns the time in microseconds.
     pub(super) async fn timed_read(&self, at: u64, length: u64) -> Result<f64, DeviceError> {
         let begun = self.world.now();
         self.disk.read(at, length as usize).await?;

@@ -9,7 +9,7 @@ use runtime::VirtualWorld;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-/// A small grid, and where it may write.
+/// A small grid, and the range that it may write.
 fn options(size: u64) -> fingerprint::FingerprintOptions {
     let patterns = vec![Pattern::Sequential, Pattern::Random];
     let grid = Grid { patterns, writes: vec![1, 64], bytes: vec![500_000, 24_000_000] };
@@ -27,7 +27,7 @@ fn model(name: &str) -> Model {
     Model::parse(text).unwrap()
 }
 
-/// Goes on from `state` until the end or until so many trials.
+/// Continues from `state` until the end or for a number of trials.
 fn take(
     name: &str,
     state: Fingerprint,
@@ -95,7 +95,7 @@ fn a_run_that_was_stopped_goes_on() {
     result.unwrap();
     assert_eq!(whole.cells[0].read_us[..2], half.cells[0].read_us[..2]);
     assert!(whole.of_paper.is_some());
-    // Once more, stopped while workloads are tried at once.
+    // Once more, stopped during the trials at once.
     let at_once = |state: &Fingerprint| state.cells.iter().map(Cell::trials_at_once).sum::<u32>();
     let trials: u32 = whole.cells.iter().map(|cell| cell.trials() + cell.trials_at_once()).sum();
     let (late, result) = take("hitachi-7k80", half.clone(), (trials - at_once(&whole)).into());
@@ -112,7 +112,7 @@ fn a_run_that_was_stopped_goes_on() {
     assert!(matches!(take("hitachi-7k80", other, u64::MAX).1, Err(FingerprintError::OtherGrid)));
 }
 
-/// Nobody may write outside this range.
+/// A disk that fails on writes outside this range.
 struct Fence(Range<u64>);
 
 impl Watch for Fence {
@@ -122,14 +122,14 @@ impl Watch for Fence {
         place: Range<u64>,
         request: LocalFuture<T>,
     ) -> LocalFuture<T> {
-        assert!(operation != Operation::Discard, "nobody asked for that");
+        assert!(operation != Operation::Discard, "no caller requests a discard");
         let is_within = self.0.start <= place.start && place.end <= self.0.end;
         assert!(operation != Operation::Write || is_within, "bytes {place:?}");
         request
     }
 }
 
-/// One that begins and ends within a block.
+/// Uses a range that begins and ends within a block.
 #[test]
 fn only_the_range_is_written() {
     let world = VirtualWorld::new(1);
@@ -152,13 +152,13 @@ fn only_the_range_is_written() {
 }
 
 #[test]
-fn a_disk_whose_cache_does_not_show_is_told_so() {
+fn a_disk_without_a_visible_cache_is_an_error() {
     let (_, result) = take("cloud-volume", Fingerprint::default(), u64::MAX);
     assert!(matches!(result, Err(FingerprintError::NoDifference { .. })), "{result:?}");
 }
 
-/// On the part of the grid around it, so that it takes seconds. The paper's single write (Table IV)
-/// is found as well, and is not recommended: at once it does not evict.
+/// Runs on the part of the grid around it, to take only seconds. The paper's single write (Table
+/// IV) is found as well, and is not recommended: at once it does not evict.
 #[test]
 fn the_shipped_profile_of_the_hitachi_is_found_again() {
     let (name, shipped) = Profile::shipped().find(|(name, _)| *name == "hitachi-7k80").unwrap();

@@ -1,4 +1,4 @@
-//! Honest drives, liars, and drives of which time tells nothing.
+//! Honest drives, lying drives, and drives of which times prove nothing.
 
 use device::{DeviceError, Disk, Durability, LocalFuture, World};
 use disks::{Watch, Watched};
@@ -34,12 +34,12 @@ fn verdict_on(world: VirtualWorld, disk: Rc<dyn Disk>) -> Verdict {
     test.verdict
 }
 
-/// An honest drive behind something that lies in one respect.
+/// An honest drive behind a layer that lies in one respect.
 struct Between {
     world: VirtualWorld,
-    /// Answers a flush after this time, and does nothing.
+    /// Answers a flush after this time, without flushing.
     flush: Option<Duration>,
-    /// Makes a cached write of a durable one.
+    /// Makes a durable write a cached one.
     ignores_durable: bool,
 }
 
@@ -72,11 +72,11 @@ fn a_lie_about_durable_writes_alone_or_about_flushes_alone_is_suspicious() {
 
 /// Slow enough for every count of writes, but never slower.
 #[test]
-fn a_flush_that_takes_its_time_whatever_was_written_is_suspicious() {
+fn a_flush_of_constant_time_is_suspicious() {
     assert_eq!(verdict_between(Some(Duration::from_millis(80)), false), Verdict::Suspicious);
 }
 
-/// Whatever they are made of: time may tell nothing, but accuses nobody.
+/// Tests every kind of drive: times may prove nothing, but never accuse.
 #[test]
 fn no_honest_drive_is_suspicious() {
     for (name, _) in emulated::shipped() {
@@ -108,6 +108,6 @@ fn switching_the_cache_off_makes_a_drive_honest_unless_it_ignores_that() {
 }
 
 #[test]
-fn of_flash_time_tells_nothing() {
+fn times_of_flash_prove_nothing() {
     assert_eq!(verdict("nvme-ssd", CacheMode::On, Lies::default()), Verdict::CannotTell);
 }

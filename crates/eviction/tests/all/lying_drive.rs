@@ -1,4 +1,4 @@
-//! Evictions on an emulated drive that ignores flushes, and the power cut that tells.
+//! Evictions on an emulated drive that ignores flushes, judged by power cuts.
 
 use device::{Buffer, Disk, Durability};
 use emulated::{DriveOptions, EmulatedDisk, Lies, Model};
@@ -9,8 +9,8 @@ use std::rc::Rc;
 const ZONE: u64 = 1 << 30;
 const TARGETS: u64 = 20;
 
-/// A drive that ignores flushes, and the world that it turns in.
-fn liar() -> (VirtualWorld, EmulatedDisk) {
+/// A drive that ignores flushes, and its world.
+fn lying_drive() -> (VirtualWorld, EmulatedDisk) {
     let world = VirtualWorld::new(1);
     let (_, text) =
         emulated::shipped().find(|(name, _)| *name == "hitachi-7k80").expect("it is shipped");
@@ -20,7 +20,7 @@ fn liar() -> (VirtualWorld, EmulatedDisk) {
     (world.clone(), EmulatedDisk::new(Rc::new(world), model, options))
 }
 
-/// Twice the drive's cache, in writes that it caches.
+/// A coerced disk that evicts with twice the drive's cache, in writes that it caches.
 fn coerced(world: &VirtualWorld, drive: &EmulatedDisk) -> CoercedDisk {
     let workload = EvictionWorkload { pattern: Pattern::Random, writes: 64, bytes: 16 << 20 };
     let extent = ZONE..ZONE + FlushZone::size(&workload, 512);
@@ -33,11 +33,11 @@ fn sector(byte: u8) -> Vec<Rc<Buffer>> {
 }
 
 /// Writes and flushes targets one by one on `disk`. Cuts the drive's power at once after each
-/// answered flush, and counts the targets that are gone.
+/// answered flush, and counts the targets that are lost.
 fn lost(disk_of: impl Fn(&VirtualWorld, &EmulatedDisk) -> Rc<dyn Disk>) -> u64 {
     let mut lost = 0;
     for target in 0..TARGETS {
-        let (world, drive) = liar();
+        let (world, drive) = lying_drive();
         let disk = disk_of(&world, &drive);
         world.run(async move {
             disk.write(target << 20, sector(7), Durability::Cached).await.unwrap();
@@ -59,7 +59,7 @@ fn a_flush_that_is_ignored_loses_data_and_an_eviction_does_not() {
 
 #[test]
 fn what_is_evicted_already_costs_nothing_and_flushes_at_once_share_an_eviction() {
-    let (world, drive) = liar();
+    let (world, drive) = lying_drive();
     let disk = coerced(&world, &drive);
     let of_run = disk.clone();
     world.run(async move {

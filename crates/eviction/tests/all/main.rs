@@ -1,5 +1,5 @@
-//! All tests of `eviction` that use it from outside: one program, because linking each costs more
-//! than running it.
+//! The tests of `eviction` from outside: one program, because linking each costs more than running
+//! it.
 
 mod fingerprint;
 mod flush_test;

@@ -1,4 +1,4 @@
-//! Giving blocks back.
+//! Freeing blocks.
 
 use super::bitmap_bytes;
 use crate::{Caller, Error, Inode, Result, Stamped, Volume, errno};
@@ -8,13 +8,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use units::{GroupNumber, HomeBlock};
 
-/// A full volume commits at most so often for one request before it says so.
+/// Commits at most for one request on a full volume, before it fails with ENOSPC.
 const ATTEMPTS: u32 = 3;
 
 impl Volume {
-    /// Gives `count` blocks back; they are forgotten by the engine (revoked) and not given out
-    /// again until the handle's transaction is committed. Corrupt if one is free already or not
-    /// usable.
+    /// Frees `count` blocks. The engine forgets them (a revoke), and the allocator withholds them
+    /// until the handle's transaction is committed. Corrupt if one is free already or not usable.
     pub async fn free_blocks(
         &self,
         handle: &mut Handle,
@@ -26,7 +25,8 @@ impl Volume {
             let why = format!("a file gives back {count} blocks that no file can own");
             return Err(self.note_damage(Error::corrupt_block("a block map", start, why)));
         }
-        // Who only frees (`rm -r`) must not pile up what commits have set free long since.
+        // A caller that only frees (`rm -r`) must not accumulate blocks whose commits have long
+        // completed.
         self.release_committed();
         let mut at = start;
         let end = start.plus(count);
@@ -41,8 +41,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Freed blocks that cannot be had, because their transaction was not committed when it was
-    /// last looked.
+    /// Freed blocks that are withheld because their transaction was not committed at the last look.
     pub fn blocks_withheld(&self) -> u64 {
         self.withheld.borrow().freed_blocks()
     }
@@ -62,8 +61,8 @@ impl Volume {
             crate::groups::Bits::Stored(block) => bitmap::all_set(&block.bytes(), range.clone()),
             crate::groups::Bits::Initial(_) => false,
         };
-        // What is withheld was free when it was last looked at: the bitmap has been changed behind
-        // our back.
+        // Withheld blocks were free at the last look: the bitmap has been changed by something
+        // else.
         let freed = start + u64::from(range.start)..start + u64::from(range.end);
         let is_withheld = self.withheld.borrow().ranges(freed.clone()).next().is_some();
         if !all_used || is_withheld {
@@ -82,9 +81,9 @@ impl Volume {
         Ok(())
     }
 
-    /// With no handle open: waits for commits that set blocks free as long as fewer than `blocks`
-    /// can be had. Others may still be faster.
-    pub(crate) async fn await_room(&self, caller: &Caller, blocks: u32) -> Result<()> {
+    /// Waits, with no handle open, for commits that free blocks, as long as fewer than `blocks` are
+    /// available. Another task may still take them first.
+    pub(crate) async fn await_space(&self, caller: &Caller, blocks: u32) -> Result<()> {
         let use_reserve = self.may_use_reserve(caller);
         let mut attempt = 0;
         while self.available_blocks(use_reserve) < u64::from(blocks) {
@@ -100,9 +99,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a change in a handle of its own. Where space is missing that a commit sets free, waits
-    /// for that commit and tries again; the change must have undone what it did.
-    pub(crate) async fn with_room<T>(
+    /// Makes a change in a handle of its own. Where only blocks of a pending commit are missing,
+    /// waits for that commit and tries again; the change must have undone its own effects.
+    pub(crate) async fn with_space<T>(
         &self,
         credits: impl Fn() -> Credits,
         change: impl AsyncFn(&mut Handle) -> Result<T>,
@@ -110,9 +109,9 @@ impl Volume {
         self.attempt(credits, change, async || Ok(())).await
     }
 
-    /// The same for changes that make inodes. One that a failed attempt leaves is freed once its
-    /// handle is stopped.
-    pub(crate) async fn with_room_or_abandoned<T>(
+    /// Makes a change that creates inodes, as [`Volume::with_space`] does. An inode that a failed
+    /// attempt leaves is freed once its handle is stopped.
+    pub(crate) async fn with_space_or_abandoned<T>(
         self: &Rc<Self>,
         credits: impl Fn() -> Credits,
         change: impl AsyncFn(&mut Handle, &mut Option<Rc<Inode>>) -> Result<T>,
@@ -151,8 +150,8 @@ impl Volume {
         unreachable!("attempts have an end")
     }
 
-    /// After ENOSPC, with no handle open: whether a commit sets blocks free, and commits if so. Try
-    /// again when true; `attempt` counts from 0, and the third is the last.
+    /// Returns, after ENOSPC and with no handle open, whether a commit frees blocks, and commits if
+    /// so. The caller tries again when true; `attempt` counts from 0, and the third is the last.
     pub async fn retry_allocation(&self, attempt: u32) -> Result<bool> {
         let Some(transaction) = self.withheld.borrow().last_freed() else { return Ok(false) };
         if attempt >= ATTEMPTS {

@@ -1,9 +1,9 @@
 //! The block allocator: a run near the goal, and for file data a window behind it. Later requests
-//! of the same file are served from that window. So files appended in turn do not interleave block
-//! by block.
+//! of the same file are served from that window, so that files that grow alternately do not
+//! interleave block by block.
 
+mod block_set;
 mod free;
-mod held;
 mod search;
 mod trim;
 mod withheld;
@@ -23,13 +23,13 @@ use units::{FileBlock, GroupNumber, HomeBlock};
 const WINDOW_MIN: u64 = 64 << 10;
 /// Bytes of the longest window: reading it takes a disk far longer than the seek before it.
 const WINDOW_MAX: u64 = 8 << 20;
-/// A further window is so many times as long as the file before it. So the number of a file's runs
-/// grows with the logarithm of its size.
+/// Blocks of a further window for each block of the file before it, so that the number of a file's
+/// runs grows with the logarithm of its size.
 const WINDOW_GROWTH: u64 = 4;
-/// After so many groups with something free the best run seen is good enough.
+/// Groups with free blocks after which the best run seen is accepted.
 const GROUPS_COMPARED: u32 = 16;
 
-/// What the blocks are for.
+/// Use of the blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// File content: gets a preallocation window that grows with the file.
@@ -40,16 +40,15 @@ pub enum Purpose {
     Directory,
 }
 
-/// A wish for `count` blocks for `inode`.
+/// A request for `count` blocks for `inode`.
 #[derive(Clone, Copy)]
 pub struct AllocationRequest<'a> {
     pub inode: &'a Inode,
-    /// Where it would be best: after the block before `at` in the file. `None`: the allocator
-    /// chooses.
+    /// Best place: after the block before `at` in the file. `None`: the allocator chooses.
     pub goal: Option<HomeBlock>,
     /// At least 1; fewer may be given.
     pub count: u32,
-    /// Where in the file (0 for blocks that are no content).
+    /// Position in the file (0 for blocks that are not content).
     pub at: FileBlock,
     pub purpose: Purpose,
     /// May take the blocks reserved for root ([`Volume::may_use_reserve`]).
@@ -100,8 +99,7 @@ impl Volume {
         let found = match self.find(goal, wanted).await? {
             Some(found) => found,
             None => {
-                // What windows hold back is free for all before anyone is told that there is no
-                // space.
+                // Windows are given up before any request fails with ENOSPC.
                 self.drop_all_windows();
                 self.find_beside_trims(goal, wanted).await?.ok_or_else(|| self.no_space())?
             }
@@ -118,14 +116,15 @@ impl Volume {
         Ok(run)
     }
 
-    /// Gives back what was preallocated for the inode: last close, truncate.
+    /// Releases the inode's preallocation: at the last close, or on truncate.
     pub fn drop_preallocation(&self, inode: &Inode) {
         let range = self.withheld.borrow_mut().remove_window(inode.number);
         range.into_iter().for_each(|range| self.give_back(range));
     }
 
-    /// Blocks that a request may still take: free ones less those freed by open transactions, and
-    /// less the reserve. Windows count as free, they are given up when space is short.
+    /// Blocks that a request may still take: free ones less those freed by uncommitted
+    /// transactions, and less the reserve. Windows count as free, since they are given up when
+    /// space is short.
     fn available_blocks(&self, use_reserve: bool) -> u64 {
         let superblock = self.superblock.borrow();
         let reserve = if use_reserve { 0 } else { superblock.reserved_blocks };
@@ -135,9 +134,9 @@ impl Volume {
             .saturating_sub(reserve)
     }
 
-    /// The window's size in blocks for a file whose block `at` is allocated. It is some times as
-    /// long as the file, within bounds. It is small when all windows together would take more than
-    /// a part of the free space.
+    /// The window's size in blocks for a file whose block `at` is allocated: a multiple of the
+    /// file's length, within bounds, and small when all windows together would take more than a
+    /// part of the free space.
     fn window_size(&self, at: FileBlock) -> u32 {
         let (shift, windows) =
             (self.block_size().shift(), self.withheld.borrow().window_count() as u64);
@@ -146,13 +145,14 @@ impl Volume {
         grown.max(WINDOW_MIN >> shift).min(self.window_max().into()).min(share) as u32
     }
 
-    /// In blocks. Groups that are used in part have a run of a quarter more often than not.
+    /// The longest window, in blocks. Groups that are partly used have a run of a quarter more
+    /// often than not.
     fn window_max(&self) -> u32 {
         let quarter = self.superblock.borrow().blocks_per_group / 4;
         quarter.min((WINDOW_MAX >> self.block_size().shift()) as u32).max(1)
     }
 
-    /// Where the file asked to be, or near the inode: its group's first block.
+    /// The default goal: the block that the file asked for, or the first one of the inode's group.
     fn default_goal(&self, inode: &Inode) -> HomeBlock {
         if let Some(goal) = inode.mapping_cache.first_goal.get() {
             return goal;
@@ -162,7 +162,7 @@ impl Volume {
     }
 
     /// Serves the request from the inode's window if the goal lies in it. A window elsewhere is
-    /// given up: the file goes on at another place.
+    /// given up: the file continues at another place.
     async fn allocate_from_window(
         &self,
         handle: &mut Handle,
@@ -179,7 +179,7 @@ impl Volume {
         }
         let (group, first) = self.superblock.borrow().group_of_block(HomeBlock(start));
         let bits = self.block_bitmap(group).await?;
-        // Somebody short of space may have taken the window during the await.
+        // Another task short of space may have taken the window during the await.
         if self.withheld.borrow().window(request.inode.number) != Some(window.clone()) {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ impl Volume {
         }
         self.take(handle, found, run);
         for rest in [window.start..start, start + u64::from(run.count)..window.end] {
-            // The longer part lives on: normally there is only the one behind.
+            // The longer part remains the window: normally there is only the one behind.
             if rest.start < rest.end
                 && self.withheld.borrow().window(request.inode.number).is_none()
             {
@@ -206,8 +206,8 @@ impl Volume {
         Ok(Some(run))
     }
 
-    /// A run near `goal`: in its group, else in the groups behind it, around the volume. Scraps are
-    /// taken only when no run of good length is near.
+    /// A run near `goal`: in its group, else in the groups behind it, around the volume. Short runs
+    /// are taken only when no long one is near.
     async fn find(&self, goal: HomeBlock, wanted: u32) -> Result<Option<FreeFound>> {
         let good = wanted.min(self.window_max());
         match self.find_near(goal, wanted, good).await? {
@@ -258,7 +258,7 @@ impl Volume {
         let goal = if group == first { within } else { 0 };
         match self.find_in(group, goal, wanted).await? {
             Some(found) => Ok(Some(found)),
-            // Others were faster while bitmaps were read. Whatever is left will do.
+            // Other tasks took the blocks while bitmaps were read. Any free run is accepted now.
             None => self.find_any().await,
         }
     }
@@ -277,8 +277,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// Nothing is awaited after the bitmap, so what is found can be taken. A damaged group has
-    /// nothing.
+    /// Searches one group. Nothing is awaited after the bitmap, so the run can be taken. A damaged
+    /// group has none.
     async fn find_in(
         &self,
         group: GroupNumber,
@@ -336,7 +336,7 @@ impl Volume {
         self.groups.give_back(group, (range.end - range.start) as u32);
     }
 
-    /// Blocks freed by transactions that are committed by now can be had again.
+    /// Makes blocks available that were freed by transactions committed by now.
     pub(crate) fn release_committed(&self) {
         let ranges = self.withheld.borrow_mut().take_committed(self.engine.committed());
         ranges.into_iter().for_each(|range| self.give_back(range));

@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-/// The bitmap of a group, and what of its free blocks is withheld.
+/// The bitmap of a group, and which of its free blocks are withheld.
 pub(crate) struct Free<'a, H> {
     /// Whole words of 64 bits, at least `count` bits.
     pub bits: &'a [u8],
-    /// How many blocks the group has.
+    /// Number of blocks in the group.
     pub count: u32,
     /// The withheld blocks of a word, by the word's index.
     pub withheld: H,
 }
 
 impl<H: Fn(u32) -> u64> Free<'_, H> {
-    /// The best run of free blocks, at most `wanted` long. It is at the goal if that is free
-    /// (however short: it continues the file). Else it is the first that is long enough from the
-    /// goal on (wrapping around), else the longest. `None` when nothing is free.
+    /// The best run of free blocks, at most `wanted` long: at the goal if that is free (however
+    /// short, as it continues the file), else the first that is long enough from the goal on
+    /// (wrapping around), else the longest. `None` when nothing is free.
     pub fn find_run(&self, goal: u32, wanted: u32) -> Option<Range<u32>> {
         assert!(wanted > 0);
         let goal = if goal < self.count { goal } else { 0 };
@@ -48,7 +48,7 @@ impl<H: Fn(u32) -> u64> Free<'_, H> {
         (start < within.end).then(|| start..self.next(start..most, true))
     }
 
-    /// The first block of the range that is taken, or is not, or the range's end.
+    /// The first block of the range that is taken (or free, for `taken` false), or the range's end.
     fn next(&self, range: Range<u32>, taken: bool) -> u32 {
         let mut at = range.start;
         while at < range.end {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(find_run(&bits(&[0..100, 100..128]), 128, 0, 1), None);
     }
 
-    /// Withheld blocks are as good as used ones, wherever they lie.
+    /// Treats withheld blocks as used ones, wherever they lie.
     #[test]
     fn what_is_withheld_is_not_found() {
         let used = [0..10, 12..20, 40..60];

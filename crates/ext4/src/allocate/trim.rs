@@ -1,4 +1,4 @@
-//! Telling the disk which blocks are free: FITRIM.
+//! Discarding free blocks (FITRIM).
 
 use super::FreeFound;
 use crate::error::errno;
@@ -13,50 +13,51 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{GroupNumber, HomeBlock};
 
-/// Bytes that one request discards at most: so much of the free space nobody can have meanwhile.
+/// Bytes of one discard at most: no task can allocate this part of the free space until it
+/// completes.
 const PIECE_MAX: u64 = 64 << 20;
-/// Nor is it more than one of so many parts of the free space.
+/// Divisor of the free space that bounds one discard as well.
 const PARTS: u64 = 8;
 
-/// Trims under way, each of which withholds the free space that it discards.
+/// Running trims, each of which withholds the free space that it discards.
 #[derive(Default)]
 pub(crate) struct Trims {
     begun: Cell<u64>,
-    under_way: RefCell<BTreeSet<u64>>,
-    /// Discards in flight, and those that are over.
+    running: RefCell<BTreeSet<u64>>,
+    /// Discards in flight, and those completed.
     in_flight: Cell<u32>,
     discards: Cell<u64>,
     changed: Event,
 }
 
-/// One of them, until it is dropped.
+/// A running trim, until it is dropped.
 struct Trim<'a> {
     trims: &'a Trims,
     number: u64,
 }
 
 impl Trims {
-    fn is_under_way(&self, last: u64) -> bool {
-        self.under_way.borrow().first().is_some_and(|first| *first <= last)
+    fn is_running(&self, last: u64) -> bool {
+        self.running.borrow().first().is_some_and(|first| *first <= last)
     }
 
-    /// Waits until more than `before` discards are over; false where nothing is being discarded.
-    /// That takes no longer than the disk does, whatever the caller holds.
+    /// Waits until more than `before` discards have completed; false where none is in flight. Ends
+    /// as soon as the disk completes one, whatever locks the caller holds.
     async fn wait_for_discard(&self, before: u64) -> bool {
-        let is_over = || self.in_flight.get() == 0 || self.discards.get() != before;
-        self.changed.until(|| is_over().then_some(())).await;
+        let has_ended = || self.in_flight.get() == 0 || self.discards.get() != before;
+        self.changed.until(|| has_ended().then_some(())).await;
         self.discards.get() != before
     }
 
     fn begin(&self) -> Trim<'_> {
         self.begun.set(self.begun.get() + 1);
-        self.under_way.borrow_mut().insert(self.begun.get());
+        self.running.borrow_mut().insert(self.begun.get());
         Trim { trims: self, number: self.begun.get() }
     }
 
     async fn count<T>(&self, discard: impl Future<Output = T>) -> T {
         self.in_flight.set(self.in_flight.get() + 1);
-        let _over = InFlight(self);
+        let _in_flight = InFlight(self);
         discard.await
     }
 }
@@ -74,25 +75,25 @@ impl Drop for InFlight<'_> {
 
 impl Drop for Trim<'_> {
     fn drop(&mut self) {
-        self.trims.under_way.borrow_mut().remove(&self.number);
+        self.trims.running.borrow_mut().remove(&self.number);
     }
 }
 
 impl Volume {
-    /// Discards the free runs of at least `shortest` blocks among `blocks`, one piece after the
-    /// other. How many blocks that were. What is not free as of a committed transaction stays: a
-    /// crash could bring its owner back.
+    /// Discards the free runs of at least `shortest` blocks among `blocks`, piece by piece. Returns
+    /// the number of blocks. Blocks that are not free as of a committed transaction are left: a
+    /// crash could give them back to their owner.
     pub async fn trim(self: &Rc<Self>, blocks: Range<u64>, shortest: u64) -> Result<u64> {
         if self.is_read_only() {
             return Err(Error::Refused(errno::EROFS));
         }
-        // What was freed is to be discarded, too; and a volume that is out of order is left alone.
+        // Makes what was freed eligible, and stops at a volume that has failed.
         self.sync().await?;
         self.release_committed();
         let _trim = self.trims.begin();
         let mut trimmed = 0;
         for group in (0..self.groups.count()).map(GroupNumber) {
-            // Behind a piece the rest of its run follows, whatever is left of it.
+            // The rest of a run follows its piece, however short it is.
             let (mut at, mut piece_end) = (blocks.start, None);
             while let Some(run) =
                 self.next_free_run(group, at..blocks.end, shortest, piece_end).await?
@@ -106,8 +107,8 @@ impl Volume {
         Ok(trimmed)
     }
 
-    /// The first free run of the group in `within`, or a piece of it, withheld from everybody else
-    /// from now on. One that begins at `piece_end` may be shorter than `shortest`.
+    /// The first free run of the group in `within`, or a piece of it, withheld from all other tasks
+    /// from now on. A run that begins at `piece_end` may be shorter than `shortest`.
     async fn next_free_run(
         &self,
         group: GroupNumber,
@@ -148,7 +149,7 @@ impl Volume {
         Ok(None)
     }
 
-    /// Blocks that are discarded, and withheld, at once.
+    /// Blocks that are discarded, and withheld, at a time.
     fn piece_blocks(&self) -> u32 {
         let parts = if units::fault!("trim-takes-all-space") { 1 } else { PARTS };
         let share = self.superblock.borrow().free_blocks / parts;
@@ -159,7 +160,7 @@ impl Volume {
         let (shift, count) = (self.block_size().shift(), run.end - run.start);
         let discarded = self.trims.count(async {
             let discarded = self.home_disk().discard(run.start << shift, count << shift).await;
-            self.withheld.borrow_mut().let_go(&run);
+            self.withheld.borrow_mut().release(&run);
             self.groups.give_back(group, count as u32);
             discarded
         });
@@ -171,8 +172,8 @@ impl Volume {
         })
     }
 
-    /// Where nothing is found while a discard withholds some of the free space, looks again once
-    /// that is over, until those trims are that were under way at first.
+    /// Searches, and repeats an unsuccessful search when a discard that withholds free space has
+    /// completed, until the trims that were running at first have ended.
     pub(super) async fn find_beside_trims(
         &self,
         goal: HomeBlock,
@@ -186,7 +187,7 @@ impl Volume {
                 return Ok(found);
             }
             let last_trim = *last_trim.get_or_insert_with(|| trims.begun.get());
-            is_last = !trims.is_under_way(last_trim);
+            is_last = !trims.is_running(last_trim);
             let gives_back = match is_last {
                 true => trims.discards.get() != before,
                 false => trims.wait_for_discard(before).await,

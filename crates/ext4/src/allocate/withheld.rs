@@ -1,17 +1,17 @@
-//! Blocks that are free on the disk but not to be had now. They are windows preallocated for
-//! growing files (in memory only), and blocks freed by a transaction that is not committed yet.
-//! Were the latter given out, a crash could leave a file of the older transaction with the new
+//! Blocks that are free on the disk but not available: windows preallocated for growing files (in
+//! memory only), and blocks freed by a transaction that is not committed yet. If the latter were
+//! allocated, a crash could leave a file of the older transaction with the new owner's data.
 //! owner's data.
 
-use super::held::{Held, HeldWords};
+use super::block_set::{BlockSet, BlockSetWords};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use units::{InodeNumber, TransactionId};
 
 #[derive(Default)]
 pub(crate) struct Withheld {
-    /// Windows and freed runs alike, which are apart.
-    held: Held,
+    /// Windows and freed runs together; they are disjoint.
+    held: BlockSet,
     windows: BTreeMap<InodeNumber, Range<u64>>,
     freed: VecDeque<(TransactionId, Range<u64>)>,
     /// The sum of the lengths in `freed`.
@@ -25,7 +25,7 @@ impl Withheld {
     pub fn window_count(&self) -> usize {
         self.windows.len()
     }
-    /// The inode has no window yet; the range is withheld for no other.
+    /// Adds a window for an inode that has none; the range is not withheld otherwise.
     pub fn add_window(&mut self, inode: InodeNumber, range: Range<u64>) {
         self.held.insert(&range);
         assert!(self.windows.insert(inode, range).is_none());
@@ -43,21 +43,21 @@ impl Withheld {
         ranges
     }
 
-    /// Keeps free blocks from everybody for a while.
+    /// Withholds free blocks until [`Withheld::release`].
     pub fn hold(&mut self, range: Range<u64>) {
         self.held.insert(&range);
     }
-    pub fn let_go(&mut self, range: &Range<u64>) {
+    pub fn release(&mut self, range: &Range<u64>) {
         self.held.remove(range);
     }
 
-    /// Freed by `transaction`; calls come in the order of transactions.
+    /// Adds blocks freed by `transaction`; calls come in the order of transactions.
     pub fn add_freed(&mut self, transaction: TransactionId, range: Range<u64>) {
         self.held.insert(&range);
         self.freed_blocks += range.end - range.start;
         self.freed.push_back((transaction, range));
     }
-    /// The runs freed by transactions up to `committed`: they may be used again.
+    /// The runs freed by transactions up to `committed`, which may be allocated again.
     pub fn take_committed(&mut self, committed: TransactionId) -> Vec<Range<u64>> {
         let mut taken = Vec::new();
         while let Some((transaction, _)) = self.freed.front()
@@ -82,8 +82,8 @@ impl Withheld {
     pub fn ranges(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         self.held.runs(within)
     }
-    /// What is withheld of `within`, as bits.
-    pub fn words(&self, within: Range<u64>) -> HeldWords<'_> {
+    /// The withheld part of `within`, as bits.
+    pub fn words(&self, within: Range<u64>) -> BlockSetWords<'_> {
         self.held.words(within)
     }
 }

@@ -1,8 +1,8 @@
-//! Directories within their inode: looked at as the block that they become, changed in place as
-//! long as no name comes.
+//! Directories within their inode: read as the block that they become, changed in place as long as
+//! no name is added.
 //!
-//! Entries keep their places when the directory gets its first block, so a listing goes on where it
-//! was.
+//! Entries keep their places when the directory gets its first block, so a listing continues where
+//! it was.
 
 use super::{Directory, Found, Kind, NameHolder};
 use crate::{Allocate, Caller, Error, Result};
@@ -26,7 +26,7 @@ impl Directory<'_> {
         Ok((block.map_err(|error| self.damaged_leaf(FileBlock(0), error))?, content))
     }
 
-    /// The entries of a leaf, wherever they are.
+    /// The entries of a leaf, in a block or in the inode.
     pub(super) async fn leaf_bytes(&self, at: FileBlock) -> Result<Rc<Buffer>> {
         match self.is_inline() {
             true => Ok(Rc::new(Buffer::copy_of(&self.inline_block()?.0))),
@@ -67,8 +67,8 @@ impl Directory<'_> {
         self.put_inline(&content)
     }
 
-    /// `change` gets the content, and where the entry of that name and the one before it stand in
-    /// the block.
+    /// Applies `change` to the content, with the positions in the block of the named entry and of
+    /// the one before it.
     fn change_inline(
         &self,
         name: &[u8],
@@ -90,7 +90,7 @@ impl Directory<'_> {
         put.map_err(|error| self.corrupt(error.to_string()))
     }
 
-    /// The directory gets its first block. Credits: [`Directory::append_credits`].
+    /// Gives the directory its first block. Credits: [`Directory::append_credits`].
     pub(super) async fn leave_inline(&self, handle: &mut Handle, caller: &Caller) -> Result<()> {
         let (block, _) = self.inline_block()?;
         let home =

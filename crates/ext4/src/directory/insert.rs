@@ -1,23 +1,23 @@
-//! Room for a new name: in a block that has some, or made by growing the directory.
+//! Space for a new name: in a block that has some, or made by growing the directory.
 //!
-//! Growth goes step by step, and each step leaves a directory that is whole. One block is
-//! allocated, then filled and tied in without a chance to fail. So ENOSPC in between harms nothing.
+//! The directory grows in steps, each of which leaves it consistent: one block is allocated, then
+//! filled and linked without any operation that can fail. ENOSPC between steps harms nothing.
 
 use super::path::{IndexLevel, IndexPath};
 use super::{Directory, Kind};
 use crate::error::errno;
 use crate::{Caller, Error, Result};
 use engine::{Block, Credits, Handle};
-use format::ext4::directory::{RawEntry, Room};
+use format::ext4::directory::{EntrySlot, RawEntry};
 use format::ext4::hash::NameHasher;
 use format::ext4::htree;
 use format::ext4::inode::flags;
 use units::{FileBlock, InodeNumber};
 
-/// Where a name will go. Valid until the directory is changed otherwise.
-pub(crate) struct Spot {
+/// Position for a new name. Valid until the directory is changed otherwise.
+pub(crate) struct NameSlot {
     block: Block,
-    room: Room,
+    slot: EntrySlot,
 }
 
 /// The most steps of growth that one name needs: an index or a further level or a node, then a
@@ -25,89 +25,89 @@ pub(crate) struct Spot {
 const STEPS_MAX: u32 = 2;
 
 impl Directory<'_> {
-    /// Finds or makes room for a name that is not there yet. Credits:
+    /// Finds or makes space for a name that does not exist yet. Credits:
     /// [`Directory::insert_credits`].
-    pub async fn make_room(
+    pub async fn make_slot(
         &self,
         handle: &mut Handle,
         caller: &Caller,
         name: &[u8],
-    ) -> Result<Spot> {
+    ) -> Result<NameSlot> {
         let steps = self.steps_max();
         for _ in 0..=steps {
-            let room = match self.is_indexed() {
+            let slot = match self.is_indexed() {
                 _ if self.is_inline() => self.leave_inline(handle, caller).await.map(|()| None)?,
-                true => self.indexed_room(handle, caller, name).await?,
-                false => self.linear_room(handle, caller, name).await?,
+                true => self.indexed_slot(handle, caller, name).await?,
+                false => self.linear_slot(handle, caller, name).await?,
             };
-            if let Some(spot) = room {
-                return Ok(spot);
+            if let Some(slot) = slot {
+                return Ok(slot);
             }
         }
-        Err(self.corrupt("splitting its blocks makes no room"))
+        Err(self.corrupt("splitting its blocks makes no space"))
     }
 
-    /// [`Directory::make_room`] and [`Directory::put`]: root + nodes + leaf + per step a new block,
+    /// [`Directory::make_slot`] and [`Directory::put`]: root + nodes + leaf + per step a new block,
     /// its mapping and the inode.
     pub fn insert_credits(&self) -> Credits {
         Credits(1 + u32::from(self.levels_max()) + 1) + self.append_credits() * self.steps_max()
     }
 
-    /// One that is inline gets its first block besides; with large_dir there is one more level of
-    /// nodes to split.
+    /// Steps of growth: an inline directory gets its first block besides; with large_dir there is
+    /// one more level of nodes to split.
     fn steps_max(&self) -> u32 {
         STEPS_MAX + u32::from(self.is_inline()) + u32::from(self.is_large())
     }
 
-    /// Writes the name where room was made. The caller stores the directory's inode.
+    /// Writes the name into the position found. The caller stores the directory's inode.
     pub fn put(
         &self,
         handle: &mut Handle,
-        spot: Spot,
+        position: NameSlot,
         inode: InodeNumber,
         file_type: u8,
         name: &[u8],
     ) -> Result<()> {
-        let ranges = self.format.put_ranges(spot.room, name.len());
+        let ranges = self.format.put_ranges(position.slot, name.len());
         self.inode.listing.name_came();
-        self.change(handle, &spot.block, Kind::Leaf, &ranges, |bytes| {
-            self.format.put(bytes, spot.room, inode, file_type, name)
+        self.change(handle, &position.block, Kind::Leaf, &ranges, |bytes| {
+            self.format.put(bytes, position.slot, inode, file_type, name)
         })
     }
 
-    fn room_in(&self, block: Block, name: &[u8]) -> Result<Option<Spot>> {
-        let room = self.format.room(&block.bytes(), name.len());
-        Ok(room.map_err(|error| self.damaged(&block, error))?.map(|room| Spot { block, room }))
+    fn slot_in(&self, block: Block, name: &[u8]) -> Result<Option<NameSlot>> {
+        let slot = self.format.slot(&block.bytes(), name.len());
+        Ok(slot.map_err(|error| self.damaged(&block, error))?.map(|slot| NameSlot { block, slot }))
     }
 
-    /// `None` after a step that may have made room.
-    async fn linear_room(
+    /// Looks for a position in a linear directory; `None` after a step that may have made space.
+    async fn linear_slot(
         &self,
         handle: &mut Handle,
         caller: &Caller,
         name: &[u8],
-    ) -> Result<Option<Spot>> {
+    ) -> Result<Option<NameSlot>> {
         let blocks = self.blocks()?;
         for at in 0..blocks {
             let block = self.block(FileBlock(at), Kind::Leaf).await?;
-            if let Some(spot) = self.room_in(block, name)? {
-                return Ok(Some(spot));
+            if let Some(slot) = self.slot_in(block, name)? {
+                return Ok(Some(slot));
             }
         }
         if let (1, Some(hasher)) = (blocks, self.default_hasher()) {
             self.make_index(handle, caller, hasher).await?;
             return Ok(None);
         }
-        // A volume without dir_index may hold directories that were indexed once; now the index
-        // grows stale.
+        // A volume without dir_index may hold directories that were indexed before; their index
+        // becomes stale now.
         self.inode.fields.borrow_mut().flags &= !flags::INDEX;
         let (_, block) = self.append(handle, caller).await?;
         self.rewrite(handle, &block, Kind::Leaf, self.whole(), |bytes| self.format.clear(bytes))?;
-        self.room_in(block, name)
+        self.slot_in(block, name)
     }
 
-    /// The names of a directory's one block go to a new leaf, and the block becomes the root of an
-    /// index.
+    /// Moves the names of a directory's only block to a new leaf, and makes the block the root of
+    /// an index.
     async fn make_index(
         &self,
         handle: &mut Handle,
@@ -133,24 +133,27 @@ impl Directory<'_> {
         self.volume.store(handle, self.inode).await
     }
 
-    /// `None` after a step that made room here or higher up.
-    async fn indexed_room(
+    /// Looks for a position in an indexed directory; `None` after a step that made space in a leaf
+    /// or above.
+    async fn indexed_slot(
         &self,
         handle: &mut Handle,
         caller: &Caller,
         name: &[u8],
-    ) -> Result<Option<Spot>> {
+    ) -> Result<Option<NameSlot>> {
         let mut path = self.probe(name).await?;
         let (_, leaf) = self.leaf(&path).await?;
-        if let Some(spot) = self.room_in(leaf.clone(), name)? {
-            return Ok(Some(spot));
+        if let Some(slot) = self.slot_in(leaf.clone(), name)? {
+            return Ok(Some(slot));
         }
         let lowest = path.levels.len() - 1;
         match path.levels.iter().rposition(|level| !level.table.is_full()) {
-            Some(roomy) if roomy == lowest => self.split_leaf(handle, caller, path, &leaf).await?,
-            Some(roomy) => {
-                // The highest of the full nodes first.
-                path.levels.truncate(roomy + 2);
+            Some(not_full) if not_full == lowest => {
+                self.split_leaf(handle, caller, path, &leaf).await?
+            }
+            Some(not_full) => {
+                // The highest of the full nodes is split first.
+                path.levels.truncate(not_full + 2);
                 self.split_node(handle, caller, path).await?;
             }
             None if lowest < usize::from(self.levels_max()) => {
@@ -161,7 +164,7 @@ impl Directory<'_> {
         Ok(None)
     }
 
-    /// All places of the root go to a new node below it.
+    /// Moves all entries of the root to a new node below it.
     async fn grow_root(
         &self,
         handle: &mut Handle,
@@ -179,7 +182,7 @@ impl Directory<'_> {
         })
     }
 
-    /// The upper half of a node's places goes to a new node beside it.
+    /// Moves the upper half of a node's entries to a new node beside it.
     async fn split_node(
         &self,
         handle: &mut Handle,
@@ -198,7 +201,7 @@ impl Directory<'_> {
         self.tie_in(handle, path, lowest, new_at)
     }
 
-    /// The names with the higher hashes go to a new leaf.
+    /// Moves the names with the higher hashes to a new leaf.
     async fn split_leaf(
         &self,
         handle: &mut Handle,
@@ -217,10 +220,10 @@ impl Directory<'_> {
         let (Some(upper), Some(lower)) =
             (entries.get(split), split.checked_sub(1).map(|last| entries[last]))
         else {
-            // With two names of at most 264 bytes in a block of 1024 there is room for a third.
-            return Err(self.corrupt("a leaf with fewer than two names has no room"));
+            // Two names of at most 264 bytes leave space for a third in a block of 1024.
+            return Err(self.corrupt("a leaf with fewer than two names has no free entry"));
         };
-        // Bit 0 tells that the hash is in both leaves.
+        // Bit 0 records that the hash continues from the leaf before.
         let lowest = upper.0 | u32::from(upper.0 == lower.0);
         let (new_at, new) = self.append(handle, caller).await?;
         for (block, part) in [(&new, &entries[split..]), (leaf, &entries[..split])] {
@@ -231,8 +234,7 @@ impl Directory<'_> {
         self.tie_in(handle, path, lowest, new_at)
     }
 
-    /// Enters a new child in the lowest table of the path, behind the place that the path goes
-    /// through.
+    /// Enters a new child in the lowest table of the path, behind the entry that the path follows.
     fn tie_in(
         &self,
         handle: &mut Handle,

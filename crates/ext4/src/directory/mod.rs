@@ -1,8 +1,8 @@
-//! One directory's names: looked up, put in, taken out, listed. Linear, or indexed by hash (htree).
+//! One directory's names: lookup, insertion, removal, listing. Linear, or indexed by hash (htree).
 //!
-//! Whoever calls holds the directory's lock: for writing where a handle is asked for, else for
-//! reading. Nothing read from the disk is trusted: checksums are verified, every walk is bounded by
-//! the directory's size, and a contradiction ends in [`Error::Corrupt`].
+//! The caller holds the directory's lock: for writing where a handle is passed, else for reading.
+//! Nothing read from the disk is trusted: checksums are verified, every walk is bounded by the
+//! directory's size, and a contradiction ends in [`Error::Corrupt`].
 
 mod inline;
 mod insert;
@@ -23,7 +23,7 @@ use format::ext4::{Features, feature};
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, FileBlock, InodeNumber};
 
-/// Directories end below 2 GiB (without large_dir).
+/// Size limit of directories: 2 GiB (without large_dir).
 const SIZE_MAX: u64 = 1 << 31;
 
 /// A directory, for the length of one operation.
@@ -34,19 +34,19 @@ pub(crate) struct Directory<'a> {
     settings: Settings,
 }
 
-/// What the superblock says about directories.
+/// Directory settings of the superblock.
 #[derive(Clone, Copy)]
 struct Settings {
     features: Features,
     block_size: BlockSize,
-    /// Blocks of the volume.
+    /// Number of blocks in the volume.
     blocks: u64,
     hash_bytes: HashBytes,
     hash_seed: [u32; 4],
     default_hash_version: u8,
 }
 
-/// A name that is there.
+/// An existing name.
 pub(crate) struct Found {
     pub inode: InodeNumber,
     place: NameHolder,
@@ -58,7 +58,7 @@ enum NameHolder {
     Inline,
 }
 
-/// What a block of a directory is for, which decides where its checksum is.
+/// Kind of a directory's block, which decides where its checksum is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Leaf,
@@ -67,7 +67,7 @@ enum Kind {
 }
 
 impl<'a> Directory<'a> {
-    /// ENOTDIR.
+    /// Opens the directory of an inode. ENOTDIR.
     pub fn of(volume: &'a Rc<Volume>, inode: &'a Inode) -> Result<Directory<'a>> {
         if !inode.is_directory() {
             return Err(Error::Refused(errno::ENOTDIR));
@@ -90,7 +90,7 @@ impl<'a> Directory<'a> {
         Ok(Directory { volume, inode, format, settings })
     }
 
-    /// Where `name` (not `.` or `..`) leads.
+    /// The entry of `name` (not `.` or `..`).
     pub async fn find(&self, name: &[u8]) -> Result<Option<Found>> {
         if self.is_inline() {
             return self.find_inline(name);
@@ -124,7 +124,7 @@ impl<'a> Directory<'a> {
             if let Some(found) = self.find_in(&leaf, name)? {
                 return Ok(Some(found));
             }
-            // Names of one hash may go on in the next leaf.
+            // Names of one hash may continue in the next leaf.
             match self.advance(&mut path).await? {
                 Some(lowest) if lowest & !1 == path.hash => {}
                 _ => return Ok(None),
@@ -140,7 +140,7 @@ impl<'a> Directory<'a> {
         }))
     }
 
-    /// Where `..` leads.
+    /// The inode that `..` refers to.
     pub async fn parent(&self) -> Result<InodeNumber> {
         let Some(first) = self.first_block().await? else {
             return Ok(format::ext4::inline::parent(&self.inline_block()?.1));
@@ -150,7 +150,7 @@ impl<'a> Directory<'a> {
         dotdot.inode.ok_or_else(|| self.corrupt("it has no parent"))
     }
 
-    /// Where `.` leads; `None` where the inode holds the names, and no `.` among them.
+    /// The inode that `.` refers to; `None` where the inode holds the names without a `.`.
     pub async fn own_entry(&self) -> Result<Option<InodeNumber>> {
         let Some(first) = self.first_block().await? else { return Ok(None) };
         let bytes = first.bytes();
@@ -168,8 +168,8 @@ impl<'a> Directory<'a> {
         self.block(FileBlock(0), kind).await.map(Some)
     }
 
-    /// Makes `..` lead elsewhere. Credits: 1, the directory's first block. The caller stores the
-    /// directory's inode.
+    /// Makes `..` refer to another inode. Credits: 1, the directory's first block. The caller
+    /// stores the directory's inode.
     pub fn set_parent(
         &self,
         handle: &mut Handle,
@@ -187,7 +187,7 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// Takes the name out. Credits: 1, its block. The caller stores the directory's inode.
+    /// Removes the name. Credits: 1, its block. The caller stores the directory's inode.
     pub fn remove(&self, handle: &mut Handle, found: &Found, name: &[u8]) -> Result<()> {
         let NameHolder::Block(block) = &found.place else { return self.remove_inline(name) };
         let (at, length, previous) = self.locate(block, name)?;
@@ -200,7 +200,7 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// Makes the name stand for another inode. Credits: 1, its block. The caller stores the
+    /// Makes the name refer to another inode. Credits: 1, its block. The caller stores the
     /// directory's inode.
     pub fn replace(
         &self,
@@ -219,8 +219,8 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// Offset and length of the entry, and the offset of the one before it. Others may have come
-    /// into its block since it was found; it is still there.
+    /// Offset and length of the entry, and the offset of the one before it. Other entries may have
+    /// been added to its block since it was found; it still exists.
     fn locate(&self, block: &Block, name: &[u8]) -> Result<(usize, usize, Option<usize>)> {
         let bytes = block.bytes();
         match self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))? {
@@ -229,8 +229,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Makes the first block of a directory that is being made. Credits:
-    /// [`Directory::append_credits`].
+    /// Makes the first block of a new directory. Credits: [`Directory::append_credits`].
     pub async fn initialize(
         &self,
         handle: &mut Handle,
@@ -248,7 +247,7 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// The next block of the directory, all zeros; size and mapping are stored.
+    /// Appends a block of zeros; stores size and mapping.
     async fn append(&self, handle: &mut Handle, caller: &Caller) -> Result<(FileBlock, Block)> {
         let size = self.inode.fields.borrow().size;
         let next = size + self.settings.block_size.bytes() as u64;
@@ -279,7 +278,7 @@ impl<'a> Directory<'a> {
             && !self.is_inline()
     }
 
-    /// What names are ordered by in an index that is yet to be made.
+    /// The hash for a new index.
     fn default_hasher(&self) -> Option<NameHasher> {
         let version = HashVersion::new(self.settings.default_hash_version)?;
         self.settings.features.has(feature::DIR_INDEX).then(|| self.hasher(version))
@@ -298,7 +297,7 @@ impl<'a> Directory<'a> {
         if self.is_large() { LEVELS_MAX_LARGE } else { LEVELS_MAX }
     }
 
-    /// Blocks of the directory, at least 1. (One that is inline is looked at as a block.)
+    /// Blocks of the directory, at least 1 (an inline one is read as a block).
     fn blocks(&self) -> Result<u32> {
         if self.is_inline() {
             return Ok(1);
@@ -347,7 +346,7 @@ impl<'a> Directory<'a> {
         table.map_err(|error| self.damaged(block, error))
     }
 
-    /// Changes these bytes of a block, and its checksum.
+    /// Changes the given bytes of a block, and its checksum.
     #[track_caller]
     fn change(
         &self,
@@ -361,7 +360,7 @@ impl<'a> Directory<'a> {
         self.store_checksum(handle, block, kind)
     }
 
-    /// Writes a part of a block anew, and its checksum.
+    /// Rewrites a part of a block, and its checksum.
     #[track_caller]
     fn rewrite(
         &self,

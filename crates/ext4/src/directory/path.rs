@@ -1,4 +1,4 @@
-//! The way through an index from its root to a leaf.
+//! The path through an index from its root to a leaf.
 
 use super::{Directory, Kind};
 use crate::Result;
@@ -7,7 +7,7 @@ use format::ext4::hash::NameHasher;
 use format::ext4::htree::IndexTable;
 use units::FileBlock;
 
-/// An index block, and the place in its table that the way goes through.
+/// An index block, and the entry in its table that the path follows.
 pub(super) struct IndexLevel {
     pub block: Block,
     pub kind: Kind,
@@ -21,22 +21,22 @@ impl IndexLevel {
     }
 }
 
-/// The way to a leaf; never empty.
+/// The path to a leaf; never empty.
 pub(super) struct IndexPath {
     pub hasher: NameHasher,
-    /// The major hash that was looked for.
+    /// The major hash of the search.
     pub hash: u32,
     /// Root first.
     pub levels: Vec<IndexLevel>,
 }
 
 impl Directory<'_> {
-    /// The way to the first leaf that may hold the name.
+    /// The path to the first leaf that may hold the name.
     pub(super) async fn probe(&self, name: &[u8]) -> Result<IndexPath> {
         self.probe_by(|hasher| hasher.hash(name).major).await
     }
 
-    /// The way to the first leaf that may hold names of a hash.
+    /// The path to the first leaf that may hold names of a hash.
     pub(super) async fn probe_by(
         &self,
         hash: impl FnOnce(&NameHasher) -> u32,
@@ -80,8 +80,8 @@ impl Directory<'_> {
         Ok((at, self.block(at, Kind::Leaf).await?))
     }
 
-    /// Goes on to the next leaf. The answer is its lowest hash (bit 0: names of that hash are also
-    /// in the leaf before), `None` behind the last one. Each place of each table is passed once.
+    /// Advances to the next leaf. Returns its lowest hash (bit 0: names of that hash are also in
+    /// the leaf before), `None` behind the last one. Each entry of each table is passed once.
     pub(super) async fn advance(&self, path: &mut IndexPath) -> Result<Option<u32>> {
         let more = |level: &IndexLevel| level.index + 1 < level.table.count();
         let Some(turn) = path.levels.iter().rposition(more) else { return Ok(None) };

@@ -1,10 +1,10 @@
-//! Listing a directory in chunks, while others change it.
+//! Listing a directory in chunks, while other tasks change it.
 //!
-//! A cookie tells where a chunk ended. In a linear directory it is a byte offset: names stay where
-//! they are. In an indexed directory, and in one of a single block that may become one, names move
-//! when leaves are split. So the order there is that of their hashes, and the cookie is the hash of
-//! the last name: 31 bits major, 32 bits minor. (The legacy hash has no minor part; a checksum of
-//! the name stands in for it.)
+//! A cookie records where a chunk ended. In a linear directory it is a byte offset: names stay
+//! where they are. In an indexed directory, and in one of a single block that may become indexed,
+//! names move when leaves are split. There the order is that of the hashes, and the cookie is the
+//! hash of the last name: 31 bits major, 32 bits minor. (The legacy hash has no minor part; a
+//! checksum of the name replaces it.)
 
 use super::Directory;
 use crate::{DirectoryEntry, FileType, Result};
@@ -19,22 +19,22 @@ use units::{FileBlock, InodeNumber};
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = 2;
 
-/// Names with one and the same position, so many that a listing must not stop between them. (Two of
-/// 2^63 are the same only in damaged directories, or by an enemy's work. Then names may be left out
+/// Bound on names with one and the same position, between which a listing must not stop. (Two of
+/// 2^63 collide only in damaged directories, or by an attacker's work. Then names may be left out
 /// rather than be repeated for ever.)
 const TWINS_MAX: usize = 8;
 
 /// Names in the second chunk after a change; each further one may hold twice as many.
 const CHUNK_AFTER_CHANGE: usize = 64;
 
-/// What a directory in memory remembers for its listings.
+/// Listing state of a directory in memory.
 ///
-/// Whoever lists a directory that others change makes them wait for one chunk at each of their
-/// changes. So while names come and go a chunk is one leaf; and nobody walks again through leaves
+/// A lister delays each change of the directory by one chunk. So while names are added and removed
+/// a chunk is one leaf; and leaves that are known to be empty are not walked again.
 /// that are known to be empty.
 #[derive(Default)]
 pub(crate) struct Listing {
-    /// Chunks since a name last came or went.
+    /// Chunks read since a name was last added or removed.
     undisturbed: Cell<u32>,
     /// In an index no name stands before this position.
     empty_before: Cell<u64>,
@@ -48,7 +48,7 @@ impl Listing {
     pub(super) fn name_went(&self) {
         self.undisturbed.set(0);
     }
-    /// How many names of a chunk that may have `count` are enough.
+    /// Number of names that end a chunk of at most `count`.
     fn enough(&self, count: usize) -> usize {
         let calm = self.undisturbed.get();
         self.undisturbed.set(calm.saturating_add(1));
@@ -60,7 +60,7 @@ impl Listing {
 }
 
 impl Directory<'_> {
-    /// The entries behind `cookie` (0: all), `count` or a few more; none only at the end.
+    /// The entries behind `cookie` (0: all), `count` or a few more; empty only at the end.
     pub async fn read(&self, cookie: u64, count: usize) -> Result<Vec<DirectoryEntry>> {
         let single = self.blocks()? == 1;
         match self.default_hasher() {
@@ -93,7 +93,7 @@ impl Directory<'_> {
             for entry in self.format.entries(&leaf) {
                 let entry = entry.map_err(|error| self.damaged_leaf(FileBlock(at), error))?;
                 let Some(inode) = entry.inode else { continue };
-                // A cookie may point into an entry that has taken over the room of others.
+                // A cookie may point into an entry that has absorbed the space of others.
                 if start + entry.at as u64 >= cookie {
                     listed.push(self.entry(&entry, inode, start + entry.end() as u64));
                 }
@@ -152,7 +152,7 @@ impl Directory<'_> {
         let mut path = self.probe_by(|_| (from >> 32 << 1) as u32).await?;
         let listing = &self.inode.listing;
         let (enough, begin) = (listing.enough(count.saturating_sub(listed.len())), listed.len());
-        // Where names are known to begin nowhere earlier.
+        // No name begins before this position.
         let mut first =
             (from <= listing.empty_before.get()).then_some(u64::from(END_OF_DIRECTORY) << 31);
         let mut found: Vec<(u64, DirectoryEntry)> = Vec::new();
@@ -209,8 +209,8 @@ impl Directory<'_> {
     }
 }
 
-/// Moves what was found to the list, in order. Of several names in one position all but the last
-/// carry a cookie that comes back to the first.
+/// Moves the found entries to the list, in order. Of several names in one position all but the last
+/// carry a cookie that returns to the first.
 fn deliver(found: &mut Vec<(u64, DirectoryEntry)>, listed: &mut Vec<DirectoryEntry>) {
     found.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
     let mut twins = 0;
@@ -223,7 +223,7 @@ fn deliver(found: &mut Vec<(u64, DirectoryEntry)>, listed: &mut Vec<DirectoryEnt
     listed.extend(found.drain(..).map(|(_, entry)| entry));
 }
 
-/// Where a name stands in the order of hashes; below 2^63 - 3.
+/// Position of a name in the order of hashes; below 2^63 - 3.
 fn position(hasher: &NameHasher, name: &[u8]) -> u64 {
     let hash = hasher.hash(name);
     let minor = if hasher.version == HashVersion::Legacy { crc32c(0, name) } else { hash.minor };

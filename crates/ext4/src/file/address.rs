@@ -1,21 +1,21 @@
-//! Where a file's blocks lie, for others who use them past us: FIBMAP, and with it swapon(8) and
-//! boot loaders.
+//! Home addresses of a file's blocks, for users that bypass the file system: FIBMAP, and with it
+//! swapon(8) and boot loaders.
 //!
-//! The newest content of a block may be in the journal alone, and go home later, over what somebody
-//! has put there meanwhile. So before the first address is told all data of the file goes home.
-//! Until the last descriptor is closed (a swap file stays open) each write is home before its
-//! answer.
+//! The newest content of a block may be in the journal alone; its later write-back would overwrite
+//! what such a user has written. So before the first address is returned all data of the file is
+//! written back. Until the last descriptor is closed (a swap file stays open) each write is home
+//! before its reply.
 
 use crate::{Inode, MappingState, Result, Volume};
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock};
 
-/// Runs looked up before their blocks are brought home: bounds the memory for them.
+/// Runs looked up before their blocks are written back: bounds the memory for them.
 const RUNS_MAX: usize = 4096;
 
 impl Volume {
-    /// The home of one block, which holds durably what the file holds; `None` for a hole.
-    pub async fn told_address(
+    /// The home of one block, which durably holds the file's content; `None` for a hole.
+    pub async fn exposed_address(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         at: FileBlock,
@@ -26,7 +26,7 @@ impl Volume {
         }
         if !inode.kept_home.get() {
             self.bring_home(inode).await?;
-            // No write has come between: they wait for the lock.
+            // No write has come between: writers wait for the lock.
             inode.kept_home.set(true);
         }
         Ok(match self.map(inode, at, 1).await?.state {
@@ -35,7 +35,7 @@ impl Volume {
         })
     }
 
-    /// After a write: brings it home if addresses of the file were told.
+    /// Writes the file back after a write if addresses of it were returned before.
     pub async fn keep_home(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         if !inode.kept_home.get() {
             return Ok(());

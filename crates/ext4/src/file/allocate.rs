@@ -1,4 +1,4 @@
-//! fallocate: space ahead of time, zeroed ranges, holes.
+//! fallocate: preallocation, zeroed ranges, holes.
 
 use super::{KillPrivileges, RangeMode, check_changeable, clear_set_id_bits};
 use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
@@ -6,12 +6,12 @@ use engine::{Block, Handle};
 use std::rc::Rc;
 use units::{FileBlock, TransactionId};
 
-/// What fallocate(2) is asked for.
+/// Arguments of fallocate(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileRange {
     pub mode: RangeMode,
     pub keep_size: bool,
-    /// In bytes, as the length.
+    /// In bytes, as is the length.
     pub offset: u64,
     pub length: u64,
 }
@@ -20,13 +20,13 @@ pub struct FileRange {
 struct Range {
     from: u64,
     to: u64,
-    /// First block that lies in the range as a whole, and first one behind that does not.
+    /// First block that lies wholly in the range, and first one behind that does not.
     first: u64,
     end: u64,
 }
 
 impl Volume {
-    /// As fallocate(2), without taking set-id bits away; after `ENOSPC` a part may be done.
+    /// Does fallocate(2), without clearing set-id bits; after `ENOSPC` a part may be done.
     pub async fn fallocate(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -40,10 +40,10 @@ impl Volume {
         self.fallocate_range(inode, caller, range, KillPrivileges::No).await
     }
 
-    /// As fallocate(2); takes capabilities away, and set-id bits as `kill_privileges` says, as
-    /// ext4 does it: also where it fails for want of space, or since the file has indirect blocks
-    /// and can only be punched (`EOPNOTSUPP`). What the arguments alone rule out (`EINVAL`,
-    /// `EFBIG`) changes nothing.
+    /// Does fallocate(2), and clears capabilities, and set-id bits as `kill_privileges` says, as
+    /// ext4 does it: also where it fails for lack of space, or because the file has indirect blocks
+    /// and can only be punched (`EOPNOTSUPP`). Errors of the arguments alone (`EINVAL`, `EFBIG`)
+    /// change nothing.
     pub async fn fallocate_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -93,7 +93,7 @@ impl Volume {
     }
 
     /// First byte that a range cannot have. A hole changes nothing behind the end of the file, so
-    /// what a file with extents may have limits it, whatever maps this one.
+    /// its limit is that of a file with extents, however this one is mapped.
     fn range_end_max(&self, inode: &Inode, mode: RangeMode) -> u64 {
         match mode {
             RangeMode::PunchHole => self.volume_file_size_max(),
@@ -102,7 +102,7 @@ impl Volume {
         }
     }
 
-    /// Takes set-id bits and capabilities away, in a handle of its own.
+    /// Clears set-id bits and capabilities, in a handle of its own.
     async fn kill_privileges(&self, inode: &Inode, kill: KillPrivileges) -> Result<()> {
         if !self.may_have_privileges(inode) {
             return Ok(());
@@ -118,15 +118,15 @@ impl Volume {
 
     async fn punch(&self, inode: &Inode, from: u64, to: u64) -> Result<TransactionId> {
         let size = inode.fields.borrow().size;
-        // Space behind the end of the file stays; the block that has the end goes if the range
-        // reaches the end.
+        // Space behind the end of the file is kept; the block that has the end is freed if the
+        // range reaches the end.
         let to =
             if to < size { to } else { size.next_multiple_of(self.block_size().bytes() as u64) };
         if from < to {
             let range = self.range(from, to);
             let _edges = self.hold_edges(inode, &range).await?;
-            // First what may find no room, for a split of the only extent: refused, it leaves the
-            // file as it was.
+            // The step that may lack space comes first, for a split of the only extent: an error
+            // leaves the file unchanged.
             if range.first < range.end {
                 let (first, end) = (FileBlock(range.first as u32), FileBlock(range.end as u32));
                 self.free_range(inode, first, Some(end)).await?;
@@ -136,7 +136,7 @@ impl Volume {
         self.end_change(inode, 0, true).await
     }
 
-    /// The blocks that [`Volume::change_edges`] changes stay in memory as long as the answer lives.
+    /// The blocks that [`Volume::change_edges`] changes stay in memory as long as the result lives.
     async fn hold_edges(&self, inode: &Inode, range: &Range) -> Result<Vec<Block>> {
         let mut held = Vec::new();
         for edge in [range.from, range.to].into_iter().filter(|edge| self.place_of(*edge) != 0) {
@@ -207,7 +207,7 @@ impl Volume {
         Ok(())
     }
 
-    /// As many runs as the handle has room for; `at` tells how far it came.
+    /// Fills as many runs as the handle's credits allow; `at` returns how far it came.
     async fn fill_some(
         &self,
         handle: &mut Handle,

@@ -7,7 +7,7 @@ use format::ext4::inode::flags;
 use std::rc::Rc;
 
 impl Volume {
-    /// Changes what is given, by the rules of POSIX for set-id bits. Durable with
+    /// Changes the attributes given, by the rules of POSIX for set-id bits. Durable with
     /// [`Volume::sync_file`].
     pub async fn setattr(
         self: &Rc<Self>,

@@ -1,5 +1,5 @@
-//! Content within the inode. It is read where it is. Before it changes it goes to a block, as if it
-//! had outgrown the inode: nothing is ever put into inodes here.
+//! Content within the inode. Reads are served from the inode. Before a change the content moves to
+//! a block, as if it had outgrown the inode: nothing is ever stored into inodes here.
 
 use super::{Content, Piece};
 use crate::{Allocate, Caller, Error, Inode, Result, Volume};
@@ -11,12 +11,12 @@ use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock};
 
 impl Volume {
-    /// Whether the inode holds its content itself.
+    /// Whether the inode itself holds its content.
     pub fn is_inline(&self, inode: &Inode) -> bool {
         inode.has_flag(flags::INLINE_DATA) && self.has(feature::INLINE_DATA)
     }
 
-    /// All that there is room for.
+    /// The whole inline area.
     pub(crate) fn inline_content(&self, inode: &Inode) -> Result<Vec<u8>> {
         let content = inline::content(&inode.fields.borrow());
         content.map_err(|error| {
@@ -24,8 +24,8 @@ impl Volume {
         })
     }
 
-    /// The bytes `from .. to`, which lie before the end of the file. Behind the inode's room there
-    /// are zeros.
+    /// The bytes `from .. to`, which lie before the end of the file. Zeros follow the inode's
+    /// inline area.
     pub(super) fn read_inline(&self, inode: &Inode, from: u64, to: u64) -> Result<Content> {
         let mut content = Content::default();
         if from >= to {
@@ -45,7 +45,7 @@ impl Volume {
         Ok(content)
     }
 
-    /// Brings the content of a file to a block, in a handle of its own. It is the same afterwards.
+    /// Moves the content of a file to a block, unchanged, in a handle of its own.
     pub(super) async fn leave_inline(&self, inode: &Inode, caller: &Caller) -> Result<()> {
         if !self.is_inline(inode) {
             return Ok(());
@@ -55,7 +55,7 @@ impl Volume {
         let credits = || self.credits_map(inode);
         let leave =
             async |handle: &mut Handle| self.leave_inline_within(handle, inode, caller).await;
-        self.with_room(credits, leave).await?;
+        self.with_space(credits, leave).await?;
         Ok(())
     }
 
@@ -89,14 +89,14 @@ impl Volume {
             durable_only: self.is_durable_only(inode),
         };
         handle.file_data(update).await?;
-        // The inode held it durably; so no mode may commit that it has gone before the data is home
-        // or logged.
+        // The inode held the content durably; so no mode may commit its removal before the data is
+        // home or logged.
         handle.order_data(inode.number.into(), home);
         inode.last_data_change.set(handle.transaction());
         self.store(handle, inode).await
     }
 
-    /// Empties the inode's room: a file that is cut to nothing needs no block. The caller stores
+    /// Empties the inode's inline area: a file truncated to zero needs no block. The caller stores
     /// the inode.
     pub(super) fn drop_inline(&self, inode: &Inode) -> Result<()> {
         let left = inline::leave(&mut inode.fields.borrow_mut(), self.has(feature::EXTENTS));
@@ -106,7 +106,7 @@ impl Volume {
     }
 
     /// Turns the inode into one that maps blocks, and gives it the first one, which the caller
-    /// fills in this very handle. An error leaves it as it was. Credits: [`Volume::credits_map`].
+    /// fills in the same handle. An error leaves it unchanged. Credits: [`Volume::credits_map`].
     pub(crate) async fn give_first_block(
         &self,
         handle: &mut Handle,
@@ -122,7 +122,7 @@ impl Volume {
             failed => {
                 inode.mapping_cache.clear();
                 let mut fields = inode.fields.borrow_mut();
-                // Neighbours in the list of orphans change it without the inode's lock.
+                // Neighbours in the orphan list change it without the inode's lock.
                 let deletion_time = fields.deletion_time;
                 *fields = before;
                 fields.deletion_time = deletion_time;
@@ -133,7 +133,7 @@ impl Volume {
         }
     }
 
-    /// Makes an inline file ready to be truncated: one of no length needs no block.
+    /// Prepares an inline file for truncation: one of length 0 needs no block.
     pub(super) async fn truncate_inline(&self, inode: &Inode, size: u64) -> Result<()> {
         if size > 0 {
             return self.leave_inline(inode, &Caller::ROOT).await;

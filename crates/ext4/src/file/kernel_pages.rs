@@ -1,21 +1,22 @@
-//! What the kernel's page cache may hold of a file, as far as its requests tell.
+//! Contents of the kernel's page cache for a file, as far as its requests show.
 //!
-//! A page that is changed through a shared mapping comes back whole, whenever the kernel likes. It
-//! tells neither which of its bytes were changed nor when. Four things follow:
+//! A page that is changed through a shared mapping is written back whole, whenever the kernel
+//! likes. The request states neither which bytes were changed nor when. Four rules follow:
 //!
 //! 1. A write past the cache may meet a page that the kernel read before it and changed since. When
 //!    that page is written back, it has the old bytes where the write has new ones. The kernel
-//!    drops such pages before the write(2) returns, so whoever stored to these very bytes through
-//!    the mapping did so beside the write. The write may count as the later one. So bytes written
-//!    past the cache win over pages written back, until the kernel has read them again.
+//!    drops such pages before the write(2) returns, so a store to these very bytes through the
+//!    mapping was concurrent with the write, and the write may count as the later one. So bytes
+//!    written past the cache win over pages written back, until the kernel has read them again.
 //! 2. A hole that the kernel has read may have been filled in its memory, while a descriptor is
-//!    open that can be mapped for writing. The kernel writes a mapping's pages back when it goes.
-//!    Such a hole is reported as data.
-//! 3. A time that was set while pages are changed stays: they may have been changed before.
-//! 4. What a mapping stores behind the end of the file, in its last page, is no content. When the
-//!    file is made longer, the zeros there win over that page, which the kernel drops before
-//!    truncate(2) returns. A file that becomes longer by a write is no such case: the kernel keeps
-//!    the page, and shows what is in it.
+//!    open that can be mapped for writing. The kernel writes a mapping's pages back at munmap. Such
+//!    a hole is reported as data.
+//! 3. A modification time that was set while pages are changed stays: they may have been changed
+//!    before.
+//! 4. Bytes that a mapping stores behind the end of the file, in its last page, are not content.
+//!    When the file is made longer, the zeros there win over that page, which the kernel drops
+//!    before truncate(2) returns. A file that becomes longer by a write is no such case: the kernel
+//!    keeps the page, and shows what is in it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,12 +24,12 @@ use std::ops::Range;
 use std::time::Duration;
 use units::Instant;
 
-/// Writes past the cache that are remembered of one file. Each matters only until the kernel has
-/// dropped its pages, at the end of the same system call.
+/// Remembered writes past the cache of one file. Each matters only until the kernel has dropped its
+/// pages, at the end of the same system call.
 const NEWER_MAX: usize = 1024;
-/// Runs of holes that are remembered of one file; more become one.
+/// Remembered runs of holes of one file; more are joined.
 const ZEROS_MAX: usize = 256;
-/// The largest page of any machine. What ends within a page leaves zeros behind in it.
+/// The largest page of any machine. Content that ends within a page leaves zeros behind it.
 pub(crate) const PAGE_MAX: u64 = 64 << 10;
 /// The kernel writes changed pages back after 30 seconds, and looks for them every 5.
 const WRITTEN_BACK_AFTER: Duration = Duration::from_secs(60);
@@ -41,27 +42,27 @@ pub struct KernelPages {
     is_unobserved: Cell<bool>,
     /// The kernel has read pages, and may hold them also when no descriptor is left.
     filled: Cell<bool>,
-    /// Written past the cache, and not read into it since; the oldest first.
+    /// Ranges written past the cache, and not read into it since; the oldest first.
     newer: RefCell<VecDeque<Range<u64>>>,
     /// Pages of zeros that the kernel may hold where the file had holes, in order and apart.
     zeros: RefCell<Vec<Range<u64>>>,
-    /// When the modification time was set while the file could be mapped.
+    /// Time at which the modification time was set while the file could be mapped.
     time_set: Cell<Option<Instant>>,
 }
 
 impl KernelPages {
-    /// A descriptor was opened that can be mapped for writing (for reading and writing).
+    /// Counts a descriptor that can be mapped for writing (opened for reading and writing).
     pub fn mappable_opened(&self) {
         self.mappable.set(self.mappable.get() + 1);
     }
-    /// It was closed; its mappings are gone, and their pages written back.
+    /// Uncounts such a descriptor; its mappings are gone, and their pages written back.
     pub fn mappable_closed(&self) {
         self.mappable.set(self.mappable.get().saturating_sub(1));
         if !self.may_be_dirty() {
             self.time_set.set(None);
         }
     }
-    /// The last descriptor of any kind was closed.
+    /// Notes that the last descriptor of any kind was closed.
     pub(crate) fn all_closed(&self) {
         if self.is_unobserved.get() {
             return;
@@ -71,7 +72,8 @@ impl KernelPages {
         }
         self.newer.borrow_mut().clear();
     }
-    /// Descriptors are opened without a request (`noopen`): from now on any may be mapped.
+    /// Notes that descriptors are opened without a request (`noopen`): from now on any may be
+    /// mapped.
     pub fn opened_unobserved(&self) {
         self.is_unobserved.set(true);
     }
@@ -79,7 +81,7 @@ impl KernelPages {
         self.mappable.get() > 0 || self.is_unobserved.get()
     }
 
-    /// The kernel may hold pages from times that nobody remembers.
+    /// Notes that the kernel may hold pages from unknown times.
     pub(crate) fn forget_all(&self) {
         self.filled.set(true);
         *self.zeros.borrow_mut() = std::iter::once(0..u64::MAX).collect();
@@ -87,25 +89,25 @@ impl KernelPages {
     pub fn is_forgotten(&self) -> bool {
         self.zeros.borrow().first() == Some(&(0..u64::MAX))
     }
-    /// The kernel holds none.
+    /// Notes that the kernel holds no pages.
     pub fn dropped(&self) {
         self.filled.set(false);
         self.zeros.borrow_mut().clear();
     }
 
-    /// The kernel was given these bytes for its cache.
+    /// Notes that the kernel was given these bytes for its cache.
     pub(crate) fn filled(&self, range: Range<u64>) {
         self.filled.set(true);
         self.agreed(range);
     }
-    /// The kernel's pages and the file agree: both got these bytes, or lost them.
+    /// Notes that the kernel's pages and the file agree: both got these bytes, or lost them.
     pub(crate) fn agreed(&self, range: Range<u64>) {
         let mut newer = self.newer.borrow_mut();
         if newer.iter().any(|own| overlap(own, &range)) {
             *newer = newer.iter().flat_map(|own| without(own, &range)).collect();
         }
     }
-    /// A write past the cache. What the kernel never reads it need not be told of.
+    /// Notes a write past the cache. A range that the kernel never reads needs no note.
     pub(crate) fn written_past(&self, range: Range<u64>) {
         if !self.filled.get() || range.is_empty() {
             return;
@@ -121,7 +123,7 @@ impl KernelPages {
             newer.pop_front();
         }
     }
-    /// What of a page written back is not older than the file.
+    /// The parts of a page written back that are not older than the file.
     pub(crate) fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let newer = self.newer.borrow();
         newer.iter().fold(vec![range], |pieces, own| {
@@ -129,7 +131,7 @@ impl KernelPages {
         })
     }
 
-    /// The kernel was given zeros for a hole.
+    /// Notes that the kernel was given zeros for a hole.
     pub(crate) fn zeros_shown(&self, range: Range<u64>) {
         let mut zeros = self.zeros.borrow_mut();
         let from = zeros.partition_point(|own| own.end < range.start);
@@ -143,8 +145,8 @@ impl KernelPages {
             *zeros = std::iter::once(start..end).collect();
         }
     }
-    /// Content begins or ends at `at`: the rest of its page, of `page` bytes, is zeros that the
-    /// kernel made itself.
+    /// Notes that content begins or ends at `at`: the rest of its page, of `page` bytes, is zeros
+    /// that the kernel made itself.
     pub(crate) fn cut_at(&self, at: u64, page: u64) {
         let page = if units::fault!("cut-by-largest-page") { PAGE_MAX } else { page };
         if !at.is_multiple_of(page) {
@@ -152,13 +154,14 @@ impl KernelPages {
             self.zeros_shown(start..start.saturating_add(page));
         }
     }
-    /// The file was made longer, by truncate(2), from `old` to `new` bytes.
+    /// Notes that truncate(2) made the file longer, from `old` to `new` bytes.
     pub(crate) fn lengthened(&self, old: u64, new: u64, page: u64) {
         if !units::fault!("stored-behind-end-kept") {
             self.written_past(old..new.min(old.next_multiple_of(page)));
         }
     }
-    /// The file ends at `at` now: the kernel drops all pages, of `page` bytes, behind that one.
+    /// Notes that the file ends at `at` now: the kernel drops all pages, of `page` bytes, behind
+    /// that one.
     pub(crate) fn dropped_behind(&self, at: u64, page: u64) {
         if self.is_forgotten() {
             return;
@@ -180,11 +183,11 @@ impl KernelPages {
         overlap(first, &range).then(|| first.start.max(range.start)..first.end.min(range.end))
     }
 
-    /// Somebody set the modification time.
+    /// Notes that the modification time was set.
     pub(crate) fn time_set(&self, now: Instant) {
         self.time_set.set(self.may_be_dirty().then_some(now));
     }
-    /// All pages that were changed until now are written back.
+    /// Notes that all pages that were changed until now are written back.
     pub(crate) fn written_back(&self) {
         self.time_set.set(None);
     }
@@ -198,7 +201,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// What `range` has before and behind `hole`.
+/// The parts of `range` before and behind `hole`.
 fn without(range: &Range<u64>, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let before = range.start..range.end.min(hole.start);
     let behind = range.start.max(hole.end)..range.end;

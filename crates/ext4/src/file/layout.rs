@@ -1,4 +1,4 @@
-//! Where a file has data and where holes: lseek, and lists of extents.
+//! Data and holes of a file: lseek, and lists of extents.
 
 use super::SeekWhat;
 use crate::{Error, Inode, Mapping, MappingState, Result, Volume, errno};
@@ -51,8 +51,8 @@ impl Volume {
         }
     }
 
-    /// The mapped runs that begin before `to` and end behind `from`, `max` at most, as FIEMAP tells
-    /// them.
+    /// The mapped runs that begin before `to` and end behind `from`, `max` at most, as FIEMAP
+    /// reports them.
     pub async fn extents(
         self: &Rc<Self>,
         inode: &Rc<Inode>,

@@ -1,5 +1,5 @@
-//! The content and the attributes of files: what doors call. Every function takes the inode's lock
-//! itself, except those called `..._locked`.
+//! The content and the attributes of files: the calls of the front ends. Every function takes the
+//! inode's lock itself, except those called `..._locked`.
 
 mod address;
 mod allocate;
@@ -41,7 +41,7 @@ pub enum Piece {
     Bytes { buffer: Rc<Buffer>, range: std::ops::Range<usize> },
 }
 
-/// What a read found, in order. Shorter than asked for at the file's end.
+/// Result of a read, in order. Shorter than requested at the file's end.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     pub pieces: Vec<Piece>,
@@ -84,16 +84,16 @@ pub enum KillPrivileges {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteFlags {
-    /// Write at the file's end, whatever offset was given.
+    /// Write at the file's end, and ignore the offset.
     pub append: bool,
     /// Set-id bits to clear (FUSE: `FUSE_WRITE_KILL_SUIDGID`).
     pub kill_privileges: KillPrivileges,
-    /// File capabilities go, whoever writes, but not where nobody knows who changed the bytes
-    /// (write-back of a mapping).
+    /// Decides whether file capabilities are cleared: by every write, but not by the write-back of
+    /// a mapping, of which the writer is unknown.
     pub origin: WriteOrigin,
 }
 
-/// How the kernel's page cache stands to a write.
+/// Relation of a write to the kernel's page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WriteOrigin {
     /// A write(2) whose bytes are in the cache as well.
@@ -101,8 +101,8 @@ pub enum WriteOrigin {
     ThroughCache,
     /// A write(2) that the cache knows nothing of.
     PastCache,
-    /// Pages of the cache that were changed through a mapping. Allowed when the mapping was made,
-    /// so allowed now.
+    /// Pages of the cache that were changed through a mapping. Permission was checked when the
+    /// mapping was made.
     WriteBack,
 }
 
@@ -114,7 +114,7 @@ pub struct Written {
     pub transaction: TransactionId,
 }
 
-/// What `fallocate` does to a range.
+/// Operation of `fallocate` on a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RangeMode {
     Allocate,
@@ -134,10 +134,10 @@ pub enum SetTime {
     At(Timestamp),
 }
 
-/// What is to change; `None` leaves as is.
+/// Attributes to change; `None` leaves one unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetAttributes {
-    /// Permission bits; the file type stays.
+    /// Permission bits; the file type is kept.
     pub mode: Option<u16>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -153,7 +153,7 @@ pub struct SetAttributes {
     pub clear_set_group: bool,
 }
 
-/// Everything that `stat` and `statx` tell.
+/// The attributes that `stat` and `statx` report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attributes {
     pub inode: InodeNumber,
@@ -178,7 +178,7 @@ pub struct Attributes {
 }
 
 impl Volume {
-    /// Everything that `stat` tells.
+    /// The attributes that `stat` reports.
     pub fn getattr(&self, inode: &Inode) -> Attributes {
         let fields = inode.fields.borrow();
         Attributes {
@@ -211,7 +211,7 @@ impl Volume {
         self.file_size_max_of((1 << 32) - 1)
     }
 
-    /// As far as `blocks` that an inode can map, and its fields, allow.
+    /// Size limit as far as `blocks` that an inode can map, and its fields, allow.
     fn file_size_max_of(&self, blocks: u64) -> u64 {
         let mapped = blocks << self.block_size().shift();
         // Without huge_file an inode counts its space in 32 bits of 512-byte sectors, its own
@@ -224,7 +224,7 @@ impl Volume {
     fn block_of(&self, byte: u64) -> FileBlock {
         FileBlock((byte >> self.block_size().shift()) as u32)
     }
-    /// Where in its block a byte lies.
+    /// Offset of a byte in its block.
     fn place_of(&self, byte: u64) -> u32 {
         (byte & (self.block_size().bytes() as u64 - 1)) as u32
     }
@@ -262,8 +262,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Zeros what lies behind the end of the file in its last block, `to` at most. Whatever moves
-    /// the end of the file further than it writes calls this, so that no stale byte ever shows.
+    /// Zeros the bytes behind the end of the file in its last block, `to` at most. Callers that
+    /// move the end of the file further than they write call this, so that no stale byte becomes
+    /// visible.
     async fn zero_behind_end(&self, handle: &mut Handle, inode: &Inode, to: u64) -> Result<()> {
         let size = inode.fields.borrow().size;
         if self.place_of(size) == 0 || size >= to {
@@ -305,7 +306,7 @@ fn has_set_id_bits(inode: &Inode) -> bool {
     inode.fields.borrow().mode & (S_ISUID | S_ISGID) != 0
 }
 
-/// Asked with every write: the attributes, and whether there are any, are looked at only once.
+/// Called for every write: the attributes, and whether there are any, are looked at only once.
 fn may_have_capabilities(inode: &Inode) -> bool {
     if inode.has_no_capabilities.get() {
         return false;
@@ -313,7 +314,7 @@ fn may_have_capabilities(inode: &Inode) -> bool {
     let fields = inode.fields.borrow();
     let has_attributes =
         fields.xattr_block.get() != 0 || fields.xattr_area.iter().any(|byte| *byte != 0);
-    // Until somebody stores some.
+    // Until some are stored.
     inode.has_no_capabilities.set(!has_attributes);
     has_attributes
 }

@@ -1,6 +1,6 @@
-//! What a write will touch. It is known before the write's handle starts, so that the handle
-//! reserves all it needs at once. Nothing ends it half-way, and after a crash the write is there
-//! whole or not at all.
+//! The blocks that a write will touch, computed before the write's handle starts so that the handle
+//! reserves all it needs at once. Nothing ends the handle half-way, and after a crash the write is
+//! applied whole or not at all.
 
 use crate::{Inode, Mapping, MappingState, Result, Volume};
 use engine::Credits;
@@ -8,15 +8,15 @@ use format::ext4::{extent, inode::flags};
 use smallvec::SmallVec;
 use units::FileBlock;
 
-/// The longest write of one handle, in bytes, where the log allows it. The door's requests are no
-/// longer.
+/// The longest write of one handle, in bytes, where the log allows it. The front ends' requests are
+/// no longer.
 const WRITE_PER_HANDLE: usize = 1 << 20;
 
 /// Bytes of the header of an extent node and of the checksum behind it, and of an entry.
 const NODE_OVERHEAD: u32 = 12 + 4;
 const NODE_ENTRY: u32 = 12;
 
-/// As many blocks of a write as one handle takes.
+/// The blocks of a write that one handle takes.
 pub(super) struct WritePlan {
     /// How the blocks are mapped, in order and without gaps.
     pub mappings: SmallVec<[Mapping; 1]>,
@@ -57,8 +57,8 @@ impl Touched {
 }
 
 impl Volume {
-    /// As many of the `wanted` blocks from `first` on as one handle can write, at least one;
-    /// `besides` is what else it changes. An error if the first one cannot be looked up.
+    /// Plans as many of the `wanted` blocks from `first` on as one handle can write, at least one;
+    /// `besides` counts its other changes. An error if the first one cannot be looked up.
     pub(super) async fn plan_write(
         &self,
         inode: &Inode,
@@ -90,7 +90,7 @@ impl Volume {
                 mapping.count -= 1;
             }
             if mapping.count == 0 && mappings.is_empty() {
-                // A log that has no room for this either says so when the handle starts.
+                // A log too short even for this fails when the handle starts.
                 mapping.count = 1;
             }
             if mapping.count > 0 {
@@ -123,17 +123,17 @@ impl Volume {
     /// How many blocks of the extent tree change, and how many of these are new.
     fn extent_blocks(&self, inode: &Inode, touched: &Touched) -> (u32, u32) {
         let depth = crate::mapping::tree_depth(inode);
-        // The fewest entries that a node takes in after a split before it is split again.
-        let room = (self.block_size().bytes() as u32 - NODE_OVERHEAD) / NODE_ENTRY / 2 - 1;
+        // The fewest entries that a node accepts after a split before it is split again.
+        let spare = (self.block_size().bytes() as u32 - NODE_OVERHEAD) / NODE_ENTRY / 2 - 1;
         let (mut changed, mut made, mut entries) = (0, 0, touched.entries);
         for level in 0..=u32::from(extent::DEPTH_MAX) {
             // Each place has a node of its own, and each such node may be full. The root, in the
             // inode, makes one.
             let nodes = if level < depth { touched.places } else { 1 };
-            if level > depth && entries < room {
+            if level > depth && entries < spare {
                 break;
             }
-            let split = nodes + entries / room;
+            let split = nodes + entries / spare;
             changed += split + if level < depth { nodes } else { 0 };
             made += split;
             entries = split;
@@ -141,7 +141,8 @@ impl Volume {
         (changed, made)
     }
 
-    /// How many pointer blocks change, any of which may be new. The write's blocks lie in a row.
+    /// Number of pointer blocks that change, any of which may be new. The write's blocks are
+    /// consecutive.
     fn pointer_blocks(&self, touched: &Touched) -> (u32, u32) {
         let pointers = self.block_size().bytes() as u32 / 4;
         let spanned = |blocks: u32| (touched.blocks + blocks - 2) / blocks + 1;

@@ -8,10 +8,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// Most reads of home under way at once for one request.
+/// Most home reads in flight at once for one request.
 const READS_AT_ONCE: usize = 8;
 
-/// Who keeps what was read for the next reader.
+/// Cache that keeps the blocks read for the next reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeptBy {
     BlockCache,
@@ -30,7 +30,7 @@ struct ReadRun {
 }
 
 impl ReadRun {
-    /// Where its blocks are, if they are to be read.
+    /// Home of its blocks, if they are to be read.
     fn written(&self) -> Option<(HomeBlock, u32)> {
         match self.state {
             MappingState::Written(home) => Some((home, self.blocks)),
@@ -51,8 +51,8 @@ impl Volume {
         self.read_and_note(inode, offset, length, KeptBy::BlockCache).await
     }
 
-    /// The same for the kernel's page cache, which asks for whole pages, and may be asked to change
-    /// them.
+    /// Reads for the kernel's page cache, which asks for whole pages, and may be asked to change
+    /// them. Otherwise as [`Volume::read`].
     pub async fn read_for_cache(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -144,8 +144,8 @@ impl Volume {
         Ok(content)
     }
 
-    /// What home and the cache hold of the runs that are written, in order. Of several the disk is
-    /// asked at once.
+    /// Content of the runs that are written, in order, from home and the cache. Several runs are
+    /// read from the disk concurrently.
     async fn read_runs(&self, runs: &[ReadRun], kept_by: KeptBy) -> Result<Vec<Vec<Rc<Buffer>>>> {
         let written: Vec<_> = runs.iter().filter_map(|run| run.written()).collect();
         if let [(home, blocks)] = written[..] {

@@ -1,23 +1,23 @@
-//! What a sync of a file, or a change that promises to be durable, has to wait for.
+//! Waiting for the durability of a file, by a sync or a change that promises it.
 
 use super::Written;
 use crate::{Inode, Result, Volume};
 use format::ext4::inode::flags;
 use units::TransactionId;
 
-/// What of a file is to be durable.
+/// Extent of a file's sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncWhat {
     /// Everything (`fsync`).
     All,
-    /// What reading it back needs (`fdatasync`).
+    /// The data and the metadata needed to read it (`fdatasync`).
     Data,
 }
 
 impl Volume {
     /// Makes the file durable.
     pub async fn sync_file(&self, inode: &Inode, what: SyncWhat) -> Result<()> {
-        // The kernel writes the file's pages back before it asks for this.
+        // The kernel writes the file's pages back before it sends a sync.
         inode.pages.written_back();
         match what {
             SyncWhat::All => self.sync_with(inode, inode.last_change.get()).await,
@@ -61,7 +61,7 @@ impl Volume {
         self.sync_with(inode, home).await
     }
 
-    /// With `transaction` and all before it.
+    /// Syncs `transaction` and all before it.
     async fn sync_with(&self, inode: &Inode, transaction: TransactionId) -> Result<()> {
         Ok(self.engine().sync_owner(inode.number.into(), transaction).await?)
     }

@@ -2,7 +2,7 @@
 //!
 //! A large file does not fit into one transaction. Its new size is stored first, with the inode
 //! among the orphans; then blocks behind the end are freed in steps. After a crash the orphan list
-//! says where to go on.
+//! shows where to continue.
 
 use super::{KillPrivileges, check_changeable, clear_set_id_bits, may_have_capabilities};
 use crate::mapping::has_extents;
@@ -33,7 +33,7 @@ impl Volume {
             self.truncate_inline(inode, size).await?;
         }
         let _table = self.hold(&[inode]).await?;
-        // The first step of freeing + an orphan's coming and going + the attributes.
+        // The first step of freeing + adding an orphan and removing it + the attributes.
         let orphan = self.credits_orphan() + self.credits_orphan();
         let attributes = self.xattr_change(inode).await?;
         let credits = self.credits_remove(inode) + orphan + attributes.credits;
@@ -50,7 +50,7 @@ impl Volume {
     }
 
     /// Frees all blocks of an inode without links, which is an orphan. The caller holds the lock,
-    /// or is the last that knows the inode; attributes and the inode itself are his to free.
+    /// or has the only reference; it frees attributes and the inode itself.
     pub async fn truncate_all_locked(&self, inode: &Inode) -> Result<()> {
         if !self.has_content_blocks(inode) {
             return Ok(());
@@ -62,8 +62,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Goes on with a truncate that a crash interrupted. It frees what lies behind the end of an
-    /// orphan with links, and takes it off the list.
+    /// Finishes a truncate that a crash interrupted: frees the blocks behind the end of an orphan
+    /// with links, and removes it from the list.
     pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
         if self.has_content_blocks(inode) {
             has_extents(inode)?;
@@ -75,8 +75,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The new size and what of the freeing fits into this handle. `More`: the inode is an orphan
-    /// now.
+    /// Stores the new size, and frees as much as fits into this handle. `More`: the inode is an
+    /// orphan now.
     async fn resize(
         &self,
         handle: &mut Handle,
@@ -111,7 +111,7 @@ impl Volume {
         let progress =
             self.remove_blocks(handle, inode, self.first_block_behind_end(inode), None).await;
         if !matches!(progress, Ok(RemovalProgress::Done)) {
-            // Also after an error: the next mount, or e2fsck, ends what could not be done now.
+            // Also after an error: the next mount, or e2fsck, finishes the work.
             self.orphan_add(handle, inode).await?;
         }
         progress

@@ -5,20 +5,20 @@ use format::ext4::feature;
 use format::ext4::inode::flags::*;
 use std::rc::Rc;
 
-/// What lsattr(1) shows (kernel: `EXT4_FL_USER_VISIBLE`).
+/// Flags that lsattr(1) shows (kernel: `EXT4_FL_USER_VISIBLE`).
 const VISIBLE: u32 = 0x725b_dfff;
-/// What chattr(1) may change here: secrm, unrm, compr, sync, immutable, append, nodump, noatime,
-/// notail, dirsync, topdir.
+/// Flags that chattr(1) may change here: secrm, unrm, compr, sync, immutable, append, nodump,
+/// noatime, notail, dirsync, topdir.
 const CHANGEABLE: u32 = 0x3_80ff;
-/// ext4 changes these as well. Here the mode of the mount decides what is journaled. Block maps and
-/// extent trees are not converted into each other. The rest belongs to features that are not
-/// supported.
+/// Flags that ext4 changes, but not Okeanos. Here the mode of the mount decides what is journaled;
+/// block maps and extent trees are not converted into each other; the others belong to features
+/// that are not supported.
 const FIXED: u32 = JOURNAL_DATA | EXTENTS | DAX | CASE_FOLD;
 const DAX: u32 = 0x0200_0000;
 const CASE_FOLD: u32 = 0x4000_0000;
 /// Meaningless but for directories (kernel: `EXT4_REG_FLMASK`).
 const DIRECTORY_ONLY: u32 = DIRECTORY_SYNC | TOP_DIRECTORY | PROJECT_INHERIT;
-/// All that others than files and directories have (kernel: `EXT4_OTHER_FLMASK`).
+/// Flags that inodes other than files and directories may have (kernel: `EXT4_OTHER_FLMASK`).
 const OTHERS: u32 = NO_DUMP | NO_ATIME;
 
 impl Volume {
@@ -39,7 +39,7 @@ impl Volume {
     pub fn project(&self, inode: &Inode) -> u32 {
         if self.has(feature::PROJECT) { inode.fields.borrow().project } else { 0 }
     }
-    /// Whether what is made in a directory is of its project, and nothing else comes there.
+    /// Whether new inodes in a directory take its project, and inodes of others are refused.
     pub(crate) fn inherits_project(&self, directory: &Inode) -> bool {
         self.has(feature::PROJECT) && directory.has_flag(PROJECT_INHERIT)
     }
@@ -51,7 +51,8 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::set_flags`], and the number of the project. EOPNOTSUPP without the feature.
+    /// Sets flags as [`Volume::set_flags`] does, and the number of the project. EOPNOTSUPP without
+    /// the feature.
     pub async fn set_flags_and_project(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -97,7 +98,7 @@ fn flags_after(inode: &Inode, before: u32, wanted: u32, changeable: u32) -> Resu
         (_, true) => changeable & !DIRECTORY_ONLY,
         _ => OTHERS,
     };
-    // Whoever changes one flag gives all that he saw: those of no concern to him must not stop him.
+    // A caller that changes one flag passes all that it read: flags it cannot change must not fail.
     let fixed = FIXED | PROJECT_INHERIT & !changeable;
     let impossible =
         wanted & !VISIBLE | wanted & changeable & !possible | (wanted ^ before) & fixed;

@@ -2,13 +2,13 @@
 //!
 //! A write is cut into updates of single blocks. One handle takes as many as it may: those of a
 //! mebibyte if the journal is large enough. The allocation they need, and the new size and times,
-//! go into the same handle. So after a crash all of them are there or none (as far as the mode
+//! go into the same handle. After a crash all of them are applied or none (as far as the mode
 //! journals data). What the handle will need is known before it starts ([`WritePlan`]). An
 //! overwrite or append within blocks already mapped changes nothing but the inode, and waits for
 //! nothing once the caches are warm.
 //!
-//! What happens rarely in a write is boxed: every write that is under way takes as much memory as
-//! its longest branch.
+//! Rare branches of a write are boxed: every write in flight takes as much memory as its longest
+//! branch.
 
 use super::plan::WritePlan;
 use super::{
@@ -22,18 +22,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
-/// The part of a row's bytes that a run must have to go past the cache: a short request costs the
-/// disk as much.
+/// Divisor of a sequential stream's bytes: a run of at least that part goes past the cache, since a
+/// short request costs the disk as much.
 const PAST_CACHE_PART: u64 = 16;
 
-/// What is to be written.
+/// Data of a write.
 pub struct WriteData<'a> {
     pub bytes: &'a [u8],
-    /// Of just these bytes, if it may be kept until they are on the disk.
+    /// A buffer with exactly these bytes, if it may be kept until they are on the disk.
     pub memory: Option<&'a Rc<Buffer>>,
 }
 
-/// One write(2), as it is passed down.
+/// One write(2), as it is passed to the parts of a write.
 struct WriteRequest<'a> {
     inode: &'a Inode,
     caller: &'a Caller,
@@ -42,31 +42,30 @@ struct WriteRequest<'a> {
     kill_privileges: KillPrivileges,
     clear_capabilities: bool,
     write_back: bool,
-    /// Of all of its bytes, if it may be kept until they are on the disk.
+    /// A buffer with all of its bytes, if it may be kept until they are on the disk.
     memory: Option<&'a Rc<Buffer>>,
 }
 
-/// What one handle did of a write.
+/// The part of a write that one handle did.
 struct Part {
     count: usize,
     transaction: TransactionId,
-    /// An error ended it. What came behind it would be in another transaction, so the write ends,
-    /// too.
+    /// An error ended it. The rest would be in another transaction, so the write ends, too.
     ends: bool,
 }
 
-/// What of a write falls into one block.
+/// The part of a write that falls into one block.
 struct PartOfBlock<'a> {
     /// In bytes.
     length: usize,
-    /// What it changes; `None`: nothing.
+    /// The change; `None`: nothing.
     update: Option<FileUpdate<'a>>,
 }
 
 impl Volume {
-    /// An error only if nothing could be written: what a failure leaves of a write is told as a
-    /// shorter one. Pages written back are written whole, or there is an error: nobody asks how
-    /// many bytes of them were.
+    /// Writes the bytes. An error is returned only if nothing could be written: otherwise a failure
+    /// is reported as a short write. Pages written back are written whole, or there is an error,
+    /// since the kernel does not look at their count.
     pub async fn write(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -78,7 +77,7 @@ impl Volume {
         self.write_data(inode, caller, offset, &WriteData { bytes, memory: None }, flags).await
     }
 
-    /// As [`Volume::write`].
+    /// Writes as [`Volume::write`] does, from data that may be kept.
     pub async fn write_data(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -105,8 +104,8 @@ impl Volume {
         Ok(written)
     }
 
-    /// What of the pages is not older than the file. Flags that forbid changes came after the
-    /// mapping.
+    /// Writes the parts of the pages that are not older than the file. Flags that forbid changes
+    /// were set after the mapping was made.
     async fn write_back_locked(
         &self,
         inode: &Inode,
@@ -131,7 +130,7 @@ impl Volume {
         Ok(written)
     }
 
-    /// Also for the content of long symbolic links.
+    /// Writes the bytes; also the content of long symbolic links.
     pub(crate) async fn write_locked(
         &self,
         inode: &Inode,
@@ -141,11 +140,11 @@ impl Volume {
         flags: WriteFlags,
     ) -> Result<Written> {
         let bytes = data.bytes;
-        let room = self.file_size_max(inode).saturating_sub(offset);
-        if room == 0 && !bytes.is_empty() {
+        let remaining = self.file_size_max(inode).saturating_sub(offset);
+        if remaining == 0 && !bytes.is_empty() {
             return Err(Error::Refused(errno::EFBIG));
         }
-        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let bytes = &bytes[..bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX))];
         if !bytes.is_empty() {
             self.read_durability(inode).await;
             if self.is_inline(inode) {
@@ -194,14 +193,14 @@ impl Volume {
         Ok(written)
     }
 
-    /// Brings what is needed of the blocks that the write changes in part into memory, so that its
-    /// handle waits for no read. What cannot be read the write will meet where it comes to it.
+    /// Reads the blocks that the write changes in part into the cache, so that its handle waits for
+    /// no read. The write itself reports a block that cannot be read.
     async fn prepare_ends(&self, inode: &Inode, at: u64, length: u64) {
         let size = self.block_size().bytes() as u64;
         let (end, exists) = (at + length, inode.fields.borrow().size);
         let first = at..end.min(at - at % size + size);
         let last = first.end.max(end - end % size)..end;
-        // What lies behind the old end is zeroed when the end moves away.
+        // Bytes behind the old end are zeroed when the end moves.
         let behind = exists..at.min(exists.next_multiple_of(size));
         let is_part = |part: &Range<u64>| !part.is_empty() && part.end - part.start < size;
         for part in [behind, first, last].into_iter().filter(is_part) {
@@ -218,8 +217,8 @@ impl Volume {
         }
     }
 
-    /// As much of the write as fits into one handle, or comes before an error. The error if
-    /// nothing.
+    /// Writes as much as fits into one handle, or comes before an error. Returns the error if
+    /// nothing was written.
     async fn write_handle(
         &self,
         request: &WriteRequest<'_>,
@@ -239,7 +238,7 @@ impl Volume {
         let wanted = wanted.min(u32::MAX.into()) as u32;
         let plan = self.plan_write(inode, self.block_of(at), wanted, besides).await?;
         if plan.touched.holes > 0 {
-            Box::pin(self.await_room(request.caller, plan.touched.holes)).await?;
+            Box::pin(self.await_space(request.caller, plan.touched.holes)).await?;
         }
         let planned = (first + u64::from(plan.touched.blocks)) * block_size - at;
         let bytes = &bytes[..bytes.len().min(planned as usize)];
@@ -286,7 +285,7 @@ impl Volume {
         }
     }
 
-    /// `count` tells how many bytes were written, also when an error ended it.
+    /// Writes the plan's blocks; `count` returns the number of bytes written, also after an error.
     async fn write_blocks(
         &self,
         handle: &mut Handle,
@@ -335,7 +334,7 @@ impl Volume {
                         rest,
                     );
                     if let Some(update) = part.update {
-                        // Nearly always. A future for each block would cost more than the block
+                        // The common case. A future for each block would cost more than the block
                         // does.
                         let is_logged = match handle.file_data_now(&update)? {
                             Some(is_logged) => is_logged,
@@ -356,8 +355,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Sends as many blocks of a run home past the cache as `bytes`, from byte `at` on, cover
-    /// whole. How many those are; 0 if the cache is to take them. `shortest`: in bytes.
+    /// Writes as many whole blocks of a run home past the cache as `bytes`, from byte `at` on,
+    /// cover. Returns their number; 0 if they belong in the cache. `shortest`: in bytes.
     fn write_past_cache(
         &self,
         handle: &mut Handle,
@@ -420,8 +419,8 @@ impl Volume {
         PartOfBlock { length, update }
     }
 
-    /// What of `bytes`, at `start` in the block, it does not hold yet. A page comes back whole,
-    /// whatever was changed in it.
+    /// The range of `bytes`, at `start` in the block, that differs from its content. A page is
+    /// written back whole, whichever of its bytes were changed.
     fn changed_part(&self, home: HomeBlock, start: usize, bytes: &[u8]) -> Range<usize> {
         let Some(block) = self.engine().cached_data(home) else { return 0..bytes.len() };
         differing(&block[start..start + bytes.len()], bytes)
@@ -456,8 +455,8 @@ impl Volume {
             }
         };
         let Some((home, run)) = run else {
-            // The lock on the inode keeps its mapping still; only a block that two trees share can
-            // change meanwhile.
+            // The lock on the inode keeps its mapping fixed; only a block that two trees share can
+            // have changed during the await.
             let why = "a block of its mapping belongs to another file as well";
             return Err(self.note_damage(Error::corrupt_inode(inode.number, why)));
         };
@@ -465,8 +464,8 @@ impl Volume {
     }
 }
 
-/// Where `new` is not `old`, which is as long, from the first difference to the last; a little
-/// more.
+/// The range in which `new` differs from `old`, of equal length, from the first difference to the
+/// last; a little more.
 fn differing(old: &[u8], new: &[u8]) -> Range<usize> {
     // Slices are compared faster than bytes.
     const TOGETHER: usize = 64;

@@ -1,4 +1,4 @@
-//! Reading bitmaps, checked; and making those that mke2fs left uninitialised.
+//! Reading bitmaps, checked; and building those that mke2fs left uninitialised.
 
 use crate::{Error, Result, Volume};
 use engine::{Block, Handle};
@@ -9,7 +9,7 @@ use units::GroupNumber;
 /// A bitmap to look at. To change it: [`Volume::take_block_bitmap`], with no await between.
 pub(crate) enum Bits {
     Stored(Block),
-    /// The group is not initialised; this is what its bitmap would be.
+    /// The group is not initialised; this would be its bitmap.
     Initial(Vec<u8>),
 }
 
@@ -18,7 +18,7 @@ impl Bits {
     pub fn all_clear(&self, range: Range<u32>) -> bool {
         self.look(|bits| bitmap::all_clear(bits, range))
     }
-    /// What is not kept longer costs no copy of the block when it changes.
+    /// Passes the bits to `look`; a borrow that ends here costs no copy when the block changes.
     pub fn look<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Bits::Stored(block) => look(&block.bytes()),
@@ -35,7 +35,8 @@ impl Bits {
 }
 
 impl Volume {
-    /// The block bitmap of a group. A damaged one is noted: the group is left alone from then on.
+    /// The block bitmap of a group. A damaged one is noted: nothing is allocated in the group from
+    /// then on.
     pub(crate) async fn block_bitmap(&self, group: GroupNumber) -> Result<Bits> {
         if self.uninitialised(group, group_flags::BLOCK_UNINIT) {
             let bits = self.initial_block_bitmap(group);
@@ -74,7 +75,8 @@ impl Volume {
         }
         self.groups.mark_damaged(group);
         let what = format!("the descriptor of {group}");
-        let why = "it is uninitialised but tells another number free than it then has".into();
+        let why =
+            "it is uninitialised but states a free count that an empty group does not have".into();
         Err(self.note_damage(Error::Corrupt { what, why }))
     }
 
@@ -133,7 +135,7 @@ impl Volume {
         });
     }
 
-    /// The same for an inode bitmap; `change` sets the counts.
+    /// Updates flag and checksum after a change of an inode bitmap; `change` sets the counts.
     pub(crate) fn inode_bitmap_changed(
         &self,
         handle: &mut Handle,
@@ -153,7 +155,7 @@ impl Volume {
         self.has_group_checksums() && self.groups.descriptor(group).is(flag)
     }
 
-    /// In use: what belongs to the file system itself, and what lies behind the volume's end.
+    /// The bits in use: blocks of the file system itself, and those behind the volume's end.
     pub(crate) fn initial_block_bitmap(&self, group: GroupNumber) -> Vec<u8> {
         let superblock = self.superblock.borrow();
         let mut bits = vec![0; superblock.block_size.bytes()];
@@ -190,7 +192,7 @@ impl Volume {
             return Err("blocks of the file system itself are marked free");
         }
         if bitmap::count_clear(bits, superblock.blocks_in_group(group)) != descriptor.free_blocks {
-            return Err("the descriptor tells another number of free blocks");
+            return Err("the descriptor states another number of free blocks");
         }
         if self.free_but_owned(group, bits) {
             return Err("blocks of a file in memory are marked free");
@@ -223,7 +225,7 @@ impl Volume {
             return Err("wrong checksum");
         }
         if bitmap::count_clear(bits, superblock.inodes_per_group) != descriptor.free_inodes {
-            return Err("the descriptor tells another number of free inodes");
+            return Err("the descriptor states another number of free inodes");
         }
         if self.free_but_known(group, bits) {
             return Err("inodes in memory are marked free");

@@ -1,9 +1,9 @@
-//! Bitmaps that lie. One whose checksum and counts agree may still call free what is in use; what
-//! is in memory knows better. From then on the volume is marked, and nothing is allocated in that
-//! group: the lie is withheld until e2fsck.
+//! Bitmaps that contradict memory. One whose checksum and counts agree may still show blocks as
+//! free that are in use, as the caches show. Then the volume is marked as damaged, and nothing is
+//! allocated in that group until e2fsck has run.
 //!
-//! Asked at three moments: before something free is taken, when a bitmap is read, and when an owner
-//! becomes known.
+//! Checked at three moments: before something free is taken, when a bitmap is read, and when an
+//! owner becomes known.
 
 use crate::error::errno;
 use crate::{Error, Result, Volume};
@@ -12,7 +12,8 @@ use format::ext4::{bitmap, group_flags};
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
 impl Volume {
-    /// Right before free blocks are taken: an error if one is in memory, as only blocks in use are.
+    /// Checks, right before free blocks are taken, that none is in memory, as only blocks in use
+    /// are.
     pub(crate) fn check_free_blocks(
         &self,
         group: GroupNumber,
@@ -26,8 +27,8 @@ impl Volume {
         }
     }
 
-    /// Right before a free inode is taken: an error if it is in memory, or `slot`, its place in the
-    /// table, holds one in use.
+    /// Checks, right before a free inode is taken, that it is not in memory, and that `slot`, its
+    /// place in the table, holds none in use.
     pub(crate) fn check_free_inode(
         &self,
         group: GroupNumber,
@@ -41,8 +42,8 @@ impl Volume {
         Ok(())
     }
 
-    /// A file owns these blocks. If bitmaps in memory call some of them free, nothing is allocated
-    /// there any more; the file itself is as good as before.
+    /// Notes that a file owns these blocks. If bitmaps in memory show some of them as free, nothing
+    /// is allocated there any more; the file itself is unaffected.
     pub(crate) fn note_owned_blocks(&self, start: HomeBlock, count: u64) {
         let (mut at, end) = (start, start.plus(count));
         while at < end {
@@ -68,7 +69,7 @@ impl Volume {
         }
     }
 
-    /// The same for an inode that links lead to.
+    /// Notes that links refer to an inode, with the same consequence for its bitmap.
     pub(crate) fn note_owned_inode(&self, number: InodeNumber) {
         let (group, index) = self.superblock.borrow().group_of_inode(number);
         let state = self.groups.state(group);
@@ -85,8 +86,7 @@ impl Volume {
         }
     }
 
-    /// Why a block bitmap just read cannot be right: it calls blocks free that files in memory are
-    /// known to own.
+    /// Whether a block bitmap just read is wrong: it shows blocks as free that files in memory own.
     pub(super) fn free_but_owned(&self, group: GroupNumber, bits: &[u8]) -> bool {
         let (start, count) = {
             let superblock = self.superblock.borrow();
@@ -102,7 +102,7 @@ impl Volume {
             .any(|inode| inode.mapping_cache.homes().any(|(home, length)| is_free(home, length)))
     }
 
-    /// Why an inode bitmap just read cannot be right: it calls inodes free that are in memory.
+    /// Whether an inode bitmap just read is wrong: it shows inodes as free that are in memory.
     pub(super) fn free_but_known(&self, group: GroupNumber, bits: &[u8]) -> bool {
         let per_group = self.superblock.borrow().inodes_per_group;
         let first = group.get() * per_group + 1;
@@ -113,14 +113,16 @@ impl Volume {
             .any(|number| !bitmap::is_set(bits, number.get() - first))
     }
 
-    /// What a search that found nothing says: not that the volume is full where damage may be why.
+    /// The error of a search that found nothing: not that the volume is full where damage may be
+    /// why.
     pub(crate) fn no_space(&self) -> Error {
         self.release_committed();
         let left_alone = self.groups.first_damaged();
         match left_alone.filter(|_| self.withheld.borrow().last_freed().is_none()) {
             None => Error::Refused(errno::ENOSPC),
             Some(group) => {
-                let why = "nothing is allocated there any more, and no other group has room".into();
+                let why =
+                    "nothing is allocated there any more, and no other group has space".into();
                 Error::Corrupt { what: format!("a bitmap of {group}"), why }
             }
         }
@@ -133,11 +135,11 @@ impl Volume {
         at: HomeBlock,
         is_free: impl FnOnce(&[u8]) -> bool,
     ) -> bool {
-        // The bitmap that such a group would have knows of no owner at all.
+        // The initial bitmap of such a group knows of no owner.
         if self.has_group_checksums() && self.groups.descriptor(group).is(uninitialised) {
             return true;
         }
-        // One that is not in memory is compared when it is read.
+        // A block that is not in memory is compared when it is read.
         self.engine
             .metadata_in_memory(at)
             .is_some_and(|block| block.is_verified() && is_free(&block.bytes()))

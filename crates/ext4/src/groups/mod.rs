@@ -1,7 +1,7 @@
-//! Block groups: descriptors, bitmaps, and the places that belong to the file system itself.
+//! Block groups: descriptors, bitmaps, and the blocks of the file system itself.
 //!
-//! Descriptor blocks stay pinned in the cache. So a bitmap, its descriptor (with both checksums)
-//! and the counts in memory change in one stretch without await.
+//! Descriptor blocks stay pinned in the cache, so that a bitmap, its descriptor (with both
+//! checksums) and the counts in memory change without an await between them.
 
 mod bitmaps;
 mod contradiction;
@@ -16,15 +16,15 @@ use format::ext4::{GroupDescriptor, VolumeSuperblock};
 use std::cell::RefCell;
 use units::{BlockRange, GroupNumber};
 
-/// Descriptors are read in pieces of up to so many bytes.
+/// Bytes of one read of descriptors at most.
 const RUN_BYTES: u32 = 1 << 20;
 
 /// A group in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupState {
     pub descriptor: GroupDescriptor,
-    /// Blocks that are free on the disk but not to be had now. They are preallocated for some file,
-    /// or freed by a transaction that is not committed yet.
+    /// Blocks that are free on the disk but not available: preallocated for some file, or freed by
+    /// a transaction that is not committed yet.
     pub withheld: u32,
     /// A bitmap is damaged: nothing is allocated here any more.
     pub damaged: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Reads all descriptors. `Trust::Places` checks only where bitmaps and tables are: before
+    /// Reads all descriptors. `Trust::Places` checks only the places of bitmaps and tables: before
     /// recovery, counts and checksums may be torn.
     pub async fn load(
         engine: &Engine,
@@ -81,7 +81,7 @@ impl Groups {
         let found = self.states.borrow().iter().position(|state| state.damaged);
         found.map(|index| GroupNumber(index as u32))
     }
-    /// Withholds `count` blocks of a group, or gives them back.
+    /// Withholds `count` blocks of a group, or releases them.
     pub fn withhold(&self, group: GroupNumber, count: u32) {
         self.states.borrow_mut()[group.get() as usize].withheld += count;
     }
@@ -90,7 +90,7 @@ impl Groups {
     }
 }
 
-/// All blocks of the descriptor table, those that lie side by side with one request.
+/// All blocks of the descriptor table, adjacent ones with one request.
 async fn read_descriptor_blocks(
     engine: &Engine,
     superblock: &VolumeSuperblock,
@@ -117,7 +117,7 @@ async fn read_descriptor_blocks(
     Ok(blocks)
 }
 
-/// How far descriptors can be trusted when they are read.
+/// Trust in descriptors when they are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Trust {
     Places,

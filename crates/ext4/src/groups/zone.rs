@@ -1,6 +1,5 @@
-//! Which blocks belong to the file system itself: superblocks, descriptors, bitmaps, inode tables,
-//! journal. No file may own them; an extent that points here is corruption (kernel:
-//! `block_validity.c`).
+//! Blocks of the file system itself: superblocks, descriptors, bitmaps, inode tables, journal. No
+//! file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
 
 use super::Groups;
 use format::ext4::{VolumeSuperblock, feature};

@@ -1,5 +1,5 @@
-//! Access times on their way to the table: inodes that are in memory only for them are bounded in
-//! number and age.
+//! Access times that are not yet in the table: the inodes kept in memory only for them are bounded
+//! in number and age.
 
 use crate::Volume;
 use runtime::race;
@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Instant};
 
-/// An access time waits so long for a change to go along with, as the kernel's dirty inodes do.
+/// Longest time that an access time waits for another change to be stored with, as the kernel's
+/// dirty inodes do.
 const AGE_MAX: Duration = Duration::from_secs(30);
 /// When more wait, the oldest are stored at once.
 const WAITING_MAX: usize = 4096;
@@ -39,13 +40,13 @@ impl AccessTimes {
         true
     }
 
-    /// No more will be stored.
+    /// Ends the storing of access times.
     pub fn end(&self) {
         self.over.set(true);
         self.changed.notify();
     }
 
-    /// The oldest, if it is due at `now`; otherwise when it will be.
+    /// The oldest, if it has expired at `now`; otherwise when it will.
     fn next(&self, now: Instant) -> Next {
         let mut waiting = self.waiting.borrow_mut();
         let Some((since, number)) = waiting.front().copied() else { return Next::Nothing };
@@ -65,8 +66,8 @@ enum Next {
 }
 
 impl Volume {
-    /// Stores access times that have become old, or are too many, until the volume is closed or its
-    /// journal fails.
+    /// Stores access times that are old, or too many, until the volume is closed or its journal
+    /// fails.
     pub(crate) async fn store_old_access_times(self: Rc<Self>) {
         let times = &self.access_times;
         loop {

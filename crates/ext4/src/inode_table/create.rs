@@ -13,12 +13,12 @@ use units::{GroupNumber, InodeNumber};
 const DIRECTORY: u16 = 0x4000;
 const REGULAR: u16 = 0x8000;
 const SET_GROUP_ID: u16 = 0o2000;
-/// Inode flags that new inodes take over (kernel: `EXT4_FL_INHERITED`): secrm, unrm, compr, sync,
-/// nodump, noatime, nocompr, journal-data, notail, and what only directories take over.
+/// Inode flags that new inodes inherit (kernel: `EXT4_FL_INHERITED`): secrm, unrm, compr, sync,
+/// nodump, noatime, nocompr, journal-data, notail, and those that only directories inherit.
 const INHERITED: u32 =
     0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | INHERITED_BY_DIRECTORIES;
 const INHERITED_BY_DIRECTORIES: u32 = flags::DIRECTORY_SYNC | flags::PROJECT_INHERIT;
-/// What devices, fifos, sockets and symbolic links take over: nodump, noatime.
+/// Flags that devices, fifos, sockets and symbolic links inherit: nodump, noatime.
 const INHERITED_BY_OTHERS: u32 = 0x40 | 0x80;
 
 /// An inode to be made.
@@ -30,12 +30,12 @@ pub struct NewInode<'a> {
     /// The parent's group is taken instead when the parent is set-group-id (directories inherit
     /// that bit too).
     pub gid: u32,
-    /// As in `st_rdev` of Linux (new encoding, 32 bits); 0 unless a device.
+    /// Device number as `st_rdev` of Linux (new encoding, 32 bits); 0 unless a device.
     pub rdev: u32,
 }
 
 impl Volume {
-    /// A new inode, stored: times now, one link, generation by chance, flags inherited from the
+    /// A new inode, stored: times now, one link, random generation, flags inherited from the
     /// parent. Regular files and directories have an empty extent root when the volume has extents;
     /// symbolic links have none (`fields.make_extent_root()` gives one to a long link). Credits:
     /// [`Volume::credits_create_inode`].
@@ -46,7 +46,7 @@ impl Volume {
             if state.damaged || state.descriptor.free_inodes == 0 {
                 continue;
             }
-            // A damaged group has nothing to give.
+            // A damaged group has no free inodes.
             if matches!(self.inode_bitmap(group).await, Err(Error::Corrupt { .. })) {
                 continue;
             }
@@ -106,8 +106,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes the group's first free inode: its number, and its table block, held. `None` when
-    /// others were faster.
+    /// Takes the group's first free inode: its number, and its table block, held. `None` when other
+    /// tasks took the last ones.
     async fn take_inode(
         &self,
         handle: &mut Handle,
@@ -145,7 +145,7 @@ impl Volume {
     fn first_free_inode(&self, group: GroupNumber, bits: &Bits) -> Option<u32> {
         let superblock = self.superblock.borrow();
         let count = superblock.inodes_per_group;
-        // Reserved inodes are never given out, whatever the bitmap says.
+        // Reserved inodes are never allocated, whatever the bitmap says.
         let first = if group.get() == 0 { superblock.first_inode - 1 } else { 0 };
         let find = |bits: &[u8]| {
             Some(bitmap::next(bits, first..count, false)).filter(|&index| index < count)
@@ -156,8 +156,8 @@ impl Volume {
         }
     }
 
-    /// Whether all inodes of the table block were never used: then it holds anything, and is made
-    /// anew.
+    /// Whether all inodes of the table block were never used: then its content is arbitrary, and it
+    /// is initialised.
     fn is_table_block_unused(&self, group: GroupNumber, index: u32) -> bool {
         let superblock = self.superblock.borrow();
         let used = superblock.inodes_per_group - self.groups.descriptor(group).unused_inodes;
@@ -205,11 +205,11 @@ impl Volume {
             REGULAR => INHERITED & !INHERITED_BY_DIRECTORIES,
             _ => INHERITED_BY_OTHERS,
         };
-        let room = superblock.inode_size - 128;
+        let space = superblock.inode_size - 128;
         let wanted =
             superblock.extra_inode_size_wanted.max(superblock.extra_inode_size_min).max(32);
         let extra_size =
-            if wanted <= room && wanted.is_multiple_of(4) { wanted } else { room.min(32) };
+            if wanted <= space && wanted.is_multiple_of(4) { wanted } else { space.min(32) };
         let now = self.now();
         let mut fields = format::ext4::RawInode {
             mode,
@@ -225,7 +225,7 @@ impl Volume {
             generation: self.engine.world().random() as u32,
             extra_size,
             project: if self.inherits_project(new.parent) { parent.project } else { 0 },
-            xattr_area: vec![0; usize::from(room - extra_size)],
+            xattr_area: vec![0; usize::from(space - extra_size)],
             ..format::ext4::RawInode::default()
         };
         let mapped = kind == DIRECTORY || kind == REGULAR;
@@ -237,8 +237,8 @@ impl Volume {
 
     /// All groups, the best first. Files go to their directory's group, else to others spread by
     /// the parent's number. Directories below the root, or below a directory marked as top, are
-    /// spread over the groups with room. Others stay near their parent unless it is crowded
-    /// (kernel: `ialloc.c`, after Orlov).
+    /// spread over the groups with free space. Others stay near their parent unless its group is
+    /// nearly full (kernel: `ialloc.c`, after Orlov).
     fn groups_for_inode(
         &self,
         parent: &Inode,
@@ -249,13 +249,13 @@ impl Volume {
         let is_top = parent.number == ROOT || parent.has_flag(flags::TOP_DIRECTORY);
         let first = match directory {
             true if is_top => {
-                self.least_crowded_group((self.engine.world().random() % u64::from(groups)) as u32)
+                self.emptiest_group((self.engine.world().random() % u64::from(groups)) as u32)
             }
-            true => self.first_roomy_group(home),
+            true => self.first_group_with_space(home),
             false => home,
         };
-        // Powers of two first, so that the files of crowded directories do not all crowd the next
-        // group.
+        // Powers of two first, so that the files of directories in full groups do not all move to
+        // the next group.
         let hash = (home + parent.number.get()) % groups;
         let jumps = (0..u32::BITS)
             .map(move |bit| 1u64 << bit)
@@ -269,34 +269,34 @@ impl Volume {
 
     /// The group with the fewest directories among those with at least average free inodes and
     /// blocks; `from` decides between equals.
-    fn least_crowded_group(&self, from: u32) -> u32 {
+    fn emptiest_group(&self, from: u32) -> u32 {
         let (free_inodes, free_blocks) = self.average_free();
         let states = self.groups.states.borrow();
         let count = states.len() as u32;
         let order =
             (0..count).map(|step| ((u64::from(from) + u64::from(step)) % u64::from(count)) as u32);
-        let roomy = order.filter(|&group| {
+        let suitable = order.filter(|&group| {
             let descriptor = states[group as usize].descriptor;
             descriptor.free_inodes > 0
                 && descriptor.free_inodes >= free_inodes
                 && descriptor.free_blocks >= free_blocks
         });
-        roomy.min_by_key(|&group| states[group as usize].descriptor.directories).unwrap_or(from)
+        suitable.min_by_key(|&group| states[group as usize].descriptor.directories).unwrap_or(from)
     }
 
-    /// From `home` on the first group with at least a quarter of the average free inodes and
+    /// The first group from `home` on with at least a quarter of the average free inodes and
     /// blocks.
-    fn first_roomy_group(&self, home: u32) -> u32 {
+    fn first_group_with_space(&self, home: u32) -> u32 {
         let (free_inodes, free_blocks) = self.average_free();
         let states = self.groups.states.borrow();
         let count = states.len() as u32;
         let mut order =
             (0..count).map(|step| ((u64::from(home) + u64::from(step)) % u64::from(count)) as u32);
-        let roomy = order.find(|&group| {
+        let suitable = order.find(|&group| {
             let descriptor = states[group as usize].descriptor;
             descriptor.free_inodes > free_inodes / 4 && descriptor.free_blocks > free_blocks / 4
         });
-        roomy.unwrap_or(home)
+        suitable.unwrap_or(home)
     }
 
     fn average_free(&self) -> (u32, u32) {

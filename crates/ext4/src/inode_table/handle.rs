@@ -1,5 +1,5 @@
-//! File handles, which outlive the kernel's memory of an inode, and which anybody with the right
-//! may make up.
+//! File handles, which outlive the kernel's memory of an inode, and which any privileged user may
+//! forge.
 
 use crate::error::errno;
 use crate::groups::Bits;
@@ -11,8 +11,8 @@ use units::InodeNumber;
 
 impl Volume {
     /// The inode that a file handle names. ESTALE when there is no such file any more, or never
-    /// was. A number that somebody made up is no damage, so it is held against the bitmap before
-    /// the table is believed.
+    /// was. A forged number is no damage, so it is checked against the bitmap before the table is
+    /// trusted.
     pub async fn inode_by_handle(&self, number: InodeNumber) -> Result<Rc<Inode>> {
         let in_range = (1..=self.superblock.borrow().inodes).contains(&number.get());
         if !in_range || self.is_internal(number) || !self.is_inode_used(number).await? {

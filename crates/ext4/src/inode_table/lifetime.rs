@@ -1,4 +1,4 @@
-//! How long an inode stays in memory, and the end of one without links.
+//! Lifetime of an inode in memory, and the end of one without links.
 
 use crate::{Inode, Result, Volume};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
 
-/// Inodes that nobody refers to are kept until there are so many more than after the last sweep.
+/// Number by which unreferenced inodes may grow after a sweep before the next.
 const SWEEP_STEP: usize = 4096;
 
 /// At most one [`Inode`] per number.
@@ -24,7 +24,7 @@ impl InodeCache {
     pub fn get(&self, number: InodeNumber) -> Option<Rc<Inode>> {
         self.inodes.get(&number).cloned()
     }
-    /// The inode that is in the cache now: another task may have put it there first.
+    /// Returns the inode that is in the cache now: another task may have inserted it first.
     pub fn insert(&mut self, inode: Rc<Inode>, committed: TransactionId) -> Rc<Inode> {
         if self.inodes.len() >= self.limit {
             self.sweep(committed);
@@ -39,7 +39,7 @@ impl InodeCache {
         self.inodes.insert(inode.number, inode.clone());
         inode
     }
-    /// The kernel dropped references to an inode that is not in memory.
+    /// Drops references of the kernel to an inode that is not in memory.
     fn forget_swept(&mut self, number: InodeNumber, count: u64) {
         let Some(lookups) = self.lookups.get_mut(&number) else { return };
         *lookups = lookups.saturating_sub(count);
@@ -50,11 +50,11 @@ impl InodeCache {
     pub fn remove(&mut self, number: InodeNumber) {
         self.inodes.remove(&number);
     }
-    /// Whether it is in use as far as memory knows.
+    /// Whether the inode is in use as far as memory knows.
     pub fn knows(&self, number: InodeNumber) -> bool {
         self.inodes.contains_key(&number) || self.lookups.contains_key(&number)
     }
-    /// Those that are in memory.
+    /// Inodes of the range that are in memory.
     pub fn numbers(&self, range: Range<InodeNumber>) -> impl Iterator<Item = InodeNumber> + '_ {
         self.inodes.range(range).map(|(number, _)| *number)
     }
@@ -65,8 +65,8 @@ impl InodeCache {
         self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()
     }
 
-    /// Drops what can be read again: it is not open, has links, and its last change is committed.
-    /// An fsync of an inode read anew would not know which transaction to wait for.
+    /// Drops inodes that can be read again: not open, with links, and the last change committed. An
+    /// fsync of an inode read again would not know which transaction to wait for.
     fn sweep(&mut self, committed: TransactionId) {
         self.inodes.retain(|number, inode| {
             let stays = Rc::strong_count(inode) > 1
@@ -95,12 +95,12 @@ impl Inode {
 }
 
 impl Volume {
-    /// The kernel got a reference (each LOOKUP, CREATE... answered). Call it under the directory's
-    /// lock, so that no unlink comes between.
+    /// Counts a reference of the kernel (each LOOKUP, CREATE... answered). Call it under the
+    /// directory's lock, so that no unlink comes between.
     pub fn remember(&self, inode: &Inode) {
         inode.lookups.set(inode.lookups.get() + 1);
     }
-    /// The kernel dropped `count` references. The last one of an inode without links frees it.
+    /// Drops `count` references of the kernel. The last one of an inode without links frees it.
     pub async fn forget(self: &Rc<Self>, number: InodeNumber, count: u64) -> Result<()> {
         let Some(inode) = self.inodes.borrow().get(number) else {
             self.inodes.borrow_mut().forget_swept(number, count);
@@ -112,12 +112,12 @@ impl Volume {
         }
         self.free_if_unused(&inode).await
     }
-    /// A door opened a descriptor.
+    /// Counts a descriptor that a front end opened.
     pub fn opened(&self, inode: &Inode) {
         inode.opens.set(inode.opens.get() + 1);
     }
-    /// A door closed a descriptor. The last one gives back preallocated blocks, and frees an inode
-    /// without links.
+    /// Uncounts a descriptor that a front end closed. The last one releases preallocated blocks,
+    /// and frees an inode without links.
     pub async fn closed(self: &Rc<Self>, number: InodeNumber) -> Result<()> {
         let Some(inode) = self.inodes.borrow().get(number) else { return Ok(()) };
         inode.opens.set(inode.opens.get().saturating_sub(1));
@@ -130,30 +130,30 @@ impl Volume {
         self.free_if_unused(&inode).await
     }
 
-    /// Frees the inode if no link, descriptor or kernel reference is left. Whoever takes the last
-    /// link away calls it when its handle is stopped and its locks are released. The inode is among
-    /// the orphans.
+    /// Frees the inode if no link, descriptor or kernel reference is left. The task that removes
+    /// the last link calls it when its handle is stopped and its locks are released. The inode is
+    /// among the orphans.
     pub async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.free_without_values(inode).await?;
         self.free_values().await
     }
 
-    /// As above; the values that nobody refers to any more are left to [`Volume::free_values`],
+    /// Frees the inode as above, but leaves values without references to [`Volume::free_values`],
     /// however long the chain.
     pub(crate) async fn free_without_values(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         if !inode.is_to_be_freed() || self.is_read_only() {
             return Ok(());
         }
         let _guard = inode.lock.write().await;
-        // A link may have come back (O_TMPFILE), or another task may have freed it meanwhile.
+        // A link may have been made (O_TMPFILE), or another task may have freed the inode.
         if !inode.is_to_be_freed() || !self.is_cached(inode) {
             return Ok(());
         }
         self.free_locked(inode).await
     }
 
-    /// Frees content, attributes and the inode itself, which is among the orphans. What its
-    /// attributes alone referred to is left to [`Volume::free_values`].
+    /// Frees content, attributes and the inode itself, which is among the orphans. Values to which
+    /// only its attributes referred are left to [`Volume::free_values`].
     pub(crate) async fn free_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.truncate_all_locked(inode).await?;
         self.drop_values(inode).await?;
@@ -170,7 +170,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether it is still the one inode of its number.
+    /// Whether it is still the cached inode of its number.
     pub(crate) fn is_cached(&self, inode: &Rc<Inode>) -> bool {
         self.inodes.borrow().get(inode.number).is_some_and(|cached| Rc::ptr_eq(&cached, inode))
     }

@@ -1,4 +1,4 @@
-//! Inodes: from the table, into it, made, freed; and how long one stays in memory.
+//! Inodes: reading and writing the table, allocation, freeing, lifetime in memory.
 
 mod access_times;
 mod create;
@@ -38,7 +38,7 @@ impl Volume {
     }
 
     /// Writes the inode's fields to its table block, and notes the handle's transaction as
-    /// `last_change` (whoever changes size or mapping notes `last_data_change`). Credits:
+    /// `last_change` (a caller that changes size or mapping notes `last_data_change`). Credits:
     /// [`Volume::credits_inode`].
     pub async fn store(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let (at, range) = self.inode_place(inode.number);
@@ -52,12 +52,12 @@ impl Volume {
         Ok(())
     }
 
-    /// The inode from its table block, whether links lead to it or not.
+    /// The inode from its table block, with or without links.
     pub(crate) async fn load_inode(&self, number: InodeNumber) -> Result<Rc<Inode>> {
         if number.get() == 0 || number.get() > self.superblock.borrow().inodes {
             return Err(self.note_damage(Error::corrupt_inode(number, "there is no such inode")));
         }
-        // The table's unused part may hold anything.
+        // The table's unused part has arbitrary content.
         if self.was_never_used(number) {
             return Err(Error::Refused(errno::ESTALE));
         }
@@ -87,13 +87,13 @@ impl Volume {
     pub(super) fn was_never_used(&self, number: InodeNumber) -> bool {
         let superblock = self.superblock.borrow();
         let (group, index) = superblock.group_of_inode(number);
-        // Before recovery the descriptor may say anything.
+        // Before recovery the descriptor is not trusted.
         let unused = self.groups.descriptor(group).unused_inodes;
         let used = superblock.inodes_per_group.saturating_sub(unused);
         self.has_group_checksums() && index >= used
     }
 
-    /// Inodes of the file system itself: no directory entry may lead to them.
+    /// Whether the inode is one of the file system itself: no directory entry may lead to them.
     fn is_internal(&self, number: InodeNumber) -> bool {
         let superblock = self.superblock.borrow();
         let own =

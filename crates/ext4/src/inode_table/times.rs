@@ -8,7 +8,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Atime {
     Never,
-    /// When it is not later than the last change, or a day old.
+    /// If it is not later than the last change, or a day old.
     #[default]
     Relative,
     Always,
@@ -25,7 +25,7 @@ impl Volume {
         let now = self.now();
         let mut fields = inode.fields.borrow_mut();
         let last = fields.accessed;
-        let is_due = match self.live.get().atime {
+        let needs_update = match self.live.get().atime {
             Atime::Never => false,
             Atime::Always => last != now,
             Atime::Relative => {
@@ -34,12 +34,13 @@ impl Volume {
                     || now.seconds - last.seconds >= DAY_SECONDS
             }
         };
-        let is_due = is_due && !self.is_read_only() && fields.flags & flags::NO_ATIME == 0;
+        let needs_update =
+            needs_update && !self.is_read_only() && fields.flags & flags::NO_ATIME == 0;
         let is_noted = || {
             inode.access_is_newer.get()
                 || self.access_times.note(inode.number, self.engine.world().now())
         };
-        if is_due && is_noted() {
+        if needs_update && is_noted() {
             fields.accessed = now;
             inode.access_is_newer.set(true);
         }

@@ -3,17 +3,17 @@ use std::cell::Cell;
 use units::{FileBlock, HomeBlock, TransactionId};
 
 /// The last mappings looked up, so that a hot append or overwrite walks no tree. Part of every
-/// inode; whoever changes the mapping calls [`MappingCache::clear`] first.
+/// inode; code that changes the mapping calls [`MappingCache::clear`] first.
 #[derive(Default)]
 pub struct MappingCache {
     /// The latest first. Two, for a reader and a writer at different places.
     entries: Cell<[Option<Mapping>; 2]>,
-    /// First byte behind the last write, the transaction of that, and how many bytes without a gap
-    /// it ended there. It tells sequential writes from others.
+    /// First byte behind the last write, its transaction, and the number of consecutive bytes that
+    /// end there. Distinguishes sequential writes from others.
     pub(crate) row: Cell<WriteRow>,
-    /// Where the file's first block is wanted, if not in its inode's group.
+    /// Wanted home of the file's first block, if not in its inode's group.
     pub(crate) first_goal: Cell<Option<HomeBlock>>,
-    /// Where the next blocks are wanted, wherever their neighbours are.
+    /// Wanted home of the next blocks, wherever their neighbours are.
     pub(crate) next_goal: Cell<Option<HomeBlock>>,
 }
 
@@ -25,22 +25,23 @@ pub(crate) struct WriteRow {
     bytes: u64,
 }
 
-/// A row that is longer is a sequential one: as the longest request that adaptive journaling logs.
+/// Length in bytes beyond which a stream is sequential: the longest request that adaptive
+/// journaling logs.
 const SEQUENTIAL_ROW: u64 = 32 << 10;
 
 impl WriteRow {
-    /// Whether a write at `at` in `transaction` continues a long row.
+    /// Whether a write at `at` in `transaction` continues a sequential stream.
     pub fn is_sequential(&self, transaction: TransactionId, at: u64) -> bool {
         self.bytes_before(transaction, at) >= SEQUENTIAL_ROW
     }
-    /// Bytes of the row that a write at `at` in `transaction` continues.
+    /// Bytes of the stream that a write at `at` in `transaction` continues.
     pub fn bytes_before(&self, transaction: TransactionId, at: u64) -> u64 {
         if self.continues(transaction, at) { self.bytes } else { 0 }
     }
     fn continues(&self, transaction: TransactionId, at: u64) -> bool {
         self.transaction == Some(transaction) && self.end == at
     }
-    /// The row after a write of `count` bytes.
+    /// The stream after a write of `count` bytes.
     #[must_use]
     pub fn after(self, transaction: TransactionId, at: u64, count: u64) -> WriteRow {
         let before = self.bytes_before(transaction, at);

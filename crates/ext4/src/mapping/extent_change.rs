@@ -1,4 +1,4 @@
-//! Changing an extent tree. All changes come down to one: some entries of a node are replaced by
+//! Changing an extent tree. All changes are one operation: some entries of a node are replaced by
 //! others. A node that overflows is split, one that empties is freed, and either replaces entries
 //! of its parent. So does a node whose first file block changed, since an index names it.
 
@@ -10,7 +10,7 @@ use format::ext4::extent::{self, Extent, ExtentEntry, Index};
 use std::ops::Range;
 use units::{FileBlock, HomeBlock};
 
-/// One change of a tree, all in one stretch without await.
+/// One change of a tree, without an await inside.
 struct ExtentChange<'a> {
     inode: &'a Inode,
     handle: &'a mut Handle,
@@ -48,8 +48,7 @@ impl Volume {
         Ok(run)
     }
 
-    /// Makes the blocks from `at` on written or unwritten, as far as one extent has them and
-    /// `count` says.
+    /// Makes the blocks from `at` on written or unwritten, `count` at most and within one extent.
     pub(super) async fn set_extent_state(
         &self,
         handle: &mut Handle,
@@ -75,7 +74,7 @@ impl Volume {
     }
 
     /// Frees the first extent's part in `from .. to`, or as much of its end as may be freed at
-    /// once: no extent is split for that. Gives the file block to go on from, `to` when done.
+    /// once: no extent is split for that. Returns the file block to continue from, `to` when done.
     pub(super) async fn remove_extent(
         &self,
         handle: &mut Handle,
@@ -101,7 +100,7 @@ impl Volume {
         Ok(if begin > first { from } else { end })
     }
 
-    /// The first extent with a block in `from .. to`, its place in its leaf and the way there.
+    /// The first extent with a block in `from .. to`, its place in its leaf and the path to it.
     async fn first_extent(
         &self,
         inode: &Inode,
@@ -122,7 +121,7 @@ impl Volume {
                 let index = place.map_or(0, |index| index + 1);
                 return Ok((u64::from(extent.at.get()) < to).then_some((path, index, extent)));
             }
-            // Nothing more in this leaf; the next one begins further on.
+            // This leaf has nothing more; the next one begins further on.
             from = path.end;
         }
         Ok(None)
@@ -205,8 +204,8 @@ impl ExtentChange<'_> {
         if same { Ok(()) } else { self.replace(path, level, index..index + 1, new) }
     }
 
-    /// The root becomes `entries`, or if they are too many the only index of a new node that has
-    /// them.
+    /// Makes `entries` the root's, or if they are too many those of a new node to which the root
+    /// refers.
     fn replace_root(&mut self, depth: u16, capacity: usize, entries: &[ExtentEntry]) -> Result<()> {
         let moved = match entries.len() > capacity {
             true => Some(index_of(entries, self.write_new(depth, entries)?)),
@@ -241,7 +240,7 @@ impl ExtentChange<'_> {
         Ok(at)
     }
 
-    /// Makes `entries` the node's, which has those before `first` already.
+    /// Writes `entries` to the node, which has those before `first` already.
     fn write(&mut self, block: &Block, first: usize, entries: &[ExtentEntry]) {
         let whole = self.handle.engine().block_size().whole();
         // The count in the header, entries that moved on or were replaced, the checksum.
@@ -253,14 +252,14 @@ impl ExtentChange<'_> {
         });
     }
 
-    /// The lock on the inode keeps its tree still; only a block that two trees share can change
-    /// meanwhile.
+    /// The error of a changed tree: the lock on the inode keeps it fixed; only a block that two
+    /// trees share can change during an await.
     fn changed_behind(&self) -> Error {
         Error::corrupt_inode(self.inode.number, "an extent node belongs to another tree as well")
     }
 }
 
-/// How many new nodes it takes to replace `removed` entries of the leaf by `added` ones.
+/// Number of new nodes needed to replace `removed` entries of the leaf by `added` ones.
 fn splits(inode: &Inode, path: &Path, removed: usize, added: usize) -> Result<usize> {
     let mut needed = 0;
     let (mut removed, mut added) = (removed, added);

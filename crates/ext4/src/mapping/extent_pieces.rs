@@ -1,4 +1,4 @@
-//! Cutting and joining extents: what a leaf's entries become. No I/O.
+//! Cutting and joining extents: the new entries of a leaf. No I/O.
 
 use super::extent_tree::end_of;
 use crate::{Error, Inode, Result};
@@ -7,7 +7,7 @@ use std::ops::Range;
 use units::{FileBlock, HomeBlock};
 
 /// Joins `pieces` with each other and with the entries beside `range` where they are contiguous.
-/// Gives what to replace by what: a neighbour that stays as it was is left out.
+/// Returns the range to replace and its new entries: a neighbour that stays unchanged is left out.
 pub(super) fn join(
     inode: &Inode,
     entries: &[ExtentEntry],
@@ -83,14 +83,14 @@ pub(super) fn split(whole: &Extent, begin: u64, end: u64, middle: Option<bool>) 
     parts
 }
 
-/// Where a block would be if the file were laid out in one piece with its neighbour.
+/// Goal for a block, as if the file were laid out in one piece with its neighbour.
 pub(super) fn goal(
     at: FileBlock,
     before: Option<Extent>,
     next: Option<Extent>,
 ) -> Option<HomeBlock> {
     if let Some(before) = before {
-        // Behind a long hole the distance says nothing.
+        // Behind a long hole the distance is meaningless.
         let distance = u64::from(at.get() - before.at.get());
         let count = u64::from(before.count);
         let near = distance < count + u64::from(extent::WRITTEN_MAX);

@@ -8,7 +8,7 @@ use engine::Block;
 use format::ext4::extent::{Extent, ExtentEntry, ExtentError, ExtentNode};
 use units::{FileBlock, HomeBlock};
 
-/// One node on the way down.
+/// One node on the path down.
 pub(super) struct Level {
     /// `None` for the root, which is in the inode.
     pub block: Option<Block>,
@@ -17,14 +17,14 @@ pub(super) struct Level {
     pub index: Option<usize>,
 }
 
-/// The way from the root to the leaf where a file block is or would be.
+/// The path from the root to the leaf where a file block is or would be.
 pub(super) struct Path {
     pub levels: Vec<Level>,
-    /// Where the next leaf begins; 2^32 after the last.
+    /// File block at which the next leaf begins; 2^32 after the last.
     pub end: u64,
 }
 
-/// What a node says about the next step down.
+/// The next step down from a node.
 struct Step {
     depth: u16,
     index: Option<usize>,
@@ -100,7 +100,7 @@ impl Volume {
         Ok(block)
     }
 
-    /// An error unless the extent's blocks may be a file's.
+    /// Checks that the extent's blocks may be a file's.
     pub(super) fn check_extent(&self, inode: &Inode, extent: &Extent) -> Result<()> {
         match self.block_is_usable(extent.home, extent.count.into()) {
             true => Ok(()),
@@ -141,7 +141,7 @@ pub(super) fn with_node<T>(
     let damaged = |error: ExtentError| Error::corrupt_inode(inode.number, error.to_string());
     match block {
         None => Ok(look(ExtentNode::parse(&inode.fields.borrow().block).map_err(damaged)?)),
-        // Checked each time: on a damaged volume the block may be another structure's as well,
+        // Checked each time: on a damaged volume the block may belong to another structure as well,
         // which changes it.
         Some(block) => Ok(look(ExtentNode::parse(&block.bytes()).map_err(damaged)?)),
     }
@@ -152,7 +152,7 @@ pub(super) fn end_of(extent: &Extent) -> u64 {
     u64::from(extent.at.get()) + u64::from(extent.count)
 }
 
-/// Where to go from `node`, whose entries must lie in `begin .. end`; or why it is damaged.
+/// The step down from `node`, whose entries must lie in `begin .. end`; or its damage.
 fn step_down(
     node: &ExtentNode<'_>,
     at: FileBlock,

@@ -7,22 +7,22 @@ use engine::Block;
 use format::ext4::indirect::{DIRECT, PointerPath, pointer};
 use units::{FileBlock, HomeBlock};
 
-/// The way from the inode to a file block's pointer, as far as it exists.
+/// The path from the inode to a file block's pointer, as far as it exists.
 pub(super) struct PointerWalk {
-    /// Which pointer of each level.
+    /// Index of the pointer in each level.
     pub path: PointerPath,
     /// The pointer blocks that exist: below the inode, fewer than the path is long.
     pub blocks: Vec<Block>,
 }
 
 impl PointerWalk {
-    /// Pointer blocks that are missing on the way.
+    /// Number of missing pointer blocks on the path.
     pub fn missing(&self) -> usize {
         self.path.indices().len() - 1 - self.blocks.len()
     }
 
-    /// Calls `look` with the bytes of the last pointers there are, and the index of the one on the
-    /// way.
+    /// Calls `look` with the bytes of the last pointers that exist, and the index of the one on the
+    /// path.
     pub fn with_last<T>(&self, inode: &Inode, look: impl FnOnce(&[u8], u32) -> T) -> T {
         let index = self.path.indices()[self.blocks.len()];
         match self.blocks.last() {
@@ -60,7 +60,7 @@ impl Volume {
         Ok(Mapping { at, count, state: MappingState::Written(home) })
     }
 
-    /// `None` when `at` is beyond what pointers can reach.
+    /// Walks to the pointer of `at`; `None` beyond the reach of pointers.
     pub(super) async fn walk_pointers(
         &self,
         inode: &Inode,

@@ -6,7 +6,7 @@ use engine::{Block, Handle};
 use format::ext4::indirect::{blocks_max, pointer, pointer_bytes, set_pointer};
 use units::{BlockRange, FileBlock, HomeBlock};
 
-/// What a step of removal takes out: a run of data and the pointer blocks that become empty by it.
+/// One step of removal: a run of data and the pointer blocks that become empty by it.
 struct RemovalStep {
     run: Option<Run>,
     emptied: Vec<HomeBlock>,
@@ -27,12 +27,12 @@ impl Volume {
             return Err(Error::Refused(errno::EFBIG));
         };
         let index = *walk.path.indices().last().expect("a path has a pointer");
-        let room = match walk.missing() {
+        let most = match walk.missing() {
             0 => walk
                 .with_last(inode, |bytes, index| run_of(bytes, index, self.pointers_in(&walk)).1),
             _ => (1 << self.pointer_bits()) - index,
         };
-        request.count = request.count.min(room);
+        request.count = request.count.min(most);
         request.goal = walk.with_last(inode, |bytes, index| {
             let before = index.checked_sub(1).and_then(|index| pointer(bytes, index));
             before.or(walk.blocks.last().map(Block::number)).map(|near| near.plus(1))
@@ -41,7 +41,7 @@ impl Volume {
         let run = match self.allocate_blocks(handle, request).await {
             Ok(run) if run.start.get() + u64::from(run.count) <= 1 << 32 => run,
             Ok(run) => {
-                // Pointers have 32 bits. The rest of a volume beyond 2^32 blocks is for extents.
+                // Pointers have 32 bits. Blocks beyond 2^32 are for extents only.
                 self.free_content(handle, inode, run).await?;
                 self.free_tree_blocks(handle, &missing).await?;
                 return Err(Error::Refused(errno::ENOSPC));
@@ -57,7 +57,8 @@ impl Volume {
         Ok(run)
     }
 
-    /// Frees the first run in `from .. to`; gives the file block to go on from, `to` when done.
+    /// Frees the first run in `from .. to`; returns the file block to continue from, `to` when
+    /// done.
     pub(super) async fn remove_pointers(
         &self,
         handle: &mut Handle,
@@ -122,8 +123,8 @@ fn enter(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, missing: &[Home
     set_run(handle, inode, walk.blocks.last(), index, Some(first), count);
 }
 
-/// Clears `count` pointers at the end of a complete walk. Gives the pointer blocks that have none
-/// left; no pointer leads to them any more.
+/// Clears `count` pointers at the end of a complete walk. Returns the pointer blocks that have none
+/// left; no pointer refers to them any more.
 fn clear(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, count: u32) -> Vec<HomeBlock> {
     let mut emptied = Vec::new();
     let mut count = count;

@@ -1,9 +1,9 @@
-//! Which block of the volume holds which block of a file: extent trees and indirect blocks behind
-//! one face.
+//! The mapping from file blocks to volume blocks: extent trees and indirect blocks behind one
+//! interface.
 //!
-//! Whoever calls holds the inode's lock (write, where a handle is asked for), so that the mapping
-//! stands still across the awaits in here. A change reads and allocates first and then alters all
-//! blocks of the tree in one stretch: an error leaves the tree as it was.
+//! The caller holds the inode's lock (write, where a handle is passed), so that the mapping is
+//! fixed across awaits. A change reads and allocates first and then alters all blocks of the tree
+//! in one stretch: an error leaves the tree as it was.
 
 mod cache;
 mod extent_change;
@@ -19,7 +19,7 @@ use engine::{Contents, Credits, Handle};
 use format::ext4::{extent, feature, indirect as pointers, inode::flags};
 use units::{FileBlock, HomeBlock};
 
-/// Where `count` consecutive blocks of a file, from `at` on, are.
+/// Homes of `count` consecutive blocks of a file, from `at` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapping {
     pub at: FileBlock,
@@ -59,7 +59,7 @@ impl Mapping {
     }
 }
 
-/// What [`Volume::map_or_allocate`] makes of a hole.
+/// Use of a hole that [`Volume::map_or_allocate`] fills.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocate {
     /// File data that the caller writes in this very handle, with base zero.
@@ -70,15 +70,15 @@ pub enum Allocate {
     Directory,
 }
 
-/// What [`Volume::map_or_allocate`] found or made.
+/// Result of [`Volume::map_or_allocate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allocated {
     pub mapping: Mapping,
-    /// Whether the mapping was a hole before: what its blocks hold on the disk is worthless.
+    /// Whether the mapping was a hole before: the old content of its blocks is worthless.
     pub fresh: bool,
 }
 
-/// How far a step of [`Volume::remove_blocks`] came.
+/// Progress of a step of [`Volume::remove_blocks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemovalProgress {
     Done,
@@ -87,13 +87,14 @@ pub enum RemovalProgress {
 }
 
 impl Volume {
-    /// What holds block `at`, and how many of the `max` blocks from there on continue it. A hole
-    /// reaches to the next mapped block or less far.
+    /// Maps block `at`, with as many of the `max` blocks from there on as continue it. A hole may
+    /// be cut short of the next mapped block.
     pub async fn map(&self, inode: &Inode, at: FileBlock, max: u32) -> Result<Mapping> {
         if let Some(mapping) = self.map_from_memory(inode, at, max) {
             return Ok(mapping);
         }
-        // Boxed, as it is rare: whoever maps would be as long as a walk down the tree.
+        // Boxed, as it is rare: otherwise every future that maps would be as long as a walk down
+        // the tree.
         let whole = match has_extents(inode)? {
             true => Box::pin(self.map_extent(inode, at)).await,
             false => Box::pin(self.map_pointer(inode, at)).await,
@@ -116,9 +117,9 @@ impl Volume {
         inode.mapping_cache.find(at, max)
     }
 
-    /// As [`Volume::map`], but a hole is filled, by one contiguous run of at most `count` blocks,
-    /// from the reserve if `caller` may. The caller stores the inode. `ENOSPC`: nothing changed,
-    /// see [`Volume::allocate_blocks`]. Credits: [`Volume::credits_map`].
+    /// Maps as [`Volume::map`] does, and fills a hole, by one contiguous run of at most `count`
+    /// blocks, from the reserve if `caller` may. The caller stores the inode. `ENOSPC`: nothing
+    /// changed, see [`Volume::allocate_blocks`]. Credits: [`Volume::credits_map`].
     pub async fn map_or_allocate(
         &self,
         handle: &mut Handle,
@@ -132,13 +133,13 @@ impl Volume {
         if mapping.state != MappingState::Hole {
             return Ok(Allocated { mapping, fresh: false });
         }
-        let room = self.file_blocks_max(inode).saturating_sub(at.get().into());
-        if room == 0 {
+        let remaining = self.file_blocks_max(inode).saturating_sub(at.get().into());
+        if remaining == 0 {
             return Err(Error::Refused(errno::EFBIG));
         }
         let purpose = if how == Allocate::Directory { Purpose::Directory } else { Purpose::Data };
         let use_reserve = self.may_use_reserve(caller);
-        let count = u64::from(mapping.count).min(room) as u32;
+        let count = u64::from(mapping.count).min(remaining) as u32;
         let request = AllocationRequest { inode, goal: None, count, at, purpose, use_reserve };
         let extents = has_extents(inode)?;
         let before = self.before(handle, inode);
@@ -157,8 +158,8 @@ impl Volume {
     }
 
     /// Turns unwritten blocks from `at` on into written ones: `count` at most, and within one
-    /// extent. The caller writes them in this very handle, with base zero. How many: 0 if the first
-    /// is not unwritten. Credits: [`Volume::credits_map`].
+    /// extent. The caller writes them in this very handle, with base zero. Returns their number, 0
+    /// if the first is not unwritten. Credits: [`Volume::credits_map`].
     pub async fn mark_written(
         &self,
         handle: &mut Handle,
@@ -171,7 +172,7 @@ impl Volume {
         self.whole(handle, before, changed).map_err(|error| self.note_damage(error))
     }
 
-    /// The reverse: the blocks read as zeros from now on. Extents only.
+    /// Turns written blocks into unwritten ones, which read as zeros from now on. Extents only.
     pub async fn mark_unwritten(
         &self,
         handle: &mut Handle,
@@ -184,8 +185,8 @@ impl Volume {
         self.whole(handle, before, changed).map_err(|error| self.note_damage(error))
     }
 
-    /// Frees the blocks `from .. to` of the file (to its last one for `None`) and what tree blocks
-    /// become empty. It goes as far as the handle's transaction allows. Consistent after every
+    /// Frees the blocks `from .. to` of the file (to its last one for `None`) and tree blocks that
+    /// become empty, as far as the handle's transaction allows. The tree is consistent after every
     /// step. The caller stores the inode. Credits: [`Volume::credits_remove`], the handle is
     /// extended as needed.
     pub async fn remove_blocks(
@@ -219,7 +220,7 @@ impl Volume {
     }
 
     /// Credits of one [`Volume::map_or_allocate`] or of one extent's change of state, the inode's
-    /// own included.
+    /// block included.
     pub fn credits_map(&self, inode: &Inode) -> Credits {
         // The inode + the data's bitmap and descriptor + the blocks of the tree on the way. For
         // every level that has to be split or made: a new block, its bitmap and its descriptor.
@@ -230,7 +231,7 @@ impl Volume {
             + Credits(depth + 1)
     }
 
-    /// Credits of one step of [`Volume::remove_blocks`], the inode's own included.
+    /// Credits of one step of [`Volume::remove_blocks`], the inode's block included.
     pub fn credits_remove(&self, inode: &Inode) -> Credits {
         // As credits_map, since a hole punched into an extent may split nodes. Instead of
         // allocating data it counts bitmaps and descriptors of one freed run (as long as the
@@ -241,7 +242,7 @@ impl Volume {
             + self.engine().credits_revokes()
     }
 
-    /// How many blocks the file's kind of mapping can address.
+    /// Number of blocks that the file's kind of mapping can address.
     pub(crate) fn file_blocks_max(&self, inode: &Inode) -> u64 {
         match self.maps_by_extents(inode) {
             true => (1 << 32) - 1,
@@ -255,9 +256,9 @@ impl Volume {
         inode.has_flag(flags::EXTENTS) || self.is_inline(inode) && self.has(feature::EXTENTS)
     }
 
-    /// Blocks for the tree itself: all `count` of them or none. They come out of the reserve if
-    /// need be, since without them space can neither be freed nor written to that is already the
-    /// file's.
+    /// Allocates blocks for the tree itself: all `count` of them or none. They come out of the
+    /// reserve if need be, since without them the file's own space can neither be freed nor written
+    /// to.
     async fn allocate_tree_blocks(
         &self,
         handle: &mut Handle,
@@ -306,12 +307,12 @@ impl Volume {
     fn count_blocks(&self, inode: &Inode, blocks: i64) {
         let sectors = blocks << (self.block_size().shift() - 9);
         let mut fields = inode.fields.borrow_mut();
-        // A damaged count must not stop the program; e2fsck puts it right.
+        // A damaged count must not panic; e2fsck corrects it.
         fields.sectors = fields.sectors.saturating_add_signed(sectors);
     }
 }
 
-/// Whether the inode has an extent tree; an error if it has neither that nor pointers.
+/// Whether the inode has an extent tree; an error if it has neither tree nor pointers.
 pub(crate) fn has_extents(inode: &Inode) -> Result<bool> {
     let fields = inode.fields.borrow();
     if fields.flags & flags::INLINE_DATA != 0 {

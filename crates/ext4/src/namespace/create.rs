@@ -1,4 +1,4 @@
-//! Making files of every kind.
+//! Creating files of every kind.
 
 use super::links::add_subdirectory;
 use super::{Intent, Stamped, check_name, refused};
@@ -18,18 +18,18 @@ const SYMLINK: u16 = 0xa000;
 /// Shorter targets of symbolic links are kept in the inode.
 const FAST_LINK_END: usize = 60;
 
-/// What is to be made.
+/// An inode and its name, to be created.
 #[derive(Clone, Copy)]
 struct Making<'a> {
     caller: &'a Caller,
     mode: u16,
     rdev: u32,
-    /// Of a symbolic link.
+    /// The target of a symbolic link.
     target: &'a [u8],
 }
 
 impl Volume {
-    /// Makes a regular file, fifo, socket or device. `mode` carries the type, and the permissions
+    /// Makes a regular file, fifo, socket or device. `mode` has the type, and the permissions
     /// before the caller's umask; `rdev` is the device number in the kernel's 32-bit encoding (as
     /// FUSE sends it).
     pub async fn mknod(
@@ -62,7 +62,7 @@ impl Volume {
         self.make(parent, name, Making { caller, mode, rdev: 0, target: b"" }).await
     }
 
-    /// Makes a symbolic link that leads to `target` (1 byte up to a block less one).
+    /// Makes a symbolic link with target `target` (1 byte up to a block less one).
     pub async fn symlink(
         self: &Rc<Self>,
         parent: &Rc<Inode>,
@@ -98,17 +98,17 @@ impl Volume {
             return refused(errno::EMLINK);
         }
         let _tables = self.hold(&[parent]).await?;
-        // Not with an open handle, for which a commit would wait.
+        // Not with an open handle, since a commit would wait for it.
         self.read_durability(parent).await;
         let credits = || directory.insert_credits() + self.make_credits(parent);
-        self.with_room_or_abandoned(credits, async |handle, abandoned| {
+        self.with_space_or_abandoned(credits, async |handle, abandoned| {
             self.make_within(handle, &directory, parent, name, making, abandoned).await
         })
         .await
     }
 
-    /// The inode + its lists + its first block and the mapping of it + the parent + an orphan if
-    /// all fails. (A new inode's mapping is no deeper than any other's.)
+    /// The inode + its lists + its first block and mapping + the parent + an orphan if all fails.
+    /// (A new inode's mapping is no deeper than any other's.)
     fn make_credits(&self, parent: &Inode) -> Credits {
         self.credits_create_inode()
             + self.credits_inherit_acl()
@@ -127,7 +127,7 @@ impl Volume {
         making: Making<'_>,
         abandoned: &mut Option<Rc<Inode>>,
     ) -> Result<Rc<Inode>> {
-        let spot = directory.make_room(handle, making.caller, name).await?;
+        let slot = directory.make_slot(handle, making.caller, name).await?;
         let inode = self.new_inode(handle, parent, making).await?;
         let filled = match self.fill_new(handle, parent, &inode, making).await {
             Ok(()) => self.store_parent(handle, parent, &inode).await,
@@ -138,7 +138,7 @@ impl Volume {
             *abandoned = Some(inode);
             return Err(error);
         }
-        directory.put(handle, spot, inode.number, entry_type::of_mode(making.mode), name)?;
+        directory.put(handle, slot, inode.number, entry_type::of_mode(making.mode), name)?;
         self.learn_durability(parent, name, &inode).await;
         Ok(inode)
     }
@@ -154,7 +154,7 @@ impl Volume {
             .await
     }
 
-    /// Permissions, and what a directory or symbolic link holds.
+    /// Sets permissions, and the content of a directory or symbolic link.
     async fn fill_new(
         self: &Rc<Self>,
         handle: &mut Handle,
@@ -188,7 +188,7 @@ impl Volume {
             if self.has(feature::EXTENTS) {
                 inode.fields.borrow_mut().make_extent_root();
             }
-            // The target goes through the journal as metadata, as the kernel's does.
+            // The target is written through the journal as metadata, as the kernel's does.
             let allocated = self
                 .map_or_allocate(handle, inode, caller, FileBlock(0), 1, Allocate::Directory)
                 .await?;
@@ -211,7 +211,7 @@ impl Volume {
         self.store(handle, parent).await
     }
 
-    /// What was half made becomes an orphan, to be freed once the handle is stopped.
+    /// Makes an inode an orphan after a failure, to be freed once the handle is stopped.
     async fn abandon(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         inode.fields.borrow_mut().links = 0;
         self.orphan_add(handle, inode).await?;
@@ -230,7 +230,7 @@ impl Volume {
         self.changeable(parent, Intent::Add)?;
         let making = Making { caller, mode: mode & !TYPE_MASK | REGULAR, rdev: 0, target: b"" };
         let credits = || self.make_credits(parent);
-        self.with_room_or_abandoned(credits, async |handle, abandoned| {
+        self.with_space_or_abandoned(credits, async |handle, abandoned| {
             self.tmpfile_within(handle, parent, making, abandoned).await
         })
         .await

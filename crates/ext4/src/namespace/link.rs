@@ -1,4 +1,4 @@
-//! Further names, and fewer.
+//! Adding and removing names.
 
 use super::links::{LINKS_MAX, remove_subdirectory};
 use super::{Intent, Stamped, check_name, refused};
@@ -11,7 +11,7 @@ use format::ext4::inode::flags;
 use std::rc::Rc;
 
 impl Volume {
-    /// One more name for `inode`, which may be one that [`Volume::tmpfile`] made.
+    /// Adds a name for `inode`, which may be one that [`Volume::tmpfile`] made.
     pub async fn link(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -23,7 +23,8 @@ impl Volume {
         if inode.is_directory() {
             return refused(errno::EPERM);
         }
-        // Told before the locks: a file that is named as its own directory would be locked twice.
+        // Checked before the locks: a file that is named as its own directory would be locked
+        // twice.
         if !parent.is_directory() {
             return refused(errno::ENOTDIR);
         }
@@ -38,7 +39,7 @@ impl Volume {
             return refused(errno::EEXIST);
         }
         match inode.fields.borrow().links {
-            // Whoever may give a nameless file a name has it open; all else is gone.
+            // A nameless file that may be given a name is open; any other has been removed.
             0 if inode.opens.get() == 0 && inode.lookups.get() == 0 => {
                 return refused(errno::ENOENT);
             }
@@ -49,7 +50,7 @@ impl Volume {
         // Directory + both inodes + the orphans.
         let credits =
             || directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
-        self.with_room(credits, async |handle| {
+        self.with_space(credits, async |handle| {
             self.link_within(handle, &directory, parent, inode, name, caller).await
         })
         .await
@@ -64,13 +65,13 @@ impl Volume {
         name: &[u8],
         caller: &Caller,
     ) -> Result<()> {
-        let spot = directory.make_room(handle, caller, name).await?;
+        let slot = directory.make_slot(handle, caller, name).await?;
         if inode.fields.borrow().links == 0 {
             self.orphan_remove(handle, inode).await?;
         }
         inode.fields.borrow_mut().links += 1;
         let file_type = entry_type::of_mode(inode.fields.borrow().mode);
-        directory.put(handle, spot, inode.number, file_type, name)?;
+        directory.put(handle, slot, inode.number, file_type, name)?;
         self.note_change(inode);
         self.store(handle, inode).await?;
         self.store_names_changed(handle, parent).await
@@ -115,7 +116,7 @@ impl Volume {
         Ok(Stamped { value: (), transaction })
     }
 
-    /// Whether the inode may lose a name. Its directory is empty, if it is one.
+    /// Checks that the inode may lose a name: its directory is empty, if it is one.
     pub(super) async fn check_victim(
         self: &Rc<Self>,
         victim: &Inode,
@@ -146,14 +147,14 @@ impl Volume {
         directory.remove(handle, found, name)?;
         if victim.is_directory() {
             remove_subdirectory(parent);
-            // Whoever has it open still sees that nothing is left.
+            // Tasks that have the directory open still see that it is empty.
             victim.fields.borrow_mut().size = 0;
         }
         self.store_names_changed(handle, parent).await?;
         self.drop_link(handle, victim).await
     }
 
-    /// Names of the directory have changed.
+    /// Stores the directory after a change of its names.
     pub(super) async fn store_names_changed(
         &self,
         handle: &mut Handle,
@@ -165,7 +166,7 @@ impl Volume {
     }
 }
 
-/// What kind of file a name is taken from.
+/// Kind of file from which a name is removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removal {
     File,

@@ -1,4 +1,4 @@
-//! Counting links. A directory has one for its name, one for its `.`, and one for the `..` of each
+//! Link counts. A directory has a link for its name, one for its `.`, and one for the `..` of each
 //! subdirectory.
 
 use crate::{Inode, Volume};
@@ -17,8 +17,8 @@ impl Volume {
     }
 }
 
-/// One more subdirectory. Beyond the maximum the count becomes 1, which means "not counted any
-/// more".
+/// Counts one more subdirectory. Beyond the maximum the count becomes 1, which means "not counted
+/// any more".
 pub(super) fn add_subdirectory(directory: &Inode) {
     let mut fields = directory.fields.borrow_mut();
     fields.links = match fields.links {

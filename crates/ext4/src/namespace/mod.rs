@@ -1,12 +1,12 @@
-//! Names: what doors call to look up, make, move and remove files.
+//! Names: the calls of front ends that look up, make, move and remove files.
 //!
 //! Every function here takes the inode locks it needs (order: [`crate::Inode`]) and starts its own
 //! handle. One that changes the volume also returns the transaction that holds the change.
 //! `Volume::sync_file` of the directory, or a commit of that transaction, makes it durable.
 //!
-//! Within a handle all that can fail for want of space comes first, then the names change without a
-//! chance to fail. So ENOSPC leaves at most a directory with room to spare, and an inode that is an
-//! orphan at once.
+//! Within a handle every step that can fail for lack of space comes first; then the names change
+//! without a step that can fail. So ENOSPC leaves at most a directory with space to spare, and an
+//! inode that is an orphan at once.
 
 mod create;
 mod link;
@@ -30,7 +30,7 @@ fn refused<T>(code: i32) -> Result<T> {
     Err(Error::Refused(code))
 }
 
-/// A name that may be given or taken: neither `.` nor `..`.
+/// Checks that a name may be added or removed: neither `.` nor `..`.
 fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_LENGTH_MAX {
         return refused(errno::ENAMETOOLONG);
@@ -42,7 +42,7 @@ fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What is to be done to a directory's names.
+/// Change of a directory's names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Intent {
     Add,
@@ -50,8 +50,8 @@ enum Intent {
 }
 
 impl Volume {
-    /// A directory whose names the caller may change. ENOENT when it was removed, EPERM by its
-    /// flags.
+    /// Opens a directory whose names the caller may change. ENOENT when it was removed, EPERM by
+    /// its flags.
     fn changeable<'a>(
         self: &'a Rc<Self>,
         inode: &'a Inode,
@@ -68,8 +68,7 @@ impl Volume {
         Ok(directory)
     }
 
-    /// The inode that an entry leads to. The directory's lock is held, so it cannot be freed
-    /// meanwhile.
+    /// The inode of an entry. The directory's lock is held, so it cannot be freed.
     async fn entry_inode(&self, directory: &Inode, number: InodeNumber) -> Result<Rc<Inode>> {
         let wrong = |why: &str| {
             self.note_damage(Error::corrupt_inode(
@@ -93,7 +92,7 @@ impl Volume {
         Ok(inode)
     }
 
-    /// The entry `name` and its inode. ENOENT.
+    /// The entry `name` and its inode, or ENOENT.
     async fn existing(
         &self,
         directory: &Directory<'_>,
@@ -106,7 +105,7 @@ impl Volume {
         Ok((found, inode))
     }
 
-    /// An inode lost a link: it becomes an orphan with its last. Credits:
+    /// Removes a link of an inode; with its last it becomes an orphan. Credits:
     /// [`Volume::credits_unlink`].
     async fn drop_link(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         {

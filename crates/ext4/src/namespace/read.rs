@@ -1,4 +1,4 @@
-//! Looking, without changing anything.
+//! Operations that change nothing.
 
 use super::refused;
 use crate::directory::Directory;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use units::FileBlock;
 
 impl Volume {
-    /// The inode that `name` in `parent` stands for; `.` and `..` included. ENOENT, ENOTDIR,
+    /// The inode that `name` in `parent` refers to; `.` and `..` included. ENOENT, ENOTDIR,
     /// ENAMETOOLONG.
     pub async fn lookup(self: &Rc<Self>, parent: &Rc<Inode>, name: &[u8]) -> Result<Rc<Inode>> {
         if name.len() > NAME_LENGTH_MAX {
@@ -29,8 +29,8 @@ impl Volume {
     }
 
     /// The entries after `cookie` (0: from the start), at least one unless there are none left,
-    /// about `count` at most. An entry that is there all the while is seen exactly once, whatever
-    /// others do to the directory.
+    /// about `count` at most. An entry that exists throughout the listing is returned exactly once,
+    /// whatever other tasks do to the directory.
     pub async fn readdir(
         self: &Rc<Self>,
         directory: &Rc<Inode>,
@@ -41,9 +41,9 @@ impl Volume {
         self.list(directory, cookie, count).await
     }
 
-    /// As [`Volume::readdir`], with the inodes. `None` for `.` and `..`, which FUSE must not count
-    /// as lookups. `None` also for those that cannot be read, so that one damaged inode does not
-    /// hide the others.
+    /// Lists as [`Volume::readdir`] does, with the inodes. `None` for `.` and `..`, which FUSE must
+    /// not count as lookups. `None` also for those that cannot be read, so that one damaged inode
+    /// does not hide the others.
     pub async fn readdirplus(
         self: &Rc<Self>,
         directory: &Rc<Inode>,
@@ -79,7 +79,7 @@ impl Volume {
         names.read(cookie, count).await
     }
 
-    /// Where a symbolic link leads. EINVAL when it is none.
+    /// The target of a symbolic link. EINVAL for other files.
     pub async fn readlink(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<Vec<u8>> {
         let _lock = inode.lock.read().await;
         if !inode.is_symlink() {

@@ -1,8 +1,8 @@
-//! Moving names.
+//! Renaming.
 //!
-//! Locks, in this order: the volume's `renames` when two directories take part, the directories
-//! (the one above first), what is moved, what is replaced. While `renames` is held no directory
-//! changes its place, so who is above whom is known before the locks are taken.
+//! Locks, in this order: the volume's `renames` when two directories take part, the directories (an
+//! ancestor first), the moved inode, the replaced one. While `renames` is held no directory changes
+//! its place, so ancestry is known before the locks are taken.
 
 use super::link::Removal;
 use super::links::{add_subdirectory, remove_subdirectory};
@@ -21,14 +21,14 @@ use units::InodeNumber;
 
 const CHARACTER_DEVICE: u16 = 0x2000;
 
-/// One of the two places of a rename, its directory locked.
+/// One of the two sides of a rename, its directory locked.
 struct Side<'a> {
     parent: &'a Rc<Inode>,
     directory: Directory<'a>,
     name: &'a [u8],
 }
 
-/// What a rename is about to do.
+/// A rename in progress.
 struct Move<'a> {
     from: Side<'a>,
     to: Side<'a>,
@@ -39,8 +39,8 @@ struct Move<'a> {
 }
 
 impl Volume {
-    /// Gives the file at `from` the name `to`, at one stroke. `caller` owns the whiteout, if one is
-    /// made. Tells which directories have another parent now.
+    /// Renames the file at `from` to `to`, atomically. `caller` owns the whiteout, if one is made.
+    /// Returns the directories that have another parent now.
     pub async fn rename(
         self: &Rc<Self>,
         from: (&Rc<Inode>, &[u8]),
@@ -83,8 +83,7 @@ impl Volume {
         if let (Some(target), RenameMode::Exchange) = (&target, mode) {
             self.check_project(from.parent, target)?;
         }
-        // A directory must not come to lie within itself, nor take the place of one that it lies
-        // in.
+        // A directory must not be moved into itself, nor replace one of its ancestors.
         if above.1.contains(&source.number) {
             return refused(errno::EINVAL);
         }
@@ -111,7 +110,7 @@ impl Volume {
         Ok(Stamped { value: elsewhere, transaction })
     }
 
-    /// The directory itself and all above it. `renames` is held.
+    /// The directory itself and all its ancestors. `renames` is held.
     async fn ancestors(self: &Rc<Self>, directory: &Rc<Inode>) -> Result<BTreeSet<InodeNumber>> {
         let mut above = BTreeSet::from([directory.number]);
         let mut at = directory.clone();
@@ -138,7 +137,7 @@ impl Volume {
         let rename = async |handle: &mut Handle, abandoned: &mut Option<Rc<Inode>>| {
             self.rename_within(handle, moving, abandoned).await
         };
-        Ok(self.with_room_or_abandoned(credits, rename).await?.transaction)
+        Ok(self.with_space_or_abandoned(credits, rename).await?.transaction)
     }
 
     async fn check_move(self: &Rc<Self>, moving: &Move<'_>) -> Result<()> {
@@ -165,7 +164,7 @@ impl Volume {
         self.check_subdirectories(moving)
     }
 
-    /// EMLINK when a directory would get one subdirectory too many.
+    /// Returns EMLINK when a directory would get one subdirectory too many.
     fn check_subdirectories(&self, moving: &Move<'_>) -> Result<()> {
         let Move { from, to, source, target, mode, .. } = moving;
         let gains = |place: &Side<'_>, comes: &Inode, goes: Option<&Rc<Inode>>| {
@@ -183,9 +182,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Room for the name + the block of the old name + the first blocks of both, which hold `..` +
-    /// the four inodes + the orphans. And a whiteout with its list, which may have to become an
-    /// orphan.
+    /// A new entry + the block of the old name + the first blocks of both, which hold `..` + the
+    /// four inodes + the orphans. And a whiteout with its list, which may have to become an orphan.
     fn rename_credits(&self, moving: &Move<'_>) -> Credits {
         moving.to.directory.insert_credits()
             + Credits(1 + 2)
@@ -204,10 +202,10 @@ impl Volume {
         abandoned: &mut Option<Rc<Inode>>,
     ) -> Result<()> {
         let Move { from, to, source, target, mode, .. } = moving;
-        // All that may fail.
-        let spot = match target {
+        // Every step that may fail.
+        let slot = match target {
             Some(_) => None,
-            None => Some(to.directory.make_room(handle, moving.caller, to.name).await?),
+            None => Some(to.directory.make_slot(handle, moving.caller, to.name).await?),
         };
         let whiteout = match mode.leaves_whiteout() {
             true => Some(self.make_whiteout(handle, moving).await?),
@@ -235,9 +233,9 @@ impl Volume {
         };
         // Names.
         let source_type = type_of(source);
-        match (spot, &new) {
-            (Some(spot), _) => {
-                to.directory.put(handle, spot, source.number, source_type, to.name)?
+        match (slot, &new) {
+            (Some(slot), _) => {
+                to.directory.put(handle, slot, source.number, source_type, to.name)?
             }
             (None, Some(new)) => {
                 to.directory.replace(handle, new, to.name, source.number, source_type)?
@@ -258,7 +256,7 @@ impl Volume {
         self.settle(handle, moving).await
     }
 
-    /// All inodes' table blocks, and of directories the first blocks, which hold `..`.
+    /// The table blocks of all inodes, and the first blocks of directories, which hold `..`.
     async fn hold_places(self: &Rc<Self>, moving: &Move<'_>) -> Result<Vec<Block>> {
         let Move { from, to, source, target, .. } = moving;
         let mut held = self.hold(&[from.parent, to.parent, source]).await?.into_vec();
@@ -273,7 +271,7 @@ impl Volume {
         Ok(held)
     }
 
-    /// Both entries, with the blocks that will be changed.
+    /// Looks up both entries, with the blocks that will be changed.
     async fn prepare(self: &Rc<Self>, moving: &Move<'_>) -> Result<(Found, Option<Found>)> {
         let vanished = || Error::corrupt_inode(moving.from.parent.number, "a name has vanished");
         let old = moving.from.directory.find(moving.from.name).await?.ok_or_else(vanished)?;
@@ -301,7 +299,7 @@ impl Volume {
         self.store(handle, whiteout).await
     }
 
-    /// Directories that come under another one: their `..`, and the links that these stand for.
+    /// Updates directories that move to another parent: their `..`, and the link counts for it.
     async fn adopt(self: &Rc<Self>, handle: &mut Handle, moving: &Move<'_>) -> Result<()> {
         let Move { from, to, source, target, mode, .. } = moving;
         let crossing = from.parent.number != to.parent.number;
@@ -334,7 +332,7 @@ impl Volume {
         names.set_parent(handle, first.as_ref(), parent)
     }
 
-    /// Times, link counts and orphans of all that took part.
+    /// Updates times, link counts and orphans of all inodes involved.
     async fn settle(self: &Rc<Self>, handle: &mut Handle, moving: &Move<'_>) -> Result<()> {
         let Move { from, to, source, target, mode, .. } = moving;
         self.note_change(source);
@@ -360,7 +358,7 @@ fn type_of(inode: &Inode) -> u8 {
 
 type Above = (BTreeSet<InodeNumber>, BTreeSet<InodeNumber>);
 
-/// The one above first; of two that are unrelated, the lower number.
+/// Locks an ancestor first; of two that are unrelated, the lower number.
 async fn lock_directories(
     from: &Rc<Inode>,
     to: &Rc<Inode>,
@@ -377,7 +375,7 @@ async fn lock_directories(
     (guard, Some(second.lock.write().await))
 }
 
-/// Directories before files, else the lower number first. Neither lies within the other.
+/// Locks directories before files, else the lower number first. Neither lies within the other.
 async fn lock_children(source: &Rc<Inode>, target: Option<&Rc<Inode>>) -> Vec<WriteGuard> {
     let mut children: Vec<&Rc<Inode>> = std::iter::once(source).chain(target).collect();
     children.sort_by_key(|inode| (!inode.is_directory(), inode.number));

@@ -19,18 +19,18 @@ pub enum FileType {
     Symlink,
 }
 
-/// What `renameat2` does when the new name is taken.
+/// Behaviour of `renameat2` when the new name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RenameMode {
-    /// The old holder of the name loses it.
+    /// The existing file loses the name.
     Replace,
     /// EEXIST.
     NoReplace,
-    /// The two names swap what they stand for.
+    /// The two names exchange their inodes.
     Exchange,
-    /// As `Replace`, and a character device 0:0 takes the old name (overlay file systems).
+    /// `Replace`, and a character device 0:0 takes the old name (overlay file systems).
     Whiteout,
-    /// As `NoReplace`, with a whiteout.
+    /// `NoReplace`, with a whiteout.
     NoReplaceWhiteout,
 }
 
@@ -49,6 +49,6 @@ pub struct DirectoryEntry {
     pub file_type: FileType,
     /// 1 to 255 bytes, without `/` and NUL.
     pub name: Vec<u8>,
-    /// What the next [`crate::Volume::readdir`] is given to go on after this entry. Below 2^63.
+    /// Cookie for the next [`crate::Volume::readdir`], to continue after this entry. Below 2^63.
     pub cookie: u64,
 }

@@ -1,4 +1,4 @@
-//! What a crash left behind: orphans without links are freed, truncates are finished.
+//! Cleanup after a crash: orphans without links are freed, truncates are finished.
 
 use super::list::OrphanList;
 use crate::{Error, Result, Volume};
@@ -6,17 +6,18 @@ use format::ext4::superblock::state;
 use std::rc::Rc;
 use units::InodeNumber;
 
-/// What was found when the volume was opened.
+/// Orphans found when the volume was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OrphanReport {
     pub freed: u32,
     pub truncated: u32,
-    /// Entries that lead to no inode, or whose inode is damaged.
+    /// Entries that refer to no inode, or whose inode is damaged.
     pub damaged: u32,
 }
 
 impl Volume {
-    /// Damaged entries are dropped and noted: e2fsck finds their space.
+    /// Frees or finishes all orphans. Damaged entries are dropped and noted: e2fsck finds their
+    /// space.
     pub(crate) async fn clean_up_orphans(
         self: &Rc<Self>,
         warnings: &mut Vec<String>,
@@ -25,7 +26,7 @@ impl Volume {
         let mut numbers = Vec::new();
         let trusted = !self.damage_was_found();
         if !trusted {
-            // Freeing by the list might free what is in use.
+            // Freeing by the list might free blocks in use.
             self.forget_orphan_list().await?;
         } else {
             match self.read_orphan_list().await {
@@ -54,7 +55,7 @@ impl Volume {
         for number in numbers {
             self.clean_up_orphan(number, &mut report, warnings).await?;
             match self.free_values().await {
-                // It is noted, and stays an orphan.
+                // Noted; the inode stays an orphan.
                 Err(Error::Corrupt { .. } | Error::Refused(_)) => report.damaged += 1,
                 freed => freed?,
             }
@@ -63,7 +64,7 @@ impl Volume {
     }
 
     /// Whether a structure of the volume contradicted itself since e2fsck last looked. The kernel
-    /// trusts no orphans either after a mere abort (`ext4_orphan_cleanup`). But a failed write only
+    /// trusts no orphans even after a mere abort (`ext4_orphan_cleanup`). But a failed write only
     /// ends the log early, and what was replayed of it is as sound as after a power cut. The count
     /// of errors rises with each that is found.
     fn damage_was_found(&self) -> bool {
@@ -97,8 +98,8 @@ impl Volume {
         match done {
             Ok(()) if has_links => report.truncated += 1,
             Ok(()) => report.freed += 1,
-            // It is as it was, and stays an orphan: one that cannot be freed must not keep all the
-            // others from their volume.
+            // The inode is unchanged, and stays an orphan: one that cannot be freed must not keep
+            // the volume from being opened.
             Err(Error::Refused(code)) => {
                 report.damaged += 1;
                 let why =

@@ -16,16 +16,16 @@ pub(super) struct Slot {
 
 pub(super) struct OrphanFile {
     blocks: Vec<Block>,
-    /// Slots given back. Slots from `unused` on were never taken since the volume was opened.
+    /// Released slots. Slots from `unused` on were never taken since the volume was opened.
     free: Vec<Slot>,
     unused: Slot,
     entries: usize,
-    /// Where checksums of the file's blocks begin.
+    /// Seed of the checksums of the file's blocks.
     checksum_seed: Option<u32>,
 }
 
 impl OrphanFile {
-    /// A free slot, as long as there is one.
+    /// Takes a free slot, if there is one.
     fn take(&mut self) -> Option<Slot> {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
@@ -63,7 +63,7 @@ impl OrphanFile {
 }
 
 impl Volume {
-    /// Whether there was room. Credits: one block of the file.
+    /// Adds an orphan; false when the file is full. Credits: one block of the file.
     pub(super) fn add_to_orphan_file(&self, handle: &mut Handle, number: InodeNumber) -> bool {
         let mut orphans = self.orphans.borrow_mut();
         let Some(file) = &mut orphans.file else { return false };
@@ -73,7 +73,7 @@ impl Volume {
         true
     }
 
-    /// Whether it was there. Credits: one block of the file.
+    /// Removes an orphan; false when it is not in the file. Credits: one block of the file.
     pub(super) fn remove_from_orphan_file(&self, handle: &mut Handle, number: InodeNumber) -> bool {
         let mut orphans = self.orphans.borrow_mut();
         let Some(slot) = orphans.in_file.remove(&number) else { return false };
@@ -83,7 +83,7 @@ impl Volume {
         true
     }
 
-    /// Reads the orphan file and the orphans in it; there is none without the feature.
+    /// Reads the orphan file and the orphans in it; `None` without the feature.
     pub(super) async fn read_orphan_file(
         &self,
     ) -> Result<Option<(OrphanFile, Vec<(InodeNumber, Slot)>)>> {

@@ -44,7 +44,7 @@ impl OrphanList {
             self.links.get_mut(&behind).expect("in the list").before = before;
         }
     }
-    /// As read from the disk, the superblock's end first.
+    /// Builds the list as read from the disk, the superblock's end first.
     pub fn from_disk(numbers: &[InodeNumber]) -> OrphanList {
         let mut list = OrphanList::default();
         numbers.iter().rev().for_each(|number| list.push_front(*number));
@@ -53,7 +53,7 @@ impl OrphanList {
 }
 
 impl Volume {
-    /// Credits: superblock + the inode's table block.
+    /// Adds an orphan. Credits: superblock + the inode's table block.
     pub(super) async fn add_to_orphan_list(
         &self,
         handle: &mut Handle,
@@ -69,7 +69,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Credits: table blocks of the inode and of the one before it, or the superblock.
+    /// Removes an orphan. Credits: table blocks of the inode and of the one before it, or the
+    /// superblock.
     pub(super) async fn remove_from_orphan_list(
         &self,
         handle: &mut Handle,
@@ -86,7 +87,7 @@ impl Volume {
                 }
                 None => None,
             };
-            // The one before may have gone while its block was read.
+            // The inode before may have left the list while its block was read.
             if neighbours(self) != Some(found) {
                 continue;
             }
@@ -107,7 +108,7 @@ impl Volume {
         }
     }
 
-    /// The numbers of the list on the disk. Corrupt when it runs in a circle or leaves the volume.
+    /// Reads the list from the disk. Corrupt when it is a cycle or leaves the volume.
     pub(super) async fn read_orphan_list(&self) -> Result<Vec<InodeNumber>> {
         let mut numbers = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_keeps_its_order_whoever_leaves() {
+    fn the_list_keeps_its_order_after_any_removal() {
         let numbers: Vec<_> = (12..16).map(InodeNumber).collect();
         for leaver in &numbers {
             let mut list = OrphanList::from_disk(&numbers);

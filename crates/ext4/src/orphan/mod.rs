@@ -1,8 +1,8 @@
-//! Orphans: inodes that a crash must not leave behind (no links but open, or a truncate under way).
+//! Orphans: inodes that a crash must not leave behind (open without links, or being truncated).
 //!
-//! On the disk they stand in the orphan file (feature orphan_file) while it has room. Else they
-//! stand in a list that begins in the superblock and goes on through the inodes' deletion times.
-//! Both are mirrored in memory, so adding and removing take a constant number of steps.
+//! On the disk they stand in the orphan file (feature orphan_file) while it has free slots. The
+//! others form a list that begins in the superblock and continues through the inodes' deletion
+//! times. Both are mirrored in memory, so adding and removing take a constant number of steps.
 
 mod cleanup;
 mod file;
@@ -25,8 +25,8 @@ pub(crate) struct Orphans {
 }
 
 impl Volume {
-    /// Puts the inode among the orphans; nothing happens when it is one. Stores its deletion time,
-    /// nothing else. Credits: [`Volume::credits_orphan`].
+    /// Adds the inode to the orphans, unless it is one. Stores its deletion time, nothing else.
+    /// Credits: [`Volume::credits_orphan`].
     pub async fn orphan_add(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         if self.is_orphan(inode.number) || units::fault!("orphan-left-out") {
             return Ok(());
@@ -37,7 +37,7 @@ impl Volume {
         self.add_to_orphan_list(handle, inode).await
     }
 
-    /// Takes it off; nothing happens when it is none. Credits: [`Volume::credits_orphan`].
+    /// Removes the inode from the orphans, if it is one. Credits: [`Volume::credits_orphan`].
     pub async fn orphan_remove(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         if self.remove_from_orphan_file(handle, inode.number) {
             return Ok(());

@@ -7,13 +7,14 @@ use format::ext4::superblock::state;
 use std::rc::Rc;
 
 impl Volume {
-    /// Everything home, journal empty, superblock clean. Nothing may be under way. Inodes without
-    /// links that somebody still had open are freed. Closing twice is harmless.
+    /// Writes everything home, empties the journal, and marks the superblock clean. No operation
+    /// may be in progress. Inodes without links that are still open are freed. Closing twice is
+    /// harmless.
     pub async fn close(self: &Rc<Self>) -> Result<()> {
         if self.closed.replace(true) {
             return Ok(());
         }
-        let _turn = self.access_changes.write().await;
+        let _guard = self.access_changes.write().await;
         self.access_times.end();
         let closed = match self.is_read_only() {
             true => self.engine.shutdown().await.map_err(Error::from),
@@ -22,8 +23,8 @@ impl Volume {
         self.end_protection(closed).await
     }
 
-    /// Nobody writes any more, since `done`: others may use the volume at once if that is well,
-    /// else they wait a while.
+    /// Ends the claim on the volume after `done`, the last write: others may use it at once if that
+    /// succeeded, else after a waiting time.
     pub(super) async fn end_protection(&self, done: Result<()>) -> Result<()> {
         let protection = self.protection.take();
         let ended = match protection {
@@ -35,14 +36,14 @@ impl Volume {
 
     async fn close_writable(self: &Rc<Self>) -> Result<()> {
         let finished = self.finish().await;
-        // Whatever failed, the engine's tasks must end.
+        // After any failure the engine's tasks must end.
         let stopped = self.engine.shutdown().await;
         finished?;
         stopped?;
         self.mark_clean().await
     }
 
-    /// The journal is empty, and everything is home.
+    /// Marks the volume clean: the journal is empty, and everything is home.
     pub(super) async fn mark_clean(&self) -> Result<()> {
         let now = self.now();
         {
@@ -57,7 +58,7 @@ impl Volume {
         self.write_superblock_home().await
     }
 
-    /// What is left to do when nobody uses the volume any more.
+    /// Last steps, after the last use of the volume.
     async fn finish(self: &Rc<Self>) -> Result<()> {
         for inode in self.unlinked() {
             inode.lookups.set(0);
@@ -71,11 +72,11 @@ impl Volume {
         self.inodes.borrow().all(|inode| inode.fields.borrow().links == 0)
     }
 
-    /// Frees inodes without links that nobody refers to.
+    /// Frees inodes without links or references.
     pub(super) async fn free_unused(self: &Rc<Self>) -> Result<()> {
         for inode in self.unlinked() {
             match self.free_if_unused(&inode).await {
-                // Damage is noted; the inode stays an orphan, and e2fsck will see to it.
+                // Damage is noted; the inode stays an orphan for e2fsck.
                 Err(Error::Corrupt { .. } | Error::Refused(_)) => {}
                 freed => freed?,
             }

@@ -1,8 +1,8 @@
-//! The flush zone: a file of the volume, right behind the journal, that evictions write to past the
-//! file system.
+//! The flush zone: a file of the volume, right behind the journal, to which evictions write past
+//! the file system.
 //!
-//! It is found before the journal is replayed, since recovery needs its barriers, too. Its inode is
-//! one of the first that are not reserved, and never changes after mkfs.
+//! It is located before the journal is replayed, since recovery needs its barriers, too. Its inode
+//! is one of the first that are not reserved, and never changes after mkfs.
 
 use super::readable::{readable, runs_of};
 use super::{OpenParts, Volume, superblock};
@@ -18,15 +18,14 @@ use units::{FileBlock, HomeBlock, InodeNumber};
 
 /// The file's name, in the root.
 pub const FLUSH_ZONE_NAME: &str = ".flush-zone";
-/// mke2fs makes lost+found and perhaps an orphan file before; the zone is made next.
+/// mke2fs makes lost+found and perhaps an orphan file first; the zone is next.
 const CANDIDATES: u32 = 8;
-/// A zone in more pieces is refused: it would cost the seeks that lying beside the journal is to
-/// save.
+/// Bound on the zone's pieces: more would cost the seeks that a zone beside the journal is to save.
 const PIECES_MAX: usize = 64;
 /// Bytes of one write while the zone is made.
 const WRITE: u64 = 1 << 20;
 
-/// A zone, and where on its disk evictions may write, in bytes.
+/// A zone, and the byte ranges of its disk to which evictions may write.
 #[derive(Clone, Debug)]
 pub struct FoundFlushZone {
     pub superblock: FlushZoneSuperblock,
@@ -35,16 +34,16 @@ pub struct FoundFlushZone {
 
 impl Volume {
     /// Makes the volume's flush zone; for mkfs, before there are other files. `inode`, `uuid` and
-    /// `length` of `zone` are filled in. `room`: bytes that evictions need, in writes of `write`
-    /// bytes, none of which may be torn apart by a gap.
+    /// `length` of `zone` are filled in. `space`: bytes that evictions need, in writes of `write`
+    /// bytes, none of which may be split by a gap.
     pub async fn make_flush_zone(
         self: &Rc<Self>,
         zone: FlushZoneSuperblock,
-        room: u64,
+        space: u64,
         write: u64,
     ) -> Result<()> {
         let block = self.block_size().bytes() as u64;
-        let (needed, free) = (room + block, self.statfs().await?.blocks_free * block);
+        let (needed, free) = (space + block, self.statfs().await?.blocks_free * block);
         if free < needed {
             return Err(Error::FlushZone(format!(
                 "the flush zone needs {needed} bytes, and the volume has {free} left"
@@ -55,8 +54,8 @@ impl Volume {
             self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
         made.mapping_cache.first_goal.set(self.journal_end);
         let mut length = 0;
-        let mut missing = room.div_ceil(write);
-        // Once, unless the file has gaps, such as those that its own indirect blocks make.
+        let mut missing = space.div_ceil(write);
+        // Repeated only if the file has gaps, such as those of its own indirect blocks.
         while missing > 0 {
             let end = (length + missing * write).next_multiple_of(block);
             self.write_zeros(&made, length, block + end).await?;
@@ -69,7 +68,7 @@ impl Volume {
             }
             let first = |at: usize| if at == 0 { block } else { 0 };
             let bytes = pieces.iter().enumerate().map(|(at, (_, count))| count * block - first(at));
-            missing = room.div_ceil(write).saturating_sub(bytes.map(|bytes| bytes / write).sum());
+            missing = space.div_ceil(write).saturating_sub(bytes.map(|bytes| bytes / write).sum());
         }
         let superblock = FlushZoneSuperblock {
             inode: made.number.0,
@@ -84,8 +83,8 @@ impl Volume {
         self.sync().await
     }
 
-    /// Whether evictions may be writing to this file's blocks, here or at the next mount: then
-    /// nobody may take them away.
+    /// Whether evictions may be writing to this file's blocks, here or at the next mount: then they
+    /// must not be freed.
     pub(crate) async fn is_flush_zone(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<bool> {
         if !inode.is_regular() {
             return Ok(false);
@@ -127,11 +126,11 @@ async fn of_volume(
 ) -> Result<Option<FoundFlushZone>> {
     let volume = readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
-    // Anybody may make a file that looks like one, but for the flag.
+    // Any user may make a file that looks like one, but for the flag.
     let mut not_it = None;
     for number in superblock.first_inode..superblock.first_inode + CANDIDATES {
         let number = InodeNumber(number);
-        // Free ones and damaged ones are no zone.
+        // Free and damaged inodes are no zone.
         let Ok(inode) = volume.load_inode(number).await else { continue };
         let blocks = inode.fields.borrow().size / block;
         if !inode.is_regular() || blocks < 2 || blocks > u64::from(u32::MAX) {
@@ -155,7 +154,7 @@ async fn of_volume(
             }
             Ok(zone) => zone,
         };
-        // The uuid may be another since (`tune2fs -U`): the blocks are the file's all the same.
+        // The uuid may have changed (`tune2fs -U`): the blocks are the file's all the same.
         if zone.inode != number.0 || zone.length / block >= blocks {
             // A copy of some zone, as a file.
             continue;
@@ -177,12 +176,12 @@ async fn of_volume(
     not_it.map_or(Ok(None), Err)
 }
 
-/// The blocks of the zone's file, all of which must be there.
+/// The blocks of the zone's file, all of which must be mapped.
 async fn runs(volume: &Volume, inode: &Inode, count: u64) -> Result<Vec<(HomeBlock, u64)>> {
     runs_of(volume, inode, count, "the flush zone").await
 }
 
-/// Behind the blocks that the journal device's superblock claims.
+/// Finds the zone behind the blocks that the journal device's superblock claims.
 async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
     let (_, bytes, within) = superblock::read_surroundings(disk).await?;
     let Ok(device) = JournalDevice::parse(&bytes[within..]) else { return Ok(None) };
@@ -212,21 +211,21 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
 pub async fn make_journal_flush_zone(
     disk: &dyn Disk,
     zone: FlushZoneSuperblock,
-    room: u64,
+    space: u64,
 ) -> Result<()> {
     let (_, bytes, within) = superblock::read_surroundings(disk).await?;
     let device = JournalDevice::parse(&bytes[within..])
         .map_err(|why| Error::Journal(format!("{} is no journal device: {why}", disk.name())))?;
     let block = device.block_size.bytes() as u64;
     let at = device.blocks * block;
-    let (needed, found) = (at + block + room, disk.geometry().size);
+    let (needed, found) = (at + block + space, disk.geometry().size);
     if found < needed {
         return Err(Error::FlushZone(format!(
             "{} has {found} bytes; the journal and the flush zone behind it need {needed}",
             disk.name()
         )));
     }
-    let zone = FlushZoneSuperblock { inode: 0, uuid: device.uuid, length: room, ..zone };
+    let zone = FlushZoneSuperblock { inode: 0, uuid: device.uuid, length: space, ..zone };
     let mut buffer = device::Buffer::zeroed(block as usize);
     buffer[..FLUSH_ZONE_SUPERBLOCK_SIZE].copy_from_slice(&zone.serialize());
     let written = disk.write(at, vec![Rc::new(buffer)], device::Durability::Durable).await;

@@ -1,4 +1,4 @@
-//! Where the journal lies, its recovery, and the engine over it.
+//! Location and recovery of the journal, and the engine over it.
 
 use super::mmp::Protection;
 use super::protected_disk::ProtectedDisk;
@@ -17,10 +17,10 @@ use format::uuid_text;
 use std::rc::Rc;
 use units::{HomeBlock, InodeNumber, LogBlock};
 
-/// The journal's blocks that are read to learn its state.
+/// Bound on the journal's blocks.
 const FILE_BLOCKS_MAX: u64 = 1 << 31;
 
-/// Everything an engine is made of.
+/// The parts of an engine.
 pub(super) struct FoundJournal {
     pub parts: EngineParts,
     /// Runs of the hidden journal inode.
@@ -37,7 +37,7 @@ impl FoundJournal {
 }
 
 /// Replays the journal of a volume that is not open, and clears the flag that asks for it. With
-/// `dry_run` it only tells what would be done. Orphans are left to the next opening (or e2fsck).
+/// `dry_run` it only reports what would be done. Orphans are left to the next opening (or e2fsck).
 pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport> {
     let first = superblock::read(&*parts.home).await?;
     let protection = match dry_run {
@@ -76,7 +76,7 @@ async fn recover_protected(
     let mut fresh = superblock::read(&*parts.home).await?;
     let lacks_some = report.gave_up || !report.skipped_blocks.is_empty();
     if !dry_run && lacks_some && !units::fault!("given-up-unmarked") {
-        // Home may be newer than what was replayed over it, or lacks what was left out.
+        // Home may be newer than the replayed blocks, or lack transactions that were left out.
         fresh.state |= state::ERROR;
         fresh.error_count = fresh.error_count.saturating_add(1);
     }
@@ -87,7 +87,7 @@ async fn recover_protected(
     Ok(report)
 }
 
-/// The transactions that recovery would replay, as they stand in the log. Nothing is written.
+/// The transactions that recovery would replay, as they stand in the log. Writes nothing.
 pub async fn replay_preview(parts: &OpenParts) -> Result<Vec<PreviewedTransaction>> {
     let first = superblock::read(&*parts.home).await?;
     let found = find(parts, &first).await?;
@@ -97,12 +97,12 @@ pub async fn replay_preview(parts: &OpenParts) -> Result<Vec<PreviewedTransactio
     }
 }
 
-/// Without the superblock's flag what the log holds is stale.
+/// Whether the superblock's flag is set, without which the log's content is stale.
 fn has_records(parts: &OpenParts, superblock: &VolumeSuperblock) -> bool {
     superblock.features.has(feature::RECOVER) || parts.options.engine.find_log
 }
 
-/// Replays the log if the superblock asks for it; or it goes on with what it holds.
+/// Replays the log if the superblock asks for it, or continues the log with its records.
 pub(super) async fn restart(
     parts: &OpenParts,
     first: &VolumeSuperblock,
@@ -160,7 +160,7 @@ pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Re
     Ok(FoundJournal { parts: engine_parts, runs })
 }
 
-/// Whether the journal remembers that it was aborted: then the volume needs e2fsck (kernel:
+/// Whether the journal records that it was aborted: then the volume needs e2fsck (kernel:
 /// `ext4_clear_journal_err`).
 pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
     let superblock = journal_superblock(parts).await?;
@@ -196,7 +196,8 @@ fn needs_recovery() -> Error {
     )
 }
 
-/// The journal's superblock, or why it is none; `None` of a volume without a journal.
+/// The journal's superblock, or the reason that there is none; `None` for a volume without a
+/// journal.
 async fn journal_superblock(
     parts: &EngineParts,
 ) -> Result<Option<std::result::Result<JournalSuperblock, JournalFormatError>>> {
@@ -222,7 +223,7 @@ async fn hidden_journal(
 ) -> Result<Vec<(HomeBlock, u64)>> {
     let (volume, inode) = match journal_inode(parts, superblock, number).await {
         Ok(found) => found,
-        // Only a replay makes the volume one that e2fsck can mend.
+        // Only a replay makes the volume one that e2fsck can repair.
         Err(error)
             if superblock.features.has(feature::RECOVER)
                 && !units::fault!("journal-copy-unused") =>
@@ -284,8 +285,8 @@ async fn internal_journal(
     Ok(LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs })
 }
 
-/// Whether the journal says that its log lies in scattered logs. What else is wrong with it the
-/// engine tells.
+/// Whether the journal states that its log is scattered. The engine reports anything else that is
+/// wrong with it.
 async fn is_scattered(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,

@@ -1,18 +1,18 @@
 //! The superblock's copy of the hidden journal's map, as mke2fs and tune2fs leave it there. It
-//! finds the log where the inode or what leads to it is damaged. Without a replay even e2fsck could
+//! locates the log where the inode or its descriptor is damaged. Without a replay even e2fsck could
 //! not help: it knows no log that holds bytes.
 
 use format::ext4::VolumeSuperblock;
 use format::ext4::extent::{ExtentEntry, ExtentNode};
 use units::HomeBlock;
 
-/// The copy is that of an inode's blocks (`EXT3_JNL_BACKUP_BLOCKS`).
+/// Type of the copy: an inode's blocks (`EXT3_JNL_BACKUP_BLOCKS`).
 const BLOCKS: u8 = 1;
-/// Of an inode's map. Two words with the size follow.
+/// Words of an inode's map. Two words with the size follow.
 const MAP_WORDS: usize = 15;
 
-/// The journal's runs; `None` without a copy, or if it cannot be right. Of a map with nodes of its
-/// own nothing is believed.
+/// The journal's runs; `None` without a copy, or if it cannot be right. A map with nodes of its own
+/// is not trusted.
 pub(super) fn runs(superblock: &VolumeSuperblock) -> Option<Vec<(HomeBlock, u64)>> {
     let (map, size) = superblock.journal_backup.split_at(MAP_WORDS);
     let bytes: Vec<u8> = map.iter().flat_map(|word| word.to_le_bytes()).collect();

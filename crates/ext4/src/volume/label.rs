@@ -1,4 +1,4 @@
-//! The volume's name, and its sudden end.
+//! The volume's label, and its forced shutdown.
 
 use super::Volume;
 use crate::error::errno;
@@ -13,7 +13,7 @@ impl Volume {
         name.iter().copied().take_while(|byte| *byte != 0).collect()
     }
 
-    /// Durable when it returns. EINVAL when it is longer than the superblock's field. Copies of the
+    /// Sets the label, durably. EINVAL when it is longer than the superblock's field. Copies of the
     /// superblock keep the old one, as after `tune2fs -L` on a mounted volume.
     pub async fn set_label(&self, label: &[u8]) -> Result<()> {
         let mut name = [0; 16];
@@ -28,8 +28,7 @@ impl Volume {
         Ok(self.engine.commit(transaction).await?)
     }
 
-    /// Makes everything durable that was done before, and then writes nothing any more: what comes
-    /// later fails.
+    /// Makes all earlier changes durable, and then writes nothing any more: later changes fail.
     pub async fn shut_down(self: &Rc<Self>) -> Result<()> {
         let synced = self.sync().await;
         self.engine.stop_writing(&EngineError::ShutDown);

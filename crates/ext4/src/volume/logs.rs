@@ -1,10 +1,10 @@
-//! The scattered logs: a file of the volume whose blocks lie all over it. The journal is written to
-//! it past the file system.
+//! The scattered logs: a file of the volume whose blocks are distributed over it. The journal is
+//! written to it past the file system.
 //!
-//! It is found before the journal is replayed, as the flush zone is. Its inode is one of the first
-//! that are not reserved, and never changes after mkfs. Its blocks are allocated and, as far as the
-//! file system knows, never written. So mkfs takes no longer than for the bitmaps, and whoever
-//! reads the file sees zeros.
+//! It is located before the journal is replayed, as the flush zone is. Its inode is one of the
+//! first that are not reserved, and never changes after mkfs. Its blocks are allocated and, as far
+//! as the file system knows, never written. So mkfs writes only bitmaps for them, and a reader of
+//! the file sees zeros.
 
 use super::readable::readable;
 use super::{OpenParts, Volume};
@@ -19,10 +19,10 @@ use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
 
 /// The file's name, in the root.
 pub const LOGS_NAME: &str = ".scattered-logs";
-/// mke2fs makes lost+found and perhaps an orphan file before, mkfs perhaps a flush zone.
+/// mke2fs makes lost+found and perhaps an orphan file first, mkfs perhaps a flush zone.
 const CANDIDATES: u32 = 8;
-/// Blocks of a log that is made: half of it is the longest transaction, and a handle has three
-/// quarters of that. A rename in a deep directory fits.
+/// Blocks of one log: half of it is the longest transaction, and a handle has three quarters of
+/// that. A rename in a deep directory fits.
 const LOG_BLOCKS_MIN: u32 = 256;
 /// Blocks of all logs together: a quarter of them holds what the largest fixed operation changes,
 /// three times over.
@@ -30,7 +30,8 @@ const LOGS_BLOCKS_MIN: u64 = 512;
 
 impl Volume {
     /// Makes the volume's scattered logs, one of `log_bytes` at the end of each `group_bytes`; for
-    /// mkfs, before there are other files. How many; none where no room is in one piece.
+    /// mkfs, before there are other files. Returns their number; a group without a run that long
+    /// gets none.
     pub async fn make_scattered_logs(
         self: &Rc<Self>,
         log_bytes: u64,
@@ -122,7 +123,7 @@ impl Volume {
         Ok(None)
     }
 
-    /// Gives the file the `count` blocks from `home` on, at its block `at`.
+    /// Maps the `count` blocks from `home` on to the file's block `at`.
     async fn allocate_log(
         &self,
         inode: &Rc<Inode>,
@@ -162,7 +163,7 @@ impl Volume {
         stored
     }
 
-    /// Whether the journal may lie in this file's blocks: then nobody may take them away.
+    /// Whether the journal may lie in this file's blocks: then they must not be freed.
     pub(crate) async fn holds_logs(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<bool> {
         if !inode.is_regular() {
             return Ok(false);
@@ -181,10 +182,10 @@ pub(super) async fn find(
 ) -> Result<Option<LogPlaces>> {
     let volume = readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
-    // Anybody may make a file that looks like one, but for the flag.
+    // Any user may make a file that looks like one, but for the flag.
     let mut not_it = None;
     for number in (superblock.first_inode..superblock.first_inode + CANDIDATES).map(InodeNumber) {
-        // Free ones and damaged ones hold none.
+        // Free and damaged inodes hold none.
         let Ok(inode) = volume.load_inode(number).await else { continue };
         let size = inode.fields.borrow().size;
         if !inode.is_regular() || size < block {
@@ -203,7 +204,7 @@ pub(super) async fn find(
         };
         let blocks = 1 + u64::from(logs.logs) * u64::from(logs.log_blocks);
         let needed = blocks.saturating_mul(block);
-        // The uuid may be another since (`tune2fs -U`): the blocks are the file's all the same.
+        // The uuid may have changed (`tune2fs -U`): the blocks are the file's all the same.
         if logs.inode != number.0 || size < needed {
             // A copy, as a file.
             continue;
@@ -226,7 +227,7 @@ pub(super) async fn find(
     not_it.map_or(Ok(None), Err)
 }
 
-/// Each log lies in one piece.
+/// Locates the logs, each in one piece.
 async fn places(
     volume: &Volume,
     inode: &Inode,

@@ -1,5 +1,6 @@
-//! Multiple mount protection: before anything is written, whoever else uses the volume is looked
-//! for. As long as it is in use, its MMP block counts on. The block is written past the journal.
+//! Multiple mount protection: before anything is written, the MMP block is watched for other users
+//! of the volume. While the volume is in use, its owner increments the block. The block is written
+//! past the journal.
 
 use crate::{Error, Result};
 use device::{Buffer, Disk, Durability, World};
@@ -16,25 +17,25 @@ use units::{HomeBlock, Instant};
 /// Bounds of the intervals, in seconds (kernel: `EXT4_MMP_...`).
 const CHECK_INTERVAL_MIN: u16 = 5;
 const CHECK_INTERVAL_MAX: u16 = 300;
-/// Whoever counts every so often is believed to be gone after twice the time, but at most so much
-/// more.
+/// Seconds at most beyond twice the interval, after which an owner that stopped counting is
+/// believed gone.
 const PATIENCE_MAX: u16 = 60;
 
-/// Our claim, which is renewed until [`Protection::end`].
+/// The claim of this process, which is renewed until [`Protection::end`].
 pub(crate) struct Protection {
     block: MmpOnDisk,
     sequence: Cell<u32>,
-    /// What was last written, whether it arrived or not.
+    /// Sequence last written, whether it arrived or not.
     tried: Cell<u32>,
     interval: Duration,
-    /// Nobody believes us dead who has seen the block count on so long ago.
+    /// Time during which no other computer, having seen the last count, believes the owner gone.
     sure_for: Duration,
-    /// When what the block says was last known to be ours: before it was read, by either clock. The
-    /// second one runs while the computer sleeps.
+    /// Last time at which the block was known to be ours: before it was read, by either clock. The
+    /// second clock runs while the computer sleeps.
     known_at: Cell<(Instant, i64)>,
-    /// Held by whoever reads and writes the block.
-    turn: Rc<RwLock>,
-    /// Where a foreign claim stops everything.
+    /// Held while the block is read and written.
+    in_use: Rc<RwLock>,
+    /// The engine that a foreign claim stops.
     engine: RefCell<Option<Rc<Engine>>>,
     lost: RefCell<Option<String>>,
     over: Cell<bool>,
@@ -88,8 +89,8 @@ impl MmpOnDisk {
         Ok(written.map_err(EngineError::from)?)
     }
 
-    /// The block, when nobody is there: at once if it says so, else after having watched it for a
-    /// while.
+    /// The block, once the volume is known to be unused: at once if it says so, else after having
+    /// watched it for a while.
     async fn watch(&self, superblock: &VolumeSuperblock) -> Result<(Buffer, MmpBlock, Duration)> {
         let (bytes, first) = self.read().await?;
         let interval = superblock.mmp_update_interval.max(first.check_interval);
@@ -113,7 +114,7 @@ impl MmpOnDisk {
     }
 }
 
-/// An error if another computer or program uses the volume, as far as its MMP block tells. Writes
+/// Fails if another computer or program uses the volume, as far as its MMP block shows. Writes
 /// nothing.
 pub async fn check_unused(world: &Rc<dyn World>, disk: &Rc<dyn Disk>) -> Result<()> {
     let superblock = super::superblock::read(&**disk).await?;
@@ -146,7 +147,7 @@ impl Protection {
         content.check_interval =
             update.saturating_mul(2).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
         block.write(bytes, &content).await?;
-        // Another one may have seen nobody at the same time: the last writer has it.
+        // Another computer may have seen it unused at the same time: the last writer has it.
         world.sleep_until(world.now().plus(patience)).await;
         let (_, now) = block.read().await?;
         if now.used_by != content.used_by {
@@ -160,7 +161,7 @@ impl Protection {
             // Others wait for more than twice as long before they take it.
             sure_for: Duration::from_secs(content.check_interval.into()),
             known_at: Cell::new((world.now(), world.wall_clock().seconds)),
-            turn: Rc::default(),
+            in_use: Rc::default(),
             engine: RefCell::default(),
             lost: RefCell::default(),
             over: Cell::new(false),
@@ -171,7 +172,7 @@ impl Protection {
         Ok(Some(protection))
     }
 
-    /// From now on a foreign claim stops this engine. An error if there was one already.
+    /// Sets the engine that a foreign claim stops. An error if there was one already.
     pub fn guard(&self, engine: &Rc<Engine>) -> Result<()> {
         *self.engine.borrow_mut() = Some(engine.clone());
         match &*self.lost.borrow() {
@@ -187,18 +188,18 @@ impl Protection {
             let due = world.now().plus(self.interval);
             race(self.changed.until(|| self.over.get().then_some(())), world.sleep_until(due))
                 .await;
-            let turn = self.turn.write().await;
+            let guard = self.in_use.write().await;
             if self.over.get() || self.lost.borrow().is_some() {
                 break;
             }
-            // A block that cannot be read or written now is tried again; others see that nobody
-            // counts.
+            // A block that cannot be read or written now is tried again; others see that it does
+            // not change.
             if let Err(error @ Error::InUse(_)) =
                 self.count(Use::Counted(Use::next(self.sequence.get()))).await
             {
                 self.lose(error.to_string());
             }
-            drop(turn);
+            drop(guard);
         }
         self.beating.set(false);
         self.changed.notify();
@@ -211,8 +212,8 @@ impl Protection {
         *self.lost.borrow_mut() = Some(cause);
     }
 
-    /// Whether the block must be looked at before anything else is written: it was not for so long
-    /// that others may have taken the volume, or they have.
+    /// Whether the block must be looked at before anything else is written: so long ago was the
+    /// last look that others may have taken the volume, or they have.
     pub fn is_doubtful(&self) -> bool {
         if self.over.get() || units::fault!("mmp-gap-ignored") {
             return false;
@@ -225,14 +226,14 @@ impl Protection {
             || slept >= self.sure_for.as_secs() as i64
     }
 
-    /// Looks at the block, and counts on if it is still ours. An error if it is not, or cannot be
+    /// Reads the block, and increments it if it is still ours. An error if it is not, or cannot be
     /// read: nothing may be written then.
     pub async fn make_sure(&self) -> Result<()> {
-        let _turn = self.turn.write().await;
+        let _guard = self.in_use.write().await;
         if let Some(cause) = &*self.lost.borrow() {
             return Err(Error::InUse(cause.clone()));
         }
-        // Whoever had the turn before may have looked.
+        // The previous holder of the lock may have looked.
         if !self.is_doubtful() {
             return Ok(());
         }
@@ -243,7 +244,7 @@ impl Protection {
         counted
     }
 
-    /// Writes what comes next, if the block is still ours. The caller holds the turn.
+    /// Writes the next sequence, if the block is still ours. The caller holds the lock.
     async fn count(&self, next: Use) -> Result<()> {
         let world = &self.block.world;
         let asked = (world.now(), world.wall_clock().seconds);
@@ -273,7 +274,7 @@ impl Protection {
         self.changed.notify();
         self.changed.until(|| (!self.beating.get()).then_some(())).await;
         if clean && self.lost.borrow().is_none() {
-            let _turn = self.turn.write().await;
+            let _guard = self.in_use.write().await;
             self.count(Use::Nobody).await?;
         }
         Ok(())

@@ -47,9 +47,9 @@ pub struct Volume {
     home: Rc<dyn Disk>,
     pub(crate) options: VolumeOptions,
     pub(crate) superblock: RefCell<VolumeSuperblock>,
-    /// Pinned, so that the superblock changes without await.
+    /// The superblock's block, pinned so that it changes without await.
     superblock_block: Block,
-    /// Home was written past the engine since the last change of that block: it has other bytes.
+    /// Home was written past the engine since the last change of that block: its content is older.
     superblock_is_behind: Cell<bool>,
     pub(crate) layout: InodeLayout,
     pub(crate) groups: Groups,
@@ -61,21 +61,21 @@ pub struct Volume {
     pub(crate) orphans: RefCell<Orphans>,
     /// Attributes' values that lost their last reference, to be freed.
     pub(crate) unreferenced: RefCell<Vec<Rc<crate::Inode>>>,
-    /// Held for writing by every rename from one directory to another, before any inode's lock. So
-    /// the tree of directories stands still while it looks who is above whom.
+    /// Held for writing by every rename from one directory to another, before any inode's lock, so
+    /// that the tree of directories is fixed while ancestry is examined.
     pub(crate) renames: Rc<runtime::sync::RwLock>,
-    /// Behind the hidden journal's last run.
+    /// End of the hidden journal's last run.
     journal_end: Option<HomeBlock>,
     access: Cell<Access>,
-    /// Held by whoever changes it, or closes the volume.
+    /// Held while changes are allowed or forbidden, or the volume is closed.
     access_changes: Rc<runtime::sync::RwLock>,
-    /// Changes were allowed once: the orphans are known, and access times are stored.
+    /// Changes were allowed before: the orphans are known, and access times are stored.
     was_writable: Cell<bool>,
     pub(crate) live: Cell<LiveOptions>,
     opened: RefCell<OpenReport>,
-    /// With mmp: what tells others that the volume is in use.
+    /// The claim of multiple mount protection, with mmp.
     protection: RefCell<Option<Rc<mmp::Protection>>>,
-    /// With mmp: the home disk, whose writes ask the protection.
+    /// The home disk, whose writes check the claim, with mmp.
     protected: RefCell<Option<Rc<ProtectedDisk>>>,
     /// The page size of the kernel that caches files, in bytes.
     pub(crate) kernel_page: Cell<u64>,
@@ -91,12 +91,12 @@ pub struct LiveOptions {
     pub barrier: BarrierKind,
 }
 
-/// What opening the volume found.
+/// Findings of opening the volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenReport {
     pub recovery: RecoveryReport,
     pub orphans: OrphanReport,
-    /// What whoever mounts should be told.
+    /// Warnings for the user who mounts.
     pub warnings: Vec<String>,
 }
 
@@ -107,8 +107,8 @@ impl Volume {
     pub fn options(&self) -> &VolumeOptions {
         &self.options
     }
-    /// Sets the page size of the kernel that caches files, in bytes. The largest of any machine if
-    /// this is never called.
+    /// Sets the page size of the kernel that caches files, in bytes. Default: the largest of any
+    /// machine.
     pub fn set_kernel_page(&self, bytes: u64) {
         self.kernel_page.set(bytes);
     }
@@ -148,28 +148,28 @@ impl Volume {
     pub fn superblock(&self) -> VolumeSuperblock {
         self.superblock.borrow().clone()
     }
-    /// As inodes can keep it.
+    /// The time, as inodes can keep it.
     pub fn now(&self) -> Timestamp {
         self.storable(self.engine.world().wall_clock())
     }
-    /// The nearest time that an inode can keep, so that what is told now is told again after the
-    /// next mount. In 128 bytes there is no room for more than seconds until 2038.
+    /// The nearest time that an inode can keep, so that a time reported now is the same after the
+    /// next mount. 128-byte inodes keep only seconds until 2038.
     pub fn storable(&self, time: Timestamp) -> Timestamp {
         let has_extra = self.layout.inode_size > 128;
         let last = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
         let seconds = time.seconds.clamp(i64::from(i32::MIN), last);
-        // As the kernel cuts them: the first and the last second have no parts.
+        // As the kernel truncates: the first and the last second have no fraction.
         let is_bound = seconds == i64::from(i32::MIN) || seconds == last;
         Timestamp {
             seconds,
             nanoseconds: if has_extra && !is_bound { time.nanoseconds.min(999_999_999) } else { 0 },
         }
     }
-    /// Where checksums of metadata begin; `None` without metadata_csum.
+    /// Seed of metadata checksums; `None` without metadata_csum.
     pub fn checksum_seed(&self) -> Option<u32> {
         self.layout.checksum_seed
     }
-    /// Where checksums of an inode's own blocks (extents, directories) begin; `None` without
+    /// Seed of checksums of an inode's own blocks (extents, directories); `None` without
     /// metadata_csum.
     pub fn inode_checksum_seed(&self, number: InodeNumber, generation: u32) -> Option<u32> {
         self.checksum_seed()
@@ -204,8 +204,7 @@ impl Volume {
         self.superblock.borrow().state & state::ERROR != 0
     }
 
-    /// Marks the volume as damaged (e2fsck will look) if the error says so, and gives the error
-    /// back.
+    /// Marks the volume as damaged (e2fsck will look) if the error says so, and returns the error.
     pub fn note_damage(&self, error: Error) -> Error {
         if matches!(error, Error::Corrupt { .. }) {
             let mut superblock = self.superblock.borrow_mut();
@@ -214,7 +213,7 @@ impl Volume {
             drop(superblock);
             if self.live.get().on_error == OnError::Stop && !self.is_read_only() {
                 self.engine.abort(&EngineError::Stopped { cause: error.to_string() });
-                // No commit takes the mark along any more. If the log has parts of the superblock,
+                // No later commit can contain the mark. If the log has parts of the superblock,
                 // they are replayed over it, and its checksum would be wrong. The journal says that
                 // it was aborted, so the next mount marks it.
                 if !self.engine.would_replay(self.superblock_block.number())
@@ -235,7 +234,7 @@ impl Volume {
             Ok(()) => self.free_values().await,
             error => error,
         };
-        // After a failure this is the error that every sync gets.
+        // After a failure every sync gets this error.
         self.engine.sync().await?;
         stored
     }

@@ -24,7 +24,7 @@ impl Volume {
         Volume::open_with_pacing(parts, Rc::new(NoPacing)).await
     }
 
-    /// [`Volume::open`] where commits wait as `pacing` says: for experiments.
+    /// [`Volume::open`] where commits wait as `pacing` says: used by experiments.
     pub async fn open_with_pacing(
         mut parts: OpenParts,
         pacing: Rc<dyn CommitPacing>,
@@ -51,7 +51,7 @@ impl Volume {
                 Ok(volume) if !volume.is_read_only() => {
                     *volume.protection.borrow_mut() = Some(protection)
                 }
-                // Nobody writes any more. If that cannot be said, others wait a while.
+                // The last write is done. If the release cannot be written, others wait a while.
                 _ => drop(protection.end(true).await),
             }
         }
@@ -89,14 +89,14 @@ impl Volume {
                 Ok(volume)
             }
             Err(error) => {
-                // The engine's tasks must end; the error that counts is the first.
+                // The engine's tasks must end; the first error is returned.
                 let _ = engine.shutdown().await;
                 Err(error)
             }
         }
     }
 
-    /// As it is at home, which may be any mixture of old and new.
+    /// Opens the volume as it is at home, a possible mixture of old and new.
     async fn open_without_journal(
         parts: &OpenParts,
         superblock: VolumeSuperblock,
@@ -117,8 +117,8 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Everything behind the journal. Nothing is written before the descriptors are known to be
-    /// sound.
+    /// Starts everything after the journal. Nothing is written before the descriptors are known to
+    /// be sound.
     async fn start(
         parts: &OpenParts,
         engine: &Rc<Engine>,
@@ -135,7 +135,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// The engine writes already.
+    /// Allows changes, over an engine that already writes.
     pub(super) async fn begin_changes(self: &Rc<Self>, report: &mut OpenReport) -> Result<()> {
         let now = self.engine.world().wall_clock();
         mark_in_use(&mut self.superblock.borrow_mut(), now, &self.options.mount_point);
@@ -149,9 +149,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Over a log that a restart has kept it is a change as any other. A record of the block there
-    /// would be replayed over what is written past it; and home says already that there is
-    /// something to replay.
+    /// Writes the superblock's mark. Over a log that a restart has kept it is logged as any other
+    /// change: a record of the block in that log would be replayed over a direct write; and home
+    /// says already that there is something to replay.
     async fn write_mark(&self) -> Result<()> {
         if self.engine.has_begun_log() {
             let mut handle = self.engine.start(Credits(1)).await?;
@@ -161,7 +161,7 @@ impl Volume {
         self.write_superblock_home().await
     }
 
-    /// Nothing can be reached on a volume whose root is not a directory.
+    /// Checks that the root is a directory, without which nothing can be reached.
     async fn check_root(&self) -> Result<()> {
         let unusable = |why: &str| Error::corrupt_inode(ROOT, format!("the root directory {why}"));
         let root = self.load_inode(ROOT).await.map_err(|error| match error {
@@ -187,7 +187,7 @@ impl Volume {
         let superblock_block = engine.metadata(superblock::place(superblock.block_size).0).await?;
         let groups = Groups::load(&engine, &superblock, trust).await?;
         let zone = SystemZone::new(&superblock, &groups, journal);
-        // The superblock's counts are only as new as the last unmount; the descriptors know.
+        // The superblock's counts are as old as the last unmount; the descriptors are current.
         let totals = groups.states.borrow().iter().fold((0u64, 0u64), |(blocks, inodes), state| {
             (
                 blocks + u64::from(state.descriptor.free_blocks),
@@ -243,7 +243,7 @@ impl Volume {
     }
 }
 
-/// Refuses by name.
+/// Refuses unsupported features, by name.
 pub(super) fn check_features(superblock: &VolumeSuperblock, access: Access) -> Result<()> {
     let names = superblock.features.read_only();
     if access == Access::ReadWrite && !names.is_empty() {
@@ -262,8 +262,8 @@ fn warn_of_state(superblock: &VolumeSuperblock, report: &mut OpenReport) {
     }
 }
 
-/// As the kernel does on mounting: counts and times, and the flags that tell e2fsck what a crash
-/// leaves.
+/// Updates the superblock as the kernel does on mounting: counts and times, and the flags that show
+/// e2fsck what a crash leaves.
 fn mark_in_use(superblock: &mut VolumeSuperblock, now: Timestamp, mount_point: &str) {
     superblock::stamp(superblock, now);
     superblock.mount_time = now.seconds as u32;

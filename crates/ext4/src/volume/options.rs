@@ -1,4 +1,4 @@
-//! How to mount, and what an open volume stands on.
+//! Mount options, and the parts of an open volume.
 
 use device::{Disk, World};
 use engine::EngineOptions;
@@ -11,17 +11,17 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What happens when damage is found (`errors=`). In any case it is noted in the superblock, and
-/// the caller told.
+/// Reaction to damage (`errors=`). In any case the superblock notes it, and the caller gets an
+/// error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnError {
     #[default]
     Continue,
-    /// Nothing is written any more.
+    /// Stop all writes.
     Stop,
 }
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeOptions {
     pub access: Access,
@@ -31,12 +31,12 @@ pub struct VolumeOptions {
     /// Kept in the superblock as the last place of mounting.
     pub mount_point: String,
     pub on_error: OnError,
-    /// The computer's name, for whoever finds the volume in use (mmp).
+    /// The computer's name, which others see when they find the volume in use (mmp).
     pub node: String,
     /// New files get their directory's group (`grpid`), whatever its mode.
     pub group_of_directory: bool,
-    /// Access control lists count for nothing (`noacl`): new files inherit none, and chmod leaves
-    /// those that files have as they are.
+    /// Access control lists are ignored (`noacl`): new files inherit none, and chmod leaves those
+    /// of files unchanged.
     pub ignores_access_lists: bool,
     /// Files of which durability is enough; `None`: no attribute counts either.
     pub durable_only: Option<crate::DurableOnly>,
@@ -44,7 +44,7 @@ pub struct VolumeOptions {
     pub without_journal: bool,
 }
 
-/// What an open volume stands on.
+/// The parts of an open volume.
 #[derive(Clone)]
 pub struct OpenParts {
     pub world: Rc<dyn World>,

@@ -1,4 +1,4 @@
-//! Which files hold given blocks: for a recovery that had to leave some out.
+//! Files that own given blocks: for a recovery that had to leave some out.
 
 use crate::inode_table::ROOT;
 use crate::{Inode, Result, Volume};
@@ -9,19 +9,19 @@ use units::{FileBlock, HomeBlock, InodeNumber};
 /// Entries of a directory that are read together.
 const LISTED: usize = 256;
 
-/// A file whose content a block is.
+/// A file that owns a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockOwner {
     pub block: HomeBlock,
     pub inode: InodeNumber,
-    /// From the root on, by the first of its names that was met.
+    /// Path from the root, by the first of its names that was met.
     pub path: Vec<u8>,
 }
 
 impl Volume {
-    /// The files and directories whose content some of `blocks` (sorted) are. Walks through all
-    /// names. A block without an owner is the volume's own, of a file without a name, or beneath a
-    /// directory that cannot be read.
+    /// The files and directories that own some of `blocks` (sorted). Walks all names. A block
+    /// without an owner is the volume's own, of a file without a name, or beneath a directory that
+    /// cannot be read.
     ///
     /// # Errors
     /// The root directory cannot be read.
@@ -51,7 +51,7 @@ impl Volume {
         Ok(owners)
     }
 
-    /// What cannot be mapped owns nothing that is known.
+    /// Adds the owner of blocks, if they can be mapped.
     async fn add_owned(
         self: &Rc<Self>,
         inode: &Rc<Inode>,

@@ -1,6 +1,6 @@
-//! The disk of a volume with multiple mount protection. Others believe the owner dead when its
-//! block has not counted on for a while: the process was stopped, or starved. So what is written or
-//! discarded after such a gap waits until the block was read again and still is ours.
+//! The disk of a volume with multiple mount protection. Others believe the owner gone when its
+//! block has not changed for a while, because the process was stopped, or starved. So a write or
+//! discard after such a gap waits until the block was read again and is still ours.
 
 use super::mmp::Protection;
 use super::options::OpenParts;
@@ -16,8 +16,8 @@ pub(crate) struct ProtectedDisk {
 }
 
 impl ProtectedDisk {
-    /// Has what is written to the home disk of a volume with mmp ask `protection`, if there is one
-    /// now.
+    /// Wraps the home disk of a volume with mmp, so that its writes check `protection`, if there is
+    /// one.
     pub fn put_under(
         parts: &mut OpenParts,
         superblock: &VolumeSuperblock,
@@ -35,16 +35,16 @@ impl ProtectedDisk {
     fn new(disk: Rc<dyn Disk>) -> Rc<ProtectedDisk> {
         Rc::new(ProtectedDisk { disk, protection: RefCell::default() })
     }
-    /// The disk without this, on which the block itself is read and written.
+    /// The wrapped disk, on which the block itself is read and written.
     pub fn beneath(&self) -> &Rc<dyn Disk> {
         &self.disk
     }
-    /// Writes from now on belong to this claim.
+    /// Assigns later writes to this claim.
     pub fn protect(&self, protection: &Rc<Protection>) {
         *self.protection.borrow_mut() = Some(protection.clone());
     }
 
-    /// The claim, if it has to be looked at before anything is written.
+    /// The claim, if the block has to be read before anything is written.
     fn doubtful(&self) -> Option<Rc<Protection>> {
         let protection = self.protection.borrow();
         protection.as_ref().filter(|protection| protection.is_doubtful()).cloned()
@@ -100,7 +100,7 @@ impl Disk for ProtectedDisk {
         let write = move |disk: &dyn Disk| disk.write(at, parts, durability);
         self.when_sure(protection, (Operation::Write, at, length), write)
     }
-    /// Changes nothing that others could have written.
+    /// Needs no check: a flush changes nothing that others could have written.
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()
     }

@@ -1,5 +1,5 @@
-//! A volume as far as one may read it before recovery, and files whose blocks others write to past
-//! the file system.
+//! A volume as it may be read before recovery, and files whose blocks are written past the file
+//! system.
 
 use super::{OpenParts, Volume};
 use crate::groups::Trust;
@@ -14,8 +14,8 @@ pub(super) fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dy
     Rc::new(DiskHome::new(parts.home.clone(), superblock.block_size, superblock.blocks))
 }
 
-/// The volume as far as one may read it before recovery, straight from the disk. Descriptors are
-/// trusted only as far as the place of the inode table goes.
+/// The volume as it may be read before recovery, straight from the disk. Descriptors are trusted
+/// only as far as the place of the inode table goes.
 pub(super) async fn readable(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,
@@ -24,7 +24,7 @@ pub(super) async fn readable(
     Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
 }
 
-/// An engine that reads what is at home.
+/// An engine that reads home only.
 pub(super) async fn without_log(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,

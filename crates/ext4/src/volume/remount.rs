@@ -1,5 +1,4 @@
-//! A volume that is open to be read becomes one that may be changed, and back (`remount,rw`,
-//! `remount,ro`).
+//! Switching an open volume between read-only and writable (`remount,rw`, `remount,ro`).
 
 use super::mmp::Protection;
 use super::open::check_features;
@@ -10,16 +9,16 @@ use format::ext4::VolumeSuperblock;
 use std::rc::Rc;
 
 impl Volume {
-    /// As opening for writing does, behind the journal's replay: marked as in use, orphans cleaned
-    /// up. Harmless where changes are allowed already. Where it fails, the volume is read-only as
-    /// before.
+    /// Allows changes, as opening for writing does behind the journal's replay: marks the volume as
+    /// in use, cleans up orphans. Harmless where changes are allowed already. On failure the volume
+    /// stays read-only.
     pub async fn allow_changes(self: &Rc<Self>) -> Result<OpenReport> {
-        let _turn = self.access_changes.write().await;
+        let _guard = self.access_changes.write().await;
         let mut report = OpenReport::default();
         if self.closed.get() {
             return Err(Error::Engine(EngineError::ShutDown));
         }
-        // What has failed stays so.
+        // A failed engine stays failed.
         self.engine.check()?;
         if !self.is_read_only() {
             return Ok(report);
@@ -43,14 +42,15 @@ impl Volume {
             (Ok(()), protection) => *self.protection.borrow_mut() = protection,
             (Err(error), protection) => {
                 if let Some(protection) = protection {
-                    // Nobody writes any more. If that cannot be said, others wait a while.
+                    // The last write is done. If the release cannot be written, others wait a
+                    // while.
                     let _ = protection.end(true).await;
                 }
                 return Err(error);
             }
         }
         self.access.set(Access::ReadWrite);
-        // The kernel may have forgotten some meanwhile.
+        // The kernel may have forgotten some of them during the wait.
         if let Err(error) = self.free_unused().await {
             report.warnings.push(format!("files without names are not freed yet: {error}"));
         }
@@ -65,7 +65,7 @@ impl Volume {
         protection.map_or(Ok(()), |protection| protection.guard(&self.engine))?;
         let (known, found) = (self.superblock(), superblock::read(&**self.home_disk()).await?);
         if marks_of_change(&found) != marks_of_change(&known) {
-            // What is in memory may be older than the disk: e2fsck, or a mount by somebody else.
+            // Memory may be older than the disk: e2fsck, or another mount, may have changed it.
             return Err(Error::Journal(
                 "the volume was changed by others while it was mounted read-only".into(),
             ));
@@ -73,18 +73,18 @@ impl Volume {
         self.engine.begin_writing().await?;
         let begun = self.begin_changes(report).await;
         if begun.is_err() {
-            // What is done is replayed by the next opening.
+            // The next opening replays what was committed.
             let _ = self.engine.quiesce().await;
         }
         begun
     }
 
-    /// Everything home, journal empty, superblock clean; then nothing is changed any more. The
-    /// kernel lets no change in, and has nothing open for writing. Harmless where nothing may be
-    /// changed already.
+    /// Writes everything home, empties the journal, marks the superblock clean, and forbids
+    /// changes. The kernel passes no change on, and has nothing open for writing. Harmless where
+    /// changes are forbidden already.
     pub async fn forbid_changes(self: &Rc<Self>) -> Result<()> {
-        let _turn = self.access_changes.write().await;
-        // Nor is it harmless where the last attempt failed: something is not home.
+        let _guard = self.access_changes.write().await;
+        // It is not harmless where the last attempt failed: something is not home.
         self.engine.check()?;
         if self.is_read_only() || self.closed.get() {
             return Ok(());
@@ -103,8 +103,8 @@ impl Volume {
         self.mark_clean().await
     }
 
-    /// What the disk holds is not clean, so the volume stays as failed as it is. A journal that is
-    /// well is replayed by the next mount: e2fsck need not look.
+    /// Stops the volume, whose disk is not clean, as failed. A sound journal is replayed by the
+    /// next mount: e2fsck is not needed.
     fn stop_for(&self, error: &Error) {
         let cause = match error {
             Error::Engine(cause) => cause.clone(),
@@ -114,7 +114,7 @@ impl Volume {
     }
 }
 
-/// What changes when anybody makes, checks or mounts the volume.
+/// Superblock fields that change when a volume is made, checked or mounted.
 fn marks_of_change(superblock: &VolumeSuperblock) -> impl PartialEq {
     let times = (superblock.mount_time, superblock.write_time, superblock.last_check);
     (superblock.uuid, superblock.features, superblock.mount_count, times)

@@ -1,18 +1,18 @@
-//! How much room there is.
+//! Space of a volume.
 
 use super::Volume;
 use crate::Result;
 use format::ext4::{VolumeSuperblock, feature};
 use units::GroupNumber;
 
-/// As `statfs(2)`, in blocks and inodes.
+/// Result of `statfs(2)`, in blocks and inodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Statfs {
     pub block_size: u32,
-    /// Without those of the file system itself, as ext4 counts (its option bsddf).
+    /// All but those of the file system itself, as ext4 counts (its option bsddf).
     pub blocks: u64,
     pub blocks_free: u64,
-    /// Without those reserved for root.
+    /// Free blocks but those reserved for root.
     pub blocks_available: u64,
     pub inodes: u64,
     pub inodes_free: u64,
@@ -36,9 +36,9 @@ impl Volume {
     }
 }
 
-/// What the kernel's ext4 keeps back for splits of extents (its `s_resv_clusters`), and does not
-/// count as available. Here such a split holds its blocks before it begins; but `df` is to say the
-/// same of a volume, whoever mounts it.
+/// Blocks that the kernel's ext4 reserves for splits of extents (its `s_resv_clusters`), and does
+/// not count as available. Here such a split holds its blocks before it begins; but `df` is to
+/// report the same numbers for a volume under either.
 fn kept_by_ext4(superblock: &VolumeSuperblock) -> u64 {
     match superblock.features.has(feature::EXTENTS) {
         true => (superblock.blocks / 50).min(4096),

@@ -1,6 +1,6 @@
 //! The superblock on the disk: read before there is an engine, and changed through handles. It is
-//! written directly at two moments, when it must not wait for the journal. These are before the
-//! first commit of an empty log, and after the last.
+//! written directly at two moments when it must not wait for the journal: before the first commit
+//! of an empty log, and after the last.
 
 use super::Volume;
 use crate::{Error, Result};
@@ -44,7 +44,7 @@ pub async fn was_closed(disk: &dyn Disk) -> Result<bool> {
         && !open.into_iter().any(|feature| superblock.features.has(feature)))
 }
 
-/// Writes it to its home at once, durably.
+/// Writes the superblock home at once, durably.
 pub(super) async fn write(disk: &dyn Disk, superblock: &VolumeSuperblock) -> Result<()> {
     let (at, mut bytes, within) = read_surroundings(disk).await?;
     bytes[within..within + SUPERBLOCK_SIZE].copy_from_slice(&superblock.serialize());
@@ -52,8 +52,8 @@ pub(super) async fn write(disk: &dyn Disk, superblock: &VolumeSuperblock) -> Res
     Ok(written.map_err(EngineError::from)?)
 }
 
-/// Notes at home that damage was found. For volumes that have stopped: nobody else writes. If that
-/// fails, the journal still remembers that it was aborted.
+/// Notes at home that damage was found, for volumes that have stopped and write nothing else. If
+/// that fails, the journal still records that it was aborted.
 pub(super) async fn mark_damaged(disk: Rc<dyn Disk>) {
     let Ok(mut superblock) = read(&*disk).await else { return };
     superblock.state |= state::ERROR;
@@ -61,7 +61,7 @@ pub(super) async fn mark_damaged(disk: Rc<dyn Disk>) {
     let _ = write(&*disk, &superblock).await;
 }
 
-/// The sectors that hold the superblock: their address, content, and where in them it begins.
+/// The sectors that hold the superblock: their address, content, and its offset in them.
 pub(super) async fn read_surroundings(disk: &dyn Disk) -> Result<(u64, Buffer, usize)> {
     let sector = u64::from(disk.geometry().logical_sector).max(1);
     let at = SUPERBLOCK_OFFSET / sector * sector;
@@ -77,7 +77,7 @@ pub(super) fn stamp(superblock: &mut VolumeSuperblock, now: Timestamp) {
 }
 
 impl Volume {
-    /// The superblock as it is in memory goes into its block. Credits: 1.
+    /// Copies the superblock from memory into its block. Credits: 1.
     pub(crate) fn change_superblock(&self, handle: &mut Handle) {
         let bytes = self.superblock.borrow().serialize();
         let (_, range) = place(self.block_size());
@@ -88,8 +88,8 @@ impl Volume {
         }
     }
 
-    /// The superblock as it is in memory goes home past the engine, whose block keeps the old
-    /// bytes. So its next change replaces all of them.
+    /// Writes the superblock home past the engine, whose block keeps the old bytes; so its next
+    /// change replaces all of them.
     pub(super) async fn write_superblock_home(&self) -> Result<()> {
         self.superblock_is_behind.set(true);
         let superblock = self.superblock();

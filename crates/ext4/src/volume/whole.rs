@@ -1,8 +1,9 @@
-//! Operations that a failing device ends half-way: what they have changed must not stay half done.
+//! Operations that a failing device may interrupt: what they have changed must not stay partially
+//! applied.
 //!
-//! First of all they hold what they will change, so that a failing read ends them before they
-//! begin. What may still fail behind a change is put between [`Volume::before`] and
-//! [`Volume::whole`].
+//! Such an operation first holds the blocks that it will change, so that a failing read ends it
+//! before it begins. Steps that may still fail after a change are put between [`Volume::before`]
+//! and [`Volume::whole`].
 
 use crate::groups::Bits;
 use crate::{Error, Inode, Result, Volume};
@@ -18,7 +19,7 @@ pub(crate) struct Before<'a> {
 }
 
 impl Volume {
-    /// The inodes' table blocks stay in memory as long as the answer lives: storing one of them
+    /// The inodes' table blocks stay in memory as long as the result lives: storing one of them
     /// cannot fail. Take it before the handle is started.
     pub(crate) async fn hold(&self, inodes: &[&Inode]) -> Result<SmallVec<[Block; 2]>> {
         if units::fault!("tables-not-held") {
@@ -31,7 +32,7 @@ impl Volume {
         Ok(blocks)
     }
 
-    /// As [`Volume::hold`]: freeing these blocks cannot fail for a read.
+    /// Holds bitmaps as [`Volume::hold`] does: freeing these blocks cannot fail for a read.
     pub(crate) async fn hold_bitmaps(&self, start: HomeBlock, count: u64) -> Result<Vec<Bits>> {
         let group_of = |at| self.superblock.borrow().group_of_block(at).0;
         let mut held = Vec::new();
@@ -47,7 +48,7 @@ impl Volume {
         Before { changes: handle.changes(), inode, fields: inode.fields.borrow().clone() }
     }
 
-    /// Passes `result` on. After an error the inode in memory is as before, if no block was changed
+    /// Passes `result` on. After an error the inode in memory is restored, if no block was changed
     /// since. If some were, and the device failed, the transaction must never be committed: the
     /// journal is aborted.
     pub(crate) fn whole<T>(
@@ -59,7 +60,7 @@ impl Volume {
         let Err(error) = &result else { return result };
         if handle.changes() == before.changes {
             let mut fields = before.inode.fields.borrow_mut();
-            // Neighbours in the list of orphans change it without the inode's lock.
+            // Neighbours in the orphan list change it without the inode's lock.
             let deletion_time = fields.deletion_time;
             *fields = before.fields;
             fields.deletion_time = deletion_time;

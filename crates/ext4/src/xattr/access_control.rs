@@ -14,11 +14,10 @@ const ACCESS: Name = Name { index: ACL_ACCESS, rest: b"" };
 const DEFAULT: Name = Name { index: ACL_DEFAULT, rest: b"" };
 
 impl Volume {
-    /// Gives a new inode the permissions that its directory wants. They are those of the
-    /// directory's default list, restricted to the inode's mode, or without one the mode less
-    /// `umask`. The inode's mode is what its maker asked for; afterwards it is final and stored.
-    /// The caller holds the parent's lock. ENOSPC: the caller undoes what it made. Credits:
-    /// [`Volume::credits_inherit_acl`].
+    /// Gives a new inode its permissions: those of its directory's default list, restricted to the
+    /// inode's mode, or without one the mode less `umask`. The inode's mode is as requested before;
+    /// afterwards it is final and stored. The caller holds the parent's lock. ENOSPC: the caller
+    /// undoes what it made. Credits: [`Volume::credits_inherit_acl`].
     pub async fn inherit_acl(
         &self,
         handle: &mut Handle,
@@ -41,13 +40,13 @@ impl Volume {
         access.restrict_to_mode(asked);
         let (permissions, says_all) = access.mode();
         inode.fields.borrow_mut().mode = asked & !PERMISSIONS | permissions;
-        let (before, room) = (self.stored_xattrs(inode).await?, self.xattr_room(inode));
+        let (before, space) = (self.stored_xattrs(inode).await?, self.xattr_space(inode));
         let mut after = before.clone();
         if !says_all {
-            after.set(ACCESS, &access.to_disk(), room)?;
+            after.set(ACCESS, &access.to_disk(), space)?;
         }
         if inode.is_directory() {
-            after.set(DEFAULT, &default.to_disk(), room)?;
+            after.set(DEFAULT, &default.to_disk(), space)?;
         }
         self.store_xattrs(handle, inode, &before, &after).await
     }
@@ -55,8 +54,8 @@ impl Volume {
         self.credits_xattr()
     }
 
-    /// After chmod: makes the access list say what the inode's new mode says, if there is a list.
-    /// The caller holds the inode's lock and stores the inode. Credits: [`Volume::xattr_change`].
+    /// Makes the access list agree with the inode's new mode after chmod, if there is a list. The
+    /// caller holds the inode's lock and stores the inode. Credits: [`Volume::xattr_change`].
     pub async fn chmod_acl(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         if self.options.ignores_access_lists {
             return Ok(());
@@ -67,12 +66,12 @@ impl Volume {
         access.set_mode(inode.fields.borrow().mode);
         let mut after = before.clone();
         // The list keeps its length, so it fits where it was.
-        after.set(ACCESS, &access.to_disk(), self.xattr_room(inode))?;
+        after.set(ACCESS, &access.to_disk(), self.xattr_space(inode))?;
         self.store_xattrs(handle, inode, &before, &after).await
     }
 
-    /// Puts a list that setxattr(2) passes into `after`; the answer is the inode's new mode, if it
-    /// changes. A list that the mode bits can say is not stored.
+    /// Puts a list of setxattr(2) into `after`; returns the inode's new mode, if it changes. A list
+    /// that the mode bits can express is not stored.
     pub(super) fn set_acl(
         &self,
         inode: &Inode,
@@ -84,18 +83,18 @@ impl Volume {
             after.remove(name);
             return Ok(None);
         };
-        let room = self.xattr_room(inode);
+        let space = self.xattr_space(inode);
         if name == DEFAULT {
             if !inode.is_directory() {
                 return Err(Error::Refused(errno::EACCES));
             }
-            after.set(DEFAULT, &acl.to_disk(), room)?;
+            after.set(DEFAULT, &acl.to_disk(), space)?;
             return Ok(None);
         }
         let (permissions, says_all) = acl.mode();
         match says_all {
             true => after.remove(ACCESS),
-            false => after.set(ACCESS, &acl.to_disk(), room)?,
+            false => after.set(ACCESS, &acl.to_disk(), space)?,
         }
         let kept = if set.clear_set_group { !(PERMISSIONS | SET_GROUP) } else { !PERMISSIONS };
         Ok(Some(inode.fields.borrow().mode & kept | permissions))

@@ -1,4 +1,4 @@
-//! Extended attributes and access control lists: what doors call.
+//! Extended attributes and access control lists: the calls of front ends.
 //!
 //! Every function that takes no handle takes the inode's lock itself and starts its own handle.
 
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use stored::Stored;
 use units::TransactionId;
 
-/// Whether the attribute may or must be there already.
+/// Whether the attribute may or must exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existence {
     #[default]
@@ -54,7 +54,7 @@ struct AttributeChange {
 }
 
 impl Volume {
-    /// The value of an attribute. ENODATA when there is none.
+    /// The value of an attribute; ENODATA when there is none.
     pub async fn get_xattr(self: &Rc<Self>, inode: &Rc<Inode>, name: &[u8]) -> Result<Vec<u8>> {
         let name = Name::parse(name)?;
         let _lock = inode.lock.read().await;
@@ -67,7 +67,7 @@ impl Volume {
     }
 
     /// All names, each with a zero byte behind it. Those with the prefix `trusted.` only if
-    /// `sees_trusted` says so, which is asked where there are any: the caller needs CAP_SYS_ADMIN.
+    /// `sees_trusted`, called where there are any, returns true: the caller needs CAP_SYS_ADMIN.
     pub async fn list_xattrs(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -86,8 +86,8 @@ impl Volume {
         Ok(list)
     }
 
-    /// ENOSPC when it fits neither in the inode nor in its attribute block, nor may lie in an inode
-    /// of its own.
+    /// Sets an attribute. ENOSPC when it fits neither in the inode nor in its attribute block, nor
+    /// may lie in an inode of its own.
     pub async fn set_xattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -112,14 +112,14 @@ impl Volume {
         let same =
             |attribute: &Attribute| attribute.outside.is_none() && attribute.value == set.value;
         if !is_acl && before.find(name).is_some_and(same) {
-            // As in the kernel, not even the time of change tells of it.
+            // As in the kernel, not even the time of change records it.
             return Ok(inode.last_change.get());
         }
         let mut after = before.clone();
         let (mut mode, mut holder) = (None, None);
         match name.index {
             ACL_ACCESS | ACL_DEFAULT => mode = self.set_acl(inode, name, set, &mut after)?,
-            _ => match after.set(name, set.value, self.xattr_room(inode)) {
+            _ => match after.set(name, set.value, self.xattr_space(inode)) {
                 Err(Error::Refused(errno::ENOSPC)) if self.takes_values_outside(set.value) => {
                     holder =
                         Some(self.set_outside(inode, caller, name, set.value, &mut after).await?);
@@ -133,7 +133,7 @@ impl Volume {
         changed
     }
 
-    /// ENODATA when there is none, unless it is an access control list.
+    /// Removes an attribute. ENODATA when there is none, unless it is an access control list.
     pub async fn remove_xattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -211,7 +211,7 @@ impl Volume {
             }
             self.whole(handle, attributes, stored)
         };
-        Ok(self.with_room(|| needed.credits + adopting, store).await?.transaction)
+        Ok(self.with_space(|| needed.credits + adopting, store).await?.transaction)
     }
 }
 

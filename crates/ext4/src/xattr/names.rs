@@ -18,8 +18,8 @@ pub struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// EOPNOTSUPP: the prefix is none that ext4 keeps. ERANGE: too long. EINVAL: nothing after the
-    /// prefix.
+    /// Parses a full name. EOPNOTSUPP: ext4 does not store this prefix. ERANGE: too long. EINVAL:
+    /// nothing after the prefix.
     pub fn parse(full: &'a [u8]) -> Result<Name<'a>> {
         match full {
             b"system.posix_acl_access" => return Ok(Name { index: ACL_ACCESS, rest: b"" }),

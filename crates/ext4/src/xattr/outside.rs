@@ -1,7 +1,7 @@
-//! Values in inodes of their own (feature ea_inode): read, referred to, and let go of.
+//! Values in inodes of their own (feature ea_inode): reading, reference counts, release.
 //!
-//! Such an inode has no name. Each entry that names it counts as a reference; entries of a block
-//! that several inodes share count once. The count stands where other inodes keep the time of
+//! Such an inode has no name. Each entry that refers to it counts as a reference; entries of a
+//! block that several inodes share count once. The count stands where other inodes keep the time of
 //! change (upper half) and the version (lower half). The value's checksum stands where they keep
 //! the access time. The last reference frees the inode, as an orphan.
 
@@ -18,15 +18,15 @@ use std::rc::Rc;
 
 /// The longest value that system calls take, in bytes.
 pub(super) const VALUE_MAX: u32 = 64 << 10;
-/// What a change of attributes may need, known before its handle starts: credits, and all that it
-/// would else read.
+/// Resources of a change of attributes, known before its handle starts: credits, and all blocks
+/// that it would otherwise read.
 pub(crate) struct XattrChange {
     pub credits: Credits,
     _holders: Vec<Rc<Inode>>,
     _held: Vec<Block>,
 }
 
-/// References that come and go with a change.
+/// References added and dropped by a change.
 pub(super) struct References {
     changes: Vec<(Rc<Inode>, bool)>,
 }
@@ -76,19 +76,19 @@ impl Volume {
         }
     }
 
-    /// Before a handle that may change the attributes of `owner` by [`Volume::store_xattrs`]. The
-    /// caller holds its lock.
+    /// Prepares, before its handle starts, a change of the attributes of `owner` by
+    /// [`Volume::store_xattrs`]. The caller holds its lock.
     pub(crate) async fn xattr_change(&self, owner: &Inode) -> Result<XattrChange> {
         let mut change =
             XattrChange { credits: self.credits_xattr(), _holders: Vec::new(), _held: Vec::new() };
-        // What cannot be read the change itself will meet.
+        // The change itself reports what cannot be read.
         let outside = match self.has(feature::EA_INODE) {
             true => {
                 self.stored_xattrs(owner).await.map(|stored| stored.outside()).unwrap_or_default()
             }
             false => Vec::new(),
         };
-        // Who leaves a shared block refers once more to each value in it. Else a change drops one
+        // Leaving a shared block adds a reference to each value in it. Otherwise a change drops one
         // value, or a capability and an access list.
         let is_shared = outside.is_empty() || self.shares_block(owner).await.unwrap_or(true);
         let counted = if is_shared { outside.len() } else { outside.len().min(VALUES_CHANGED_MAX) };
@@ -102,14 +102,14 @@ impl Volume {
         Ok(change)
     }
 
-    /// One more reference to a value, or one less: its inode, which may become an orphan or be one
-    /// no longer.
+    /// One reference more or less to a value: its inode, which may become an orphan or stop being
+    /// one.
     pub(super) fn credits_reference(&self) -> Credits {
         self.credits_inode() + self.credits_orphan()
     }
 
-    /// What storing `after` instead of `before` does to references. `shared`: others keep the block
-    /// as it was.
+    /// The change of references when `after` is stored instead of `before`. `shared`: other inodes
+    /// keep the block as it was.
     pub(super) async fn references(
         &self,
         owner: &Inode,
@@ -132,7 +132,7 @@ impl Volume {
         for (outside, comes) in changed {
             let holder = self.holder_of(owner, outside).await?;
             if !comes && count(&holder) == 0 {
-                let why = "nobody should refer to it, but an attribute does";
+                let why = "its reference count is zero, but an attribute refers to it";
                 return Err(self.note_damage(Error::corrupt_inode(holder.number, why)));
             }
             references.changes.push((holder, comes));
@@ -140,7 +140,7 @@ impl Volume {
         Ok(references)
     }
 
-    /// Counts the references; whoever has none becomes an orphan. Credits:
+    /// Counts the references; an inode without any becomes an orphan. Credits:
     /// [`Volume::credits_reference`] for each.
     pub(super) async fn count_references(
         &self,
@@ -164,7 +164,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The space of values counts as their owner's.
+    /// Charges the space of values to their owner.
     pub(super) fn charge_values(&self, owner: &Inode, before: &Stored, after: &Stored) {
         let per_block = self.sectors_per_block();
         let sectors = |stored: &Stored| -> u64 {
@@ -177,8 +177,8 @@ impl Volume {
         fields.sectors = (fields.sectors + sectors(after)).saturating_sub(sectors(before));
     }
 
-    /// Frees the values that nobody refers to any more. No handle is open. One by one: on a damaged
-    /// volume a value may have attributes with values of their own, and so on.
+    /// Frees the values without references. No handle is open. One by one: on a damaged volume a
+    /// value may have attributes with values of their own, and so on.
     pub(crate) async fn free_values(self: &Rc<Self>) -> Result<()> {
         loop {
             let Some(holder) = self.unreferenced.borrow_mut().pop() else { return Ok(()) };
@@ -186,8 +186,8 @@ impl Volume {
         }
     }
 
-    /// Lets go of all values that an inode without links has outside, one after the other. The
-    /// caller holds its lock.
+    /// Drops all values that an inode without links has outside, one after the other. The caller
+    /// holds its lock.
     pub(crate) async fn drop_values(self: &Rc<Self>, owner: &Inode) -> Result<()> {
         if !self.has(feature::EA_INODE) {
             return Ok(());
@@ -205,7 +205,8 @@ impl Volume {
             handle.stop();
             match dropped {
                 Ok(()) => {}
-                // What cannot be counted e2fsck puts right; the inode goes all the same.
+                // A count that cannot be changed is left to e2fsck; the inode is freed all the
+                // same.
                 Err(Error::Corrupt { .. } | Error::Refused(_)) => return Ok(()),
                 Err(error) => return Err(error),
             }

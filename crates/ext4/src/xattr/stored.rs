@@ -1,4 +1,4 @@
-//! Where an inode's attributes are stored: as many as fit in the inode, the others in one block.
+//! Storage of an inode's attributes: as many as fit in the inode, the others in one block.
 
 use crate::error::errno;
 use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
@@ -17,7 +17,7 @@ pub struct Stored {
 
 /// The sizes that limit what can be stored, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct AttributeSpace {
     /// 0 in inodes without an area.
     pub area: usize,
     pub block: usize,
@@ -31,11 +31,11 @@ impl Stored {
     pub fn find(&self, name: Name) -> Option<&Attribute> {
         self.all().find(|attribute| name.is_of(attribute))
     }
-    /// Whether the very attribute is there, wherever.
+    /// Whether this very attribute is stored, in either place.
     pub fn has(&self, attribute: &Attribute) -> bool {
         self.all().any(|other| other == attribute)
     }
-    /// An attribute whose value lies outside; without those of the block if that is shared.
+    /// An attribute whose value lies outside; without the block's if that is shared.
     pub fn first_outside(&self, shared: bool) -> Option<Attribute> {
         let block = self.block.iter().filter(|_| !shared);
         self.area.iter().chain(block).find(|attribute| attribute.outside.is_some()).cloned()
@@ -51,22 +51,22 @@ impl Stored {
         self.area.retain(|attribute| !name.is_of(attribute));
         self.block.retain(|attribute| !name.is_of(attribute));
     }
-    /// Stores or replaces: in the inode if it fits, else in the block. ENOSPC when it fits in
-    /// neither; nothing has changed then.
-    pub fn set(&mut self, name: Name, value: &[u8], room: Room) -> Result<()> {
-        self.set_attribute(Attribute::new(name.index, name.rest, value), room)
+    /// Stores or replaces an attribute: in the inode if it fits, else in the block. ENOSPC when it
+    /// fits in neither; nothing has changed then.
+    pub fn set(&mut self, name: Name, value: &[u8], space: AttributeSpace) -> Result<()> {
+        self.set_attribute(Attribute::new(name.index, name.rest, value), space)
     }
-    /// As [`Stored::set`], wherever the value lies.
-    pub fn set_attribute(&mut self, attribute: Attribute, room: Room) -> Result<()> {
+    /// Stores or replaces as [`Stored::set`] does, wherever the value lies.
+    pub fn set_attribute(&mut self, attribute: Attribute, space: AttributeSpace) -> Result<()> {
         let mut others = self.clone();
         others.remove(Name { index: attribute.index, rest: &attribute.name });
         let mut changed = others.clone();
         changed.area.push(attribute.clone());
-        if xattr::serialize_area(&changed.area, room.area).is_none() {
+        if xattr::serialize_area(&changed.area, space.area).is_none() {
             changed = others;
             changed.block.push(attribute);
             let block = XattrBlock { references: 1, attributes: changed.block.clone() };
-            xattr::serialize_block(&block, room.block).ok_or(Error::Refused(errno::ENOSPC))?;
+            xattr::serialize_block(&block, space.block).ok_or(Error::Refused(errno::ENOSPC))?;
         }
         *self = changed;
         Ok(())
@@ -80,11 +80,11 @@ impl Volume {
         self.credits_inode() + Credits(1 + 1) + self.credits_allocate(1) + self.credits_free(1, 1)
     }
 
-    pub(crate) fn xattr_room(&self, inode: &Inode) -> Room {
+    pub(crate) fn xattr_space(&self, inode: &Inode) -> AttributeSpace {
         let fields = inode.fields.borrow();
         // The kernel uses the area only where the inode says how long its fields are.
         let area = if fields.extra_size == 0 { 0 } else { fields.xattr_area.len() };
-        Room { area, block: self.block_size().bytes() }
+        AttributeSpace { area, block: self.block_size().bytes() }
     }
 
     /// Reads all attributes. The caller holds the inode's lock.
@@ -106,7 +106,7 @@ impl Volume {
         let stored = Stored { area, block };
         let twice =
             |attribute: &Attribute| stored.block.iter().any(|other| same_name(attribute, other));
-        // A list that is so long is not looked at, rather than ignored.
+        // A list that long is not examined, rather than ignored.
         let is_list = |attribute: &Attribute| matches!(attribute.index, ACL_ACCESS | ACL_DEFAULT);
         if stored.all().any(|attribute| is_list(attribute) && attribute.outside.is_some()) {
             return Err(Error::Refused(errno::EOPNOTSUPP));
@@ -121,7 +121,7 @@ impl Volume {
     }
 
     /// Makes `after` the inode's attributes, and stores the inode with its time of change. `before`
-    /// is what [`Volume::stored_xattrs`] gave. ENOSPC: no block is free; nothing has changed.
+    /// is the result of [`Volume::stored_xattrs`]. ENOSPC: no block is free; nothing has changed.
     /// Credits: [`Volume::xattr_change`].
     pub(crate) async fn store_xattrs(
         &self,
@@ -131,14 +131,14 @@ impl Volume {
         after: &Stored,
     ) -> Result<()> {
         inode.has_no_capabilities.set(false);
-        // All that may fail comes before the first change. Attributes that nobody padded may not
-        // fit as they should stand.
-        let (room, packed) =
-            (self.xattr_room(inode), "its extended attributes stand closer than they may");
-        let area = xattr::serialize_area(&after.area, room.area);
+        // Every step that may fail comes before the first change. Attributes without padding may
+        // not fit once padded.
+        let (space, packed) =
+            (self.xattr_space(inode), "its extended attributes lack the required padding");
+        let area = xattr::serialize_area(&after.area, space.area);
         let block = XattrBlock { references: 1, attributes: after.block.clone() };
         if before.area != after.area && area.is_none()
-            || before.block != after.block && xattr::serialize_block(&block, room.block).is_none()
+            || before.block != after.block && xattr::serialize_block(&block, space.block).is_none()
         {
             return Err(self.note_damage(Error::corrupt_inode(inode.number, packed)));
         }
@@ -163,13 +163,13 @@ impl Volume {
         self.store(handle, inode).await
     }
 
-    /// Whether others have the inode's attribute block as well.
+    /// Whether other inodes share the inode's attribute block.
     pub(super) async fn shares_block(&self, inode: &Inode) -> Result<bool> {
         let at = inode.fields.borrow().xattr_block;
         Ok(at != HomeBlock(0) && parse(&self.xattr_block(at).await?)?.references > 1)
     }
 
-    /// Gives up the inode's attribute block, which other inodes may share: before the inode is
+    /// Releases the inode's attribute block, which other inodes may share, before the inode is
     /// freed. The caller stores the inode. Credits: [`Volume::credits_drop_xattrs`].
     pub async fn drop_xattrs(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let at = inode.fields.borrow().xattr_block;
@@ -208,7 +208,7 @@ impl Volume {
             self.fill_block(handle, block, attributes);
             return Ok(());
         }
-        // None yet, or one that others share: they keep theirs.
+        // No block yet, or one that others share: they keep it.
         let run = self.allocate_xattr_block(handle, inode).await?;
         let new = handle.create(run);
         self.fill_block(handle, &new, attributes);
@@ -236,7 +236,7 @@ impl Volume {
         Ok(self.allocate_blocks(handle, request).await?.start)
     }
 
-    /// One inode less refers to the block; the last one frees it.
+    /// Drops the inode's reference to the block; the last one frees it.
     async fn leave_block(&self, handle: &mut Handle, block: &Block) -> Result<()> {
         let references = parse(block)?.references;
         if references == 1 {

@@ -1,7 +1,7 @@
-//! New values in inodes of their own (feature ea_inode): those that fit neither in the inode nor in
-//! its block.
+//! New values in inodes of their own (feature ea_inode): values that fit neither in the inode nor
+//! in its block.
 //!
-//! Such an inode is made as an orphan and filled, by as many handles as that takes. The handle that
+//! Such an inode is made as an orphan and filled, by as many handles as needed. The handle that
 //! stores the attribute takes it over: so a crash leaves the attribute with its whole value, or an
 //! orphan. Its content is metadata, as in the kernel. Equal values are not shared.
 
@@ -18,7 +18,7 @@ use format::ext4::xattr::Attribute;
 use std::rc::Rc;
 use units::FileBlock;
 
-/// A regular file that nobody but root may read.
+/// Mode of a value's inode: a regular file that only root may read.
 const MODE: u16 = 0o100600;
 /// Blocks of a value that one handle writes.
 const BLOCKS_PER_HANDLE: u32 = 16;
@@ -28,8 +28,8 @@ impl Volume {
         self.has(feature::EA_INODE) && !value.is_empty() && value.len() <= VALUE_MAX as usize
     }
 
-    /// Puts the attribute into `after`, its value into an inode that is an orphan until it is taken
-    /// over. The caller holds the owner's lock.
+    /// Adds the attribute to `after`, with its value in an inode that is an orphan until it is
+    /// adopted. The caller holds the owner's lock.
     pub(super) async fn set_outside(
         self: &Rc<Self>,
         owner: &Rc<Inode>,
@@ -38,18 +38,18 @@ impl Volume {
         value: &[u8],
         after: &mut Stored,
     ) -> Result<Rc<Inode>> {
-        let room = self.xattr_room(owner);
+        let space = self.xattr_space(owner);
         let checksum = crc32c(self.superblock.borrow().checksum_seed, value);
         let attribute =
             |inode| Attribute::outside(name.index, name.rest, inode, value.len() as u32, checksum);
-        // The entry has to fit before anything is made.
-        after.clone().set_attribute(attribute(owner.number), room)?;
+        // The entry has to fit before anything is created.
+        after.clone().set_attribute(attribute(owner.number), space)?;
         let holder = self.make_holder(owner, checksum).await?;
         if let Err(error) = self.fill_holder(&holder, caller, value).await {
             self.free_if_unused(&holder).await?;
             return Err(error);
         }
-        after.set_attribute(attribute(holder.number), room)?;
+        after.set_attribute(attribute(holder.number), space)?;
         Ok(holder)
     }
 
@@ -63,7 +63,7 @@ impl Volume {
             let mut fields = holder.fields.borrow_mut();
             fields.flags &= flags::EXTENTS;
             fields.links = 0;
-            // Signed, as 32 bits hold it: an inode without room for more clamps what is greater.
+            // Signed, as 32 bits hold it: an inode without the extra bits clamps greater values.
             fields.accessed.seconds = i64::from(checksum as i32);
             fields.accessed.nanoseconds = 0;
         }
@@ -98,7 +98,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes one run of blocks from byte `done` on, which begins a block. Where it ends.
+    /// Writes one run of blocks from byte `done` on, which begins a block. Returns its end.
     async fn fill_run(
         &self,
         handle: &mut Handle,
@@ -127,14 +127,14 @@ impl Volume {
         Ok(end)
     }
 
-    /// The holder of a new value is no orphan any more: one attribute refers to it. Credits:
+    /// Removes the holder of a new value from the orphans: one attribute refers to it. Credits:
     /// [`Volume::credits_reference`].
     pub(super) async fn take_over(&self, handle: &mut Handle, holder: &Inode) -> Result<()> {
         self.orphan_remove(handle, holder).await?;
         {
             let mut fields = holder.fields.borrow_mut();
             fields.links = 1;
-            // Only now: an orphan with the flag is none that every kernel frees.
+            // Set only now: not every kernel frees an orphan with the flag.
             fields.flags |= flags::EA_INODE;
         }
         set_count(holder, 1);

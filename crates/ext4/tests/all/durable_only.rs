@@ -95,7 +95,7 @@ fn names_count_for_files_and_for_all_beneath_directories() {
     });
 }
 
-/// What is deleted or cut off before the end never goes home.
+/// Content that is deleted or truncated before the end is never written home.
 #[test]
 fn what_is_deleted_or_cut_off_is_not_written_home() {
     with_volume("*.wal", |volume| async move {
@@ -116,7 +116,7 @@ fn what_is_deleted_or_cut_off_is_not_written_home() {
     });
 }
 
-/// As a program asks for it with an ioctl.
+/// Requests the setting by an ioctl, as a program does.
 #[test]
 fn a_request_counts_until_the_last_descriptor_is_closed() {
     with_volume("nothing", |volume| async move {

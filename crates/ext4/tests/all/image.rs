@@ -38,7 +38,7 @@ impl TestImage {
         image.format(arguments, size);
         image
     }
-    /// The same, with the content that `fill` puts into a directory.
+    /// Makes a volume with the content that `fill` puts into a directory.
     pub fn filled(arguments: &[&str], size: &str, fill: impl FnOnce(&Path)) -> TestImage {
         let image = TestImage::empty();
         let source = image.source();
@@ -52,7 +52,7 @@ impl TestImage {
             Command::new("mke2fs").args(["-q", "-F"]).args(arguments).arg(self.path()).arg(size),
         );
     }
-    /// What the volume was filled with.
+    /// The directory from which the volume was filled.
     pub fn source(&self) -> PathBuf {
         self.path_of("source")
     }
@@ -73,7 +73,7 @@ impl TestImage {
         MemoryDisk::from_image(world.clone(), self.read())
     }
 
-    /// What debugfs answers to a request that only looks.
+    /// Output of debugfs for a read-only request.
     pub fn debugfs(&self, request: &str) -> String {
         let output =
             Command::new("debugfs").args(["-R", request]).arg(self.path()).output().unwrap();
@@ -83,14 +83,14 @@ impl TestImage {
     pub fn debugfs_write(&self, request: &str) -> String {
         succeed(Command::new("debugfs").args(["-w", "-R", request]).arg(self.path()))
     }
-    /// The word behind `label:` in what debugfs tells of a file.
-    pub fn told(&self, name: &str, label: &str) -> String {
-        let told = self.debugfs(&format!("stat /{name}"));
-        let word = told.split_whitespace().skip_while(|word| *word != format!("{label}:")).nth(1);
-        word.unwrap_or_else(|| panic!("no {label} in {told}")).to_string()
+    /// The word behind `label:` in the output of debugfs `stat`.
+    pub fn stat_field(&self, name: &str, label: &str) -> String {
+        let output = self.debugfs(&format!("stat /{name}"));
+        let word = output.split_whitespace().skip_while(|word| *word != format!("{label}:")).nth(1);
+        word.unwrap_or_else(|| panic!("no {label} in {output}")).to_string()
     }
     pub fn number(&self, name: &str) -> InodeNumber {
-        InodeNumber(self.told(name, "Inode").parse().unwrap())
+        InodeNumber(self.stat_field(name, "Inode").parse().unwrap())
     }
     pub fn dumpe2fs(&self) -> String {
         let output = Command::new("dumpe2fs").arg(self.path()).output().unwrap();
@@ -101,15 +101,15 @@ impl TestImage {
     pub fn check(&self) {
         self.check_as("");
     }
-    /// The same, of the volume after `what`.
+    /// Checks the volume after `what` with e2fsck.
     pub fn check_as(&self, what: &str) {
         check_file(&self.path(), what);
     }
-    /// Runs a script in the volume, mounted by the kernel where nobody else sees it.
+    /// Runs a script in the volume, mounted by the kernel in a private mount namespace.
     pub fn with_kernel(&self, script: &str) -> String {
         self.mounted("rw", script)
     }
-    /// The same with these mount options.
+    /// Runs a script as [`TestImage::with_kernel`] does, with these mount options.
     pub fn mounted(&self, options: &str, script: &str) -> String {
         let mount_point = self.path_of("mount");
         std::fs::create_dir_all(&mount_point).unwrap();
@@ -170,7 +170,7 @@ pub fn play<T: 'static, F: Future<Output = T> + 'static>(
     play_on(image, seed, None, options, |volume, _| work(volume))
 }
 
-/// The same on a disk that may take its time.
+/// Plays as `play` does, on a disk that may take its time.
 pub fn play_on<T: 'static, F: Future<Output = T> + 'static>(
     image: Image,
     seed: u64,

@@ -1,5 +1,4 @@
-//! All tests of `ext4` that use it from outside: one program, because linking each costs more than
-//! running it.
+//! The tests of `ext4` from outside: one program, because linking each costs more than running it.
 
 mod declared;
 mod durable_only;

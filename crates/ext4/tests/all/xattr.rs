@@ -59,22 +59,22 @@ async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>, sees_trusted: bool) -> Vec
     names
 }
 
-fn bytes(dice: &SplitMix, length: u64) -> Vec<u8> {
-    (0..length).map(|_| dice.below(256) as u8).collect()
+fn bytes(random: &SplitMix, length: u64) -> Vec<u8> {
+    (0..length).map(|_| random.below(256) as u8).collect()
 }
 
 type Model = BTreeMap<String, Vec<u8>>;
 
 async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> Vec<Model> {
-    let dice = SplitMix::new(seed);
+    let random = SplitMix::new(seed);
     let mut models = vec![Model::new(); inodes.len()];
     for step in 0..300 {
         let at = format!("seed {seed}, step {step}");
-        let which = dice.below(inodes.len() as u64) as usize;
+        let which = random.below(inodes.len() as u64) as usize;
         let (inode, model) = (&inodes[which], &mut models[which]);
-        let prefix = ["user", "trusted", "security"][dice.below(3) as usize];
-        let name = format!("{prefix}.{}", "n".repeat(dice.below(6) as usize + 1));
-        if dice.below(3) == 0 {
+        let prefix = ["user", "trusted", "security"][random.below(3) as usize];
+        let name = format!("{prefix}.{}", "n".repeat(random.below(6) as usize + 1));
+        if random.below(3) == 0 {
             let removed = volume.remove_xattr(inode, name.as_bytes()).await;
             let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(NO_DATA) };
             assert_eq!(
@@ -83,11 +83,11 @@ async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> V
                 "{at}: remove {name}"
             );
         } else {
-            let limit = [5, 60, 700, 5000][dice.below(4) as usize];
-            let length = dice.below(limit);
-            let value = bytes(&dice, length);
+            let limit = [5, 60, 700, 5000][random.below(4) as usize];
+            let length = random.below(limit);
+            let value = bytes(&random, length);
             let existence =
-                [Existence::Any, Existence::New, Existence::Old][dice.below(3) as usize];
+                [Existence::Any, Existence::New, Existence::Old][random.below(3) as usize];
             let result = set_if(volume, inode, &name, &value, existence).await;
             match (existence, model.contains_key(&name)) {
                 (Existence::New, true) => assert_eq!(result, Err(EXISTS), "{at}"),
@@ -127,13 +127,13 @@ fn random_changes_agree_with_a_model_and_with_e2fsprogs() {
         let image = image_with_files(mke2fs);
         let numbers = ["f0", "f1", "f2", "d"].map(|name| image.number(name));
         let models = Rc::new(std::cell::RefCell::new(Vec::new()));
-        let told = models.clone();
+        let final_models = models.clone();
         with_volume(&image, move |volume| async move {
             let mut inodes = Vec::new();
             for number in numbers {
                 inodes.push(volume.inode(number).await.unwrap());
             }
-            *told.borrow_mut() = random_steps(&volume, &inodes, seed).await;
+            *final_models.borrow_mut() = random_steps(&volume, &inodes, seed).await;
         });
         for (number, model) in numbers.iter().zip(models.borrow().iter()) {
             let listed = image.debugfs(&format!("ea_list <{}>", number.get()));
@@ -184,9 +184,9 @@ fn what_the_kernel_wrote_is_read_and_the_kernel_reads_what_we_wrote() {
             );
             set(&volume, &inode, "user.ours", &[b'o'; 700]).await.unwrap();
         });
-        let told = image
+        let output = image
             .with_kernel("getfattr --only-values -n user.ours f1; getfacl -n f1; stat -c %b f1");
-        assert!(told.contains(&"o".repeat(700)) && told.contains("user:1234:rw-"), "{told}");
+        assert!(output.contains(&"o".repeat(700)) && output.contains("user:1234:rw-"), "{output}");
     }
 }
 
@@ -198,8 +198,8 @@ fn blocks_shared_by_the_kernel_are_copied_before_a_change() {
     );
     let numbers = ["f0", "f1", "f2"].map(|name| image.number(name));
     let block_of = |number: InodeNumber| {
-        let told = image.debugfs(&format!("stat <{}>", number.get()));
-        told.split_once("File ACL: ").unwrap().1.split_whitespace().next().unwrap().to_owned()
+        let output = image.debugfs(&format!("stat <{}>", number.get()));
+        output.split_once("File ACL: ").unwrap().1.split_whitespace().next().unwrap().to_owned()
     };
     assert_eq!(block_of(numbers[0]), block_of(numbers[1]), "the kernel shares equal blocks");
     with_volume(&image, move |volume| async move {
@@ -215,9 +215,9 @@ fn blocks_shared_by_the_kernel_are_copied_before_a_change() {
     });
     assert_ne!(block_of(numbers[0]), block_of(numbers[2]));
     assert_eq!(block_of(numbers[1]), "0");
-    let told = image
+    let output = image
         .with_kernel("getfattr --only-values -n user.a f0; getfattr --only-values -n user.a f2");
-    assert_eq!(told, "othersame");
+    assert_eq!(output, "othersame");
 }
 
 #[test]
@@ -275,9 +275,9 @@ fn an_access_list_and_the_mode_say_the_same() {
             set(&volume, &d, "system.posix_acl_default", &full.to_call()).await.unwrap();
             inherit(&volume, &d, f1).await;
         });
-        let told = image.with_kernel("getfacl -n -c --absolute-names f0 f1 d");
-        assert!(told.contains("#effective:-w-"), "{told}");
-        assert!(told.contains("default:user:99:rwx"), "{told}");
+        let output = image.with_kernel("getfacl -n -c --absolute-names f0 f1 d");
+        assert!(output.contains("#effective:-w-"), "{output}");
+        assert!(output.contains("default:user:99:rwx"), "{output}");
     }
 }
 
@@ -366,14 +366,14 @@ fn damaged_attributes_are_errors_and_never_panics() {
         (0..healthy.len()).step_by(4).filter(|at| healthy[*at..*at + 4] == magic).collect();
     assert_eq!(places.len(), 2, "one area, one block");
     let seed = 11;
-    let dice = SplitMix::new(seed);
+    let random = SplitMix::new(seed);
     let healthy = Image::of_bytes(&healthy);
     for round in 0..200 {
         let mut damaged = healthy.clone();
-        let place = places[dice.below(2) as usize];
-        for _ in 0..=dice.below(3) {
-            let value = [0, 0xff, dice.below(256) as u8][dice.below(3) as usize];
-            damaged.write(place as u64 + dice.below(100), &[value]);
+        let place = places[random.below(2) as usize];
+        for _ in 0..=random.below(3) {
+            let value = [0, 0xff, random.below(256) as u8][random.below(3) as usize];
+            damaged.write(place as u64 + random.below(100), &[value]);
         }
         println!("seed {seed}, round {round}");
         run_on(damaged, move |volume| async move {

@@ -1,13 +1,12 @@
-//! POSIX access control lists: ext4's compact form on disk, and version 2 as system calls pass
-//! them.
+//! POSIX access control lists: ext4's compact form on disk, and version 2 as in system calls.
 
 const DISK_VERSION: u32 = 1;
 const CALL_VERSION: u32 = 2;
-/// What version 2 writes where an entry names nobody.
-const NOBODY: u32 = u32::MAX;
+/// Id that version 2 writes in an entry without a user or group.
+const NO_ID: u32 = u32::MAX;
 const READ_WRITE_EXECUTE: u16 = 7;
 
-/// Whom an entry is about.
+/// User, group or class to which an entry applies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AclTag {
     Owner,
@@ -21,12 +20,12 @@ pub enum AclTag {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AclEntry {
     pub tag: AclTag,
-    /// Of the bits 4 read, 2 write, 1 execute.
+    /// The bits 4 read, 2 write, 1 execute.
     pub permissions: u16,
 }
 
-/// A list that obeys the rules: owner, named users, owning group, named groups, mask (required once
-/// somebody is named), others; in this order.
+/// A list that obeys the rules: owner, named users, owning group, named groups, mask (required with
+/// named users or groups), others; in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acl(Vec<AclEntry>);
 
@@ -45,8 +44,8 @@ impl Acl {
         let mut state = 0;
         let mut named = false;
         for entry in &entries {
-            // What may follow what: 0 owner; 1 users, owning group; 2 groups, mask, others; 3
-            // others; 4 nothing.
+            // Order of entries: 0 owner; 1 users, owning group; 2 groups, mask, others; 3 others; 4
+            // nothing.
             state = match (state, entry.tag) {
                 (0, AclTag::Owner) => 1,
                 (1, AclTag::User(_)) => 1,
@@ -69,7 +68,7 @@ impl Acl {
         &self.0
     }
 
-    /// From the value of an attribute on disk.
+    /// Parses the value of an attribute on disk.
     pub fn from_disk(bytes: &[u8]) -> Result<Acl, AclError> {
         let mut rest = after_version(bytes, DISK_VERSION)?;
         let mut entries = Vec::new();
@@ -78,7 +77,7 @@ impl Acl {
             let has_name = tag == 2 || tag == 8;
             let length = if has_name { 8 } else { 4 };
             let entry = rest.get(..length).ok_or(AclError::Length)?;
-            let name = if has_name { u32_at(entry, 4) } else { NOBODY };
+            let name = if has_name { u32_at(entry, 4) } else { NO_ID };
             entries.push(AclEntry { tag: tag_of(tag, name)?, permissions });
             rest = &rest[length..];
         }
@@ -98,7 +97,7 @@ impl Acl {
         bytes
     }
 
-    /// From what setxattr(2) passes; `None` when the list is empty, which means "remove".
+    /// Parses an argument of setxattr(2); `None` when the list is empty, which means "remove".
     pub fn from_call(bytes: &[u8]) -> Result<Option<Acl>, AclError> {
         if bytes.is_empty() {
             return Ok(None);
@@ -115,19 +114,19 @@ impl Acl {
         if entries.is_empty() { Ok(None) } else { Acl::new(entries).map(Some) }
     }
 
-    /// As getxattr(2) returns it.
+    /// Serializes for getxattr(2).
     pub fn to_call(&self) -> Vec<u8> {
         let mut bytes = CALL_VERSION.to_le_bytes().to_vec();
         for entry in &self.0 {
             let (tag, name) = number_of(entry.tag);
             bytes.extend(tag.to_le_bytes());
             bytes.extend(entry.permissions.to_le_bytes());
-            bytes.extend(name.unwrap_or(NOBODY).to_le_bytes());
+            bytes.extend(name.unwrap_or(NO_ID).to_le_bytes());
         }
         bytes
     }
 
-    /// The nine permission bits that stand for the list, and whether they say all of it.
+    /// The nine permission bits that represent the list, and whether they express all of it.
     pub fn mode(&self) -> (u16, bool) {
         let mut mode = 0;
         let mut says_all = true;
@@ -146,12 +145,13 @@ impl Acl {
         (mode, says_all)
     }
 
-    /// What chmod makes of the list: the group bits go to the mask where there is one.
+    /// Applies chmod to the list: the group bits go to the mask where there is one.
     pub fn set_mode(&mut self, mode: u16) {
         self.for_mode_classes(mode, |_, bits| bits);
     }
 
-    /// What a new file gets of its directory's default list: nobody gets more than `mode` asks for.
+    /// Turns a directory's default list into that of a new file: no entry gets more than `mode`
+    /// allows.
     pub fn restrict_to_mode(&mut self, mode: u16) {
         self.for_mode_classes(mode, |permissions, bits| permissions & bits);
     }
@@ -189,9 +189,9 @@ fn tag_and_permissions(entry: &[u8]) -> Result<(u16, u16), AclError> {
 fn tag_of(number: u16, name: u32) -> Result<AclTag, AclError> {
     match number {
         0x01 => Ok(AclTag::Owner),
-        0x02 if name != NOBODY => Ok(AclTag::User(name)),
+        0x02 if name != NO_ID => Ok(AclTag::User(name)),
         0x04 => Ok(AclTag::OwningGroup),
-        0x08 if name != NOBODY => Ok(AclTag::Group(name)),
+        0x08 if name != NO_ID => Ok(AclTag::Group(name)),
         0x10 => Ok(AclTag::Mask),
         0x20 => Ok(AclTag::Other),
         _ => Err(AclError::Rules),

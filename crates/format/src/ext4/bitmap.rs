@@ -75,13 +75,13 @@ fn for_bytes(bits: &mut [u8], range: Range<u32>, mut apply: impl FnMut(&mut u8, 
     }
 }
 
-/// As the group descriptor keeps it: 32 bits, or 16 in descriptors of 32 bytes. `None` without
-/// metadata_csum.
+/// The checksum of a block bitmap for the group descriptor: 32 bits, or 16 in descriptors of 32
+/// bytes. `None` without metadata_csum.
 pub fn block_bitmap_checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
     checksum(&bits[..superblock.blocks_per_group as usize / 8], superblock)
 }
 
-/// The same for inodes.
+/// The checksum of an inode bitmap; see [`block_bitmap_checksum`].
 pub fn inode_bitmap_checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
     checksum(&bits[..superblock.inodes_per_group as usize / 8], superblock)
 }
@@ -96,7 +96,7 @@ fn checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Every range of a small bitmap against a plain array of truth values.
+    /// Compares every range of a small bitmap with a plain array of truth values.
     #[test]
     fn ranges_are_changed_and_found_to_the_bit() {
         const BITS: u32 = 200;

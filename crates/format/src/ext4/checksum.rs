@@ -4,13 +4,13 @@
 use crc::{CRC_16_ARC, Crc};
 use units::InodeNumber;
 
-/// CRC-32C of `bytes` as the kernel computes it: goes on from `seed`, inverts neither before nor
+/// CRC-32C of `bytes` as the kernel computes it: continues from `seed`, inverts neither before nor
 /// after.
 pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// Where checksums of an inode, its extents and its directory blocks begin.
+/// Seed of the checksums of an inode, its extents and its directory blocks.
 pub fn inode_seed(volume_seed: u32, number: InodeNumber, generation: u32) -> u32 {
     // One call: a short one costs as much as two hundred bytes do.
     let both = u64::from(number.get()) | u64::from(generation) << 32;
@@ -29,8 +29,8 @@ pub fn crc16(parts: &[&[u8]]) -> u16 {
 }
 
 /// The four bytes which, in place of four zeros with `behind` more bytes after them, turn a
-/// [`crc32c`] of `found` into `wanted`. (A CRC is linear: the bytes must bring about the
-/// difference, so it is followed back.)
+/// [`crc32c`] of `found` into `wanted`. (A CRC is linear: the bytes must cause the difference,
+/// which is traced back.)
 pub fn forge_crc32c(found: u32, wanted: u32, behind: usize) -> [u8; 4] {
     let undo = |state: u32, _| {
         let low = UNDO[(state >> 24) as usize];
@@ -39,8 +39,8 @@ pub fn forge_crc32c(found: u32, wanted: u32, behind: usize) -> [u8; 4] {
     (0..behind + 4).fold(found ^ wanted, undo).to_le_bytes()
 }
 
-/// For each high byte that a step of CRC-32C by one byte leaves: the low byte that went in, and
-/// what was xored.
+/// Table to undo a step of CRC-32C: for each high byte of the result, the low byte that went in and
+/// the value that was xored.
 const UNDO: [(u8, u32); 256] = {
     let mut table = [(0, 0); 256];
     let mut low = 0;

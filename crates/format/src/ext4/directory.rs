@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | inode, 0 for an entry that holds no name |
-//! | 4 | 2 | record length, a multiple of 4; what the name leaves free is room for a further entry |
+//! | 4 | 2 | record length, a multiple of 4; a further entry fits into the bytes behind the name |
 //! | 6 | 1 | name length |
 //! | 7 | 1 | file type, with the feature `filetype` (without it, the high byte of the name length: 0) |
 //! | 8 | 1..=255 | name |
@@ -20,13 +20,13 @@ use units::{BlockRange, InodeNumber};
 pub const NAME_LENGTH_MAX: usize = 255;
 /// Bytes before the name.
 pub const HEADER_LENGTH: usize = 8;
-/// The room of the shortest name.
+/// Record length of the shortest name.
 pub const RECORD_LENGTH_MIN: usize = 12;
 /// Bytes of the tail.
 pub const TAIL_LENGTH: usize = 12;
 const TAIL_TYPE: u8 = 0xde;
 
-/// What makes a block no directory block.
+/// Reason for which a block is no directory block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("byte {at}: {why}")]
 pub struct DirectoryError {
@@ -34,7 +34,7 @@ pub struct DirectoryError {
     pub why: &'static str,
 }
 
-/// File types as entries tell them (`EXT4_FT_*`).
+/// File types in entries (`EXT4_FT_*`).
 pub mod entry_type {
     pub const UNKNOWN: u8 = 0;
     pub const REGULAR: u8 = 1;
@@ -45,7 +45,7 @@ pub mod entry_type {
     pub const SOCKET: u8 = 6;
     pub const SYMLINK: u8 = 7;
 
-    /// From `st_mode`.
+    /// The type for an `st_mode`.
     pub const fn of_mode(mode: u16) -> u8 {
         match mode >> 12 {
             0x8 => REGULAR,
@@ -74,7 +74,7 @@ pub struct RawEntry<'a> {
 }
 
 impl RawEntry<'_> {
-    /// Bytes that the entry itself needs of its record.
+    /// Bytes that the entry itself needs in its record.
     pub fn used(&self) -> usize {
         if self.inode.is_some() { record_length(self.name.len()) } else { 0 }
     }
@@ -83,32 +83,32 @@ impl RawEntry<'_> {
     }
 }
 
-/// The room of an entry whose name has `name_length` bytes.
+/// Record length of an entry whose name has `name_length` bytes.
 pub const fn record_length(name_length: usize) -> usize {
     (HEADER_LENGTH + name_length).next_multiple_of(4)
 }
 
-/// How a volume writes directory blocks.
+/// Layout of a volume's directory blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryFormat {
     /// The feature `filetype`.
     pub file_types: bool,
-    /// Where the directory's checksums begin, with metadata_csum.
+    /// Seed of the directory's checksums, with metadata_csum.
     pub seed: Option<u32>,
-    /// Inodes of the volume: no entry may name a higher one.
+    /// Inodes of the volume: entries with a higher number are damaged.
     pub inodes: u32,
 }
 
-/// Where a new entry fits: after the `used` bytes of the entry at `at`.
+/// Position for a new entry: after the `used` bytes of the entry at `at`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct EntrySlot {
     at: usize,
     used: usize,
     record_length: usize,
 }
 
 impl DirectoryFormat {
-    /// Where entries end in a block of `length` bytes.
+    /// End of the entries in a block of `length` bytes.
     pub fn end(&self, length: usize) -> usize {
         if self.seed.is_some() { length - TAIL_LENGTH } else { length }
     }
@@ -133,7 +133,7 @@ impl DirectoryFormat {
         }
     }
 
-    /// The entry of that name, and where the one before it in the block is.
+    /// The entry of that name, and the offset of the entry before it in the block.
     pub fn find<'a>(
         &self,
         block: &'a [u8],
@@ -150,51 +150,55 @@ impl DirectoryFormat {
         Ok(None)
     }
 
-    /// The first room for a name of that length.
-    pub fn room(&self, block: &[u8], name_length: usize) -> Result<Option<Room>, DirectoryError> {
+    /// The first position for a name of that length.
+    pub fn slot(
+        &self,
+        block: &[u8],
+        name_length: usize,
+    ) -> Result<Option<EntrySlot>, DirectoryError> {
         let needed = record_length(name_length);
         for entry in self.entries(block) {
             let entry = entry?;
             if entry.record_length - entry.used() >= needed {
                 let RawEntry { at, record_length, .. } = entry;
-                return Ok(Some(Room { at, used: entry.used(), record_length }));
+                return Ok(Some(EntrySlot { at, used: entry.used(), record_length }));
             }
         }
         Ok(None)
     }
 
     /// The bytes that [`DirectoryFormat::put`] writes: the entry, and the length of the one before
-    /// it in its room.
-    pub fn put_ranges(&self, room: Room, name_length: usize) -> Vec<BlockRange> {
-        let at = room.at + room.used;
+    /// it.
+    pub fn put_ranges(&self, slot: EntrySlot, name_length: usize) -> Vec<BlockRange> {
+        let at = slot.at + slot.used;
         let entry = BlockRange::new(at as u32, (at + HEADER_LENGTH + name_length) as u32);
-        let before = (room.used > 0).then(|| record_length_range(room.at));
+        let before = (slot.used > 0).then(|| record_length_range(slot.at));
         before.into_iter().chain([entry]).collect()
     }
 
-    /// Writes an entry where there was room.
+    /// Writes an entry at a free position.
     pub fn put(
         &self,
         block: &mut [u8],
-        room: Room,
+        slot: EntrySlot,
         inode: InodeNumber,
         file_type: u8,
         name: &[u8],
     ) {
-        if room.used > 0 {
-            set_record_length(block, room.at, room.used);
+        if slot.used > 0 {
+            set_record_length(block, slot.at, slot.used);
         }
         self.write(
             block,
-            room.at + room.used,
-            room.record_length - room.used,
+            slot.at + slot.used,
+            slot.record_length - slot.used,
             inode,
             file_type,
             name,
         );
     }
 
-    /// Writes an entry at `at`, whatever was there.
+    /// Writes an entry at `at`, over the old content.
     pub fn write(
         &self,
         block: &mut [u8],
@@ -223,8 +227,8 @@ impl DirectoryFormat {
         }
     }
 
-    /// Writes `entries` (inode, type, name) one after the other into an empty block; the last takes
-    /// the rest. They fit.
+    /// Writes `entries` (inode, type, name) one after the other into an empty block; the last one's
+    /// record takes the rest. They must fit.
     pub fn fill<'a>(
         &self,
         block: &mut [u8],
@@ -242,7 +246,7 @@ impl DirectoryFormat {
         set_record_length(block, last, end - last);
     }
 
-    /// Whether the tail is there and its checksum right; always, without checksums.
+    /// Whether the tail exists and its checksum is right; always true without checksums.
     pub fn checksum_is_right(&self, block: &[u8]) -> bool {
         let Some(seed) = self.seed else { return true };
         let (body, tail) = block.split_at(self.end(block.len()));
@@ -263,8 +267,8 @@ impl DirectoryFormat {
     }
 }
 
-/// Takes an entry out of the chain: the one before it takes over its room. The first of a block
-/// merely loses its name.
+/// Removes an entry from the chain: the record of the one before it grows over it. The first of a
+/// block only loses its name.
 pub fn erase(block: &mut [u8], entry_at: usize, entry_length: usize, previous: Option<usize>) {
     match previous {
         Some(previous) => set_record_length(block, previous, entry_at + entry_length - previous),
@@ -289,7 +293,7 @@ pub fn retarget_ranges(at: usize) -> [BlockRange; 2] {
     [(0, 4), (7, 8)].map(|(from, to)| BlockRange::new(at as u32 + from, at as u32 + to))
 }
 
-/// Makes the entry at `at` stand for another inode.
+/// Makes the entry at `at` refer to another inode.
 pub fn retarget(
     format: &DirectoryFormat,
     block: &mut [u8],
@@ -303,7 +307,7 @@ pub fn retarget(
     }
 }
 
-/// See [`DirectoryFormat::entries`].
+/// Iterator of [`DirectoryFormat::entries`].
 pub struct Entries<'a> {
     block: &'a [u8],
     next: usize,
@@ -330,7 +334,7 @@ impl<'a> Entries<'a> {
         let Some(rest) =
             self.block[..self.end].get(at..).filter(|rest| rest.len() >= HEADER_LENGTH)
         else {
-            return wrong("too little room for an entry");
+            return wrong("too few bytes for an entry");
         };
         let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
         let record = stored_length(self.block, at);
@@ -365,7 +369,7 @@ fn set_inode(block: &mut [u8], at: usize, inode: u32) {
     block[at..at + 4].copy_from_slice(&inode.to_le_bytes());
 }
 
-/// Stands for the record that fills a block of 64 KiB, whose length 16 bits do not hold.
+/// Value for the record that fills a block of 64 KiB, whose length 16 bits cannot hold.
 const LONGEST: u16 = 65535;
 
 /// The record length of the entry at `at`.
@@ -415,11 +419,11 @@ mod tests {
             let mut block = vec![0xaa; 1024];
             format.clear(&mut block);
             let mut expected = Vec::new();
-            while let Some(room) = format.room(&block, 3 + expected.len()).unwrap() {
+            while let Some(slot) = format.slot(&block, 3 + expected.len()).unwrap() {
                 let name = vec![b'a' + expected.len() as u8; 3 + expected.len()];
                 let before = block.clone();
-                format.put(&mut block, room, InodeNumber(11), entry_type::REGULAR, &name);
-                let ranges = format.put_ranges(room, name.len());
+                format.put(&mut block, slot, InodeNumber(11), entry_type::REGULAR, &name);
+                let ranges = format.put_ranges(slot, name.len());
                 let differs = |at: &usize| before[*at] != block[*at];
                 let is_said = |at: usize| ranges.iter().any(|range| range.as_usize().contains(&at));
                 assert!((0..block.len()).filter(differs).all(is_said));
@@ -454,7 +458,7 @@ mod tests {
                 );
                 assert!(FORMAT.entries(&damaged).count() <= 1024 / HEADER_LENGTH);
                 let _ = (
-                    FORMAT.room(&damaged, 200),
+                    FORMAT.slot(&damaged, 200),
                     FORMAT.find(&damaged, b"other"),
                     FORMAT.dots(&damaged),
                 );
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_told() {
+    fn contradictions_are_errors() {
         let damage: [(usize, &[u8], &str); 6] = [
             (4, &[0, 0], "multiple"),
             (4, &[13, 0], "multiple"),

@@ -2,7 +2,7 @@
 //!
 //! A node is a header of 12 bytes and entries of 12 bytes in ascending order of file block. Leaves
 //! (depth 0) hold extents, nodes above hold indices. The root is the inode's 60 bytes. Every other
-//! node is a block, which with `metadata_csum` ends in a checksum right behind the room for
+//! node is a block, which with `metadata_csum` ends in a checksum right behind the space for
 //! entries.
 
 use super::checksum::crc32c;
@@ -21,7 +21,7 @@ const HEADER: usize = 12;
 const ENTRY: usize = 12;
 const CHECKSUM: usize = 4;
 
-/// `count` blocks of the file from `at` on lie at `home` and after it.
+/// An extent: `count` blocks of the file from `at` on lie at `home` and after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
     pub at: FileBlock,
@@ -31,7 +31,8 @@ pub struct Extent {
     pub unwritten: bool,
 }
 
-/// The node in block `child` holds the file's blocks from `at` on, to the next index.
+/// An index entry: the node in block `child` holds the file's blocks from `at` on, to the next
+/// index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Index {
     pub at: FileBlock,
@@ -50,8 +51,8 @@ pub enum ExtentError {
     Magic { found: u16 },
     #[error("extent node claims depth {found}, more than 5")]
     Depth { found: u16 },
-    #[error("extent node claims {entries} entries of {capacity}, with room for {room}")]
-    Capacity { entries: u16, capacity: u16, room: usize },
+    #[error("extent node claims {entries} entries of {capacity}, with space for {fits}")]
+    Capacity { entries: u16, capacity: u16, fits: usize },
     #[error("extent entries at {at} are empty, overlap, or are not in ascending order")]
     Order { at: FileBlock },
     #[error("checksum of extent node is {found:#010x} instead of {expected:#010x}")]
@@ -68,7 +69,7 @@ impl<'a> ExtentNode<'a> {
     /// Checks header and entries.
     pub fn parse(bytes: &'a [u8]) -> Result<ExtentNode<'a>, ExtentError> {
         let node = ExtentNode { bytes };
-        let room = capacity_of(bytes.len());
+        let fits = capacity_of(bytes.len());
         let (entries, capacity) = (read_u16(bytes, 2), read_u16(bytes, 4));
         match read_u16(bytes, 0) {
             MAGIC => {}
@@ -77,11 +78,11 @@ impl<'a> ExtentNode<'a> {
         if node.depth() > DEPTH_MAX {
             return Err(ExtentError::Depth { found: node.depth() });
         }
-        // An inner node without entries leads nowhere; only an empty file's root may be empty, and
-        // it is a leaf.
-        if entries > capacity || usize::from(capacity) > room || (entries == 0 && node.depth() > 0)
+        // An inner node without entries is damaged; only an empty file's root may be empty, and it
+        // is a leaf.
+        if entries > capacity || usize::from(capacity) > fits || (entries == 0 && node.depth() > 0)
         {
-            return Err(ExtentError::Capacity { entries, capacity, room });
+            return Err(ExtentError::Capacity { entries, capacity, fits });
         }
         node.check_order()?;
         Ok(node)
@@ -113,7 +114,7 @@ impl<'a> ExtentNode<'a> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Entries that fit.
+    /// Number of entries that fit.
     pub fn capacity(&self) -> usize {
         usize::from(read_u16(self.bytes, 4))
     }
@@ -164,7 +165,7 @@ impl<'a> ExtentNode<'a> {
             return Err(ExtentError::Capacity {
                 entries,
                 capacity,
-                room: capacity_of(self.bytes.len()),
+                fits: capacity_of(self.bytes.len()),
             });
         };
         let expected = crc32c(seed, &self.bytes[..tail]);
@@ -179,7 +180,7 @@ impl ExtentEntry {
             ExtentEntry::Index(index) => index.at,
         }
     }
-    /// The first file block behind it, as far as the entry itself tells.
+    /// The first file block behind it, as far as the entry itself shows.
     fn end(&self) -> u64 {
         match self {
             ExtentEntry::Extent(extent) => u64::from(extent.at.get()) + u64::from(extent.count),
@@ -212,7 +213,7 @@ impl ExtentEntry {
     }
 }
 
-/// Entries that fit into a node of `length` bytes.
+/// Number of entries that fit into a node of `length` bytes.
 pub fn capacity_of(length: usize) -> usize {
     (length - HEADER) / ENTRY
 }
@@ -235,7 +236,7 @@ pub fn replace_tail(bytes: &mut [u8], first: usize, entries: &[ExtentEntry]) {
     bytes[2..4].copy_from_slice(&((first + entries.len()) as u16).to_le_bytes());
 }
 
-/// Where the checksum of a node that is a block stands.
+/// Bytes of the checksum of a node that is a block.
 pub fn checksum_bytes(bytes: &[u8]) -> std::ops::Range<usize> {
     let tail = checksum_offset(bytes);
     tail..tail + CHECKSUM

@@ -1,29 +1,29 @@
-//! The feature bits of ext4 by name, and what we do with each.
+//! The feature bits of ext4 by name, and the support for each.
 
-/// Which of the three words of the superblock a feature is in.
+/// Word of the superblock that holds a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeatureWord {
-    /// Harmless to whoever does not know it.
+    /// A program that does not know the feature may ignore it.
     Compatible,
-    /// Whoever does not know it must not touch the volume.
+    /// A program that does not know the feature must not touch the volume.
     Incompatible,
-    /// Whoever does not know it must not write.
+    /// A program that does not know the feature must not write.
     ReadOnlyCompatible,
 }
 
-/// One bit.
+/// A feature bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feature {
     pub word: FeatureWord,
     pub bit: u32,
 }
 
-/// What we do with a volume that has a feature.
+/// Support for volumes with a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
-    /// Read, written, kept right.
+    /// Read, written and maintained.
     Full,
-    /// No duty follows from it for us, or none that we break by leaving it alone.
+    /// Requires nothing, or nothing that is violated by ignoring it.
     Ignored,
     /// The volume can be read but not written.
     ReadOnly,
@@ -31,14 +31,14 @@ pub enum Support {
     Refused,
 }
 
-/// A row of the table of all known features.
+/// A line in the table of all known features.
 #[derive(Clone, Copy, Debug)]
 pub struct FeatureRow {
     pub feature: Feature,
-    /// As `mke2fs -O` and `dumpe2fs` call it.
+    /// Name in `mke2fs -O` and `dumpe2fs`.
     pub name: &'static str,
     pub support: Support,
-    /// What it means, in a few words.
+    /// Meaning, in a few words.
     pub meaning: &'static str,
 }
 
@@ -57,7 +57,7 @@ macro_rules! features {
 }
 
 features! {
-    DIR_PREALLOC Compatible 0x1 "dir_prealloc" Ignored "directories may preallocate blocks; nobody does";
+    DIR_PREALLOC Compatible 0x1 "dir_prealloc" Ignored "directories may preallocate blocks; no implementation does";
     IMAGIC_INODES Compatible 0x2 "imagic_inodes" Ignored "AFS magic inodes";
     HAS_JOURNAL Compatible 0x4 "has_journal" Full "a journal: hidden inode or own device";
     EXT_ATTR Compatible 0x8 "ext_attr" Full "extended attributes";
@@ -72,7 +72,7 @@ features! {
     ORPHAN_FILE Compatible 0x1000 "orphan_file" Full "orphans in a file besides the list";
 
     COMPRESSION Incompatible 0x1 "compression" Refused "compressed files";
-    FILETYPE Incompatible 0x2 "filetype" Full "directory entries tell the file type";
+    FILETYPE Incompatible 0x2 "filetype" Full "directory entries hold the file type";
     RECOVER Incompatible 0x4 "needs_recovery" Full "the journal must be replayed first";
     JOURNAL_DEV Incompatible 0x8 "journal_dev" Refused "an external journal, not a volume";
     META_BG Incompatible 0x10 "meta_bg" Full "descriptors spread over the groups they describe";
@@ -94,7 +94,7 @@ features! {
     HUGE_FILE ReadOnlyCompatible 0x8 "huge_file" Full "files of 2 TiB and more";
     GDT_CSUM ReadOnlyCompatible 0x10 "uninit_bg" Full "descriptors with CRC-16; groups not yet initialised";
     DIR_NLINK ReadOnlyCompatible 0x20 "dir_nlink" Full "more than 65,000 subdirectories";
-    EXTRA_ISIZE ReadOnlyCompatible 0x40 "extra_isize" Full "inodes with room beyond 128 bytes";
+    EXTRA_ISIZE ReadOnlyCompatible 0x40 "extra_isize" Full "inodes with fields beyond 128 bytes";
     HAS_SNAPSHOT ReadOnlyCompatible 0x80 "has_snapshot" ReadOnly "never finished";
     QUOTA ReadOnlyCompatible 0x100 "quota" ReadOnly "quota files that each change must update";
     BIGALLOC ReadOnlyCompatible 0x200 "bigalloc" Refused "allocation in clusters of blocks";
@@ -140,16 +140,16 @@ impl Features {
         *self.word_mut(feature.word) &= !feature.bit;
     }
 
-    /// Why the volume cannot be opened at all: names of features, by name or as `incompat 0x40000`.
+    /// The features for which the volume cannot be opened, by name or as `incompat 0x40000`.
     pub fn refused(&self) -> Vec<String> {
         self.named(|row| row.support == Support::Refused, &[FeatureWord::Incompatible])
     }
-    /// Why the volume cannot be written: names of features.
+    /// The features for which the volume cannot be written, by name.
     pub fn read_only(&self) -> Vec<String> {
         self.named(|row| row.support == Support::ReadOnly, &[FeatureWord::ReadOnlyCompatible])
     }
 
-    /// The features set that `wanted` picks, and the unknown bits of `words`.
+    /// The features set that `wanted` selects, and the unknown bits of `words`.
     fn named(&self, wanted: impl Fn(&FeatureRow) -> bool, words: &[FeatureWord]) -> Vec<String> {
         let known = FEATURES.iter().filter(|row| self.has(row.feature) && wanted(row));
         let mut names: Vec<String> = known.map(|row| row.name.to_string()).collect();

@@ -6,7 +6,7 @@ use super::superblock::{Field, VolumeSuperblock};
 use super::{bitmap, feature};
 use units::{GroupNumber, HomeBlock};
 
-/// Bits of [`GroupDescriptor::flags`]; they count only with uninit_bg (gdt_csum) or metadata_csum.
+/// Bits of [`GroupDescriptor::flags`]; valid only with uninit_bg (gdt_csum) or metadata_csum.
 pub mod group_flags {
     /// No inode is in use, and the inode bitmap was never written.
     pub const INODE_UNINIT: u16 = 1;
@@ -17,8 +17,8 @@ pub mod group_flags {
     pub const INODE_ZEROED: u16 = 4;
 }
 
-/// A group descriptor, parsed. Checksums of bitmaps have 32 bits where the descriptor has room,
-/// else 16.
+/// A group descriptor, parsed. Checksums of bitmaps have 32 bits in descriptors of 64 bytes, else
+/// 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupDescriptor {
     pub block_bitmap: HomeBlock,
@@ -46,7 +46,7 @@ pub enum GroupError {
 const CHECKSUM: usize = 0x1e;
 
 impl GroupDescriptor {
-    /// `raw` has [`VolumeSuperblock::descriptor_size`] bytes. Only reads the fields: see
+    /// Parses [`VolumeSuperblock::descriptor_size`] bytes. Only reads the fields: see
     /// [`Self::check`].
     pub fn parse(raw: &[u8]) -> GroupDescriptor {
         let low = |at: usize| u32::from(u16::load(&raw[at..]));
@@ -93,8 +93,7 @@ impl GroupDescriptor {
         }
     }
 
-    /// Whether checksum and fields are possible, so that whatever is computed from them stays in
-    /// bounds.
+    /// Checks checksum and fields, so that everything computed from them stays in bounds.
     pub fn check(
         &self,
         raw: &[u8],
@@ -124,7 +123,7 @@ impl GroupDescriptor {
         Ok(())
     }
 
-    /// Bitmaps and table lie in the volume; without flex_bg in their own group.
+    /// Checks that bitmaps and table lie in the volume; without flex_bg in their own group.
     pub fn check_places(
         &self,
         group: GroupNumber,
@@ -155,21 +154,20 @@ impl GroupDescriptor {
         self.flags & flag != 0
     }
 
-    /// Whether a block bitmap has the checksum that the descriptor tells. True without
-    /// metadata_csum.
+    /// Whether a block bitmap has the checksum in the descriptor. True without metadata_csum.
     pub fn block_bitmap_matches(&self, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
         bitmap::block_bitmap_checksum(bits, superblock)
             .is_none_or(|sum| sum == self.block_bitmap_checksum)
     }
-    /// The same for an inode bitmap.
+    /// Whether an inode bitmap has the checksum in the descriptor. True without metadata_csum.
     pub fn inode_bitmap_matches(&self, bits: &[u8], superblock: &VolumeSuperblock) -> bool {
         bitmap::inode_bitmap_checksum(bits, superblock)
             .is_none_or(|sum| sum == self.inode_bitmap_checksum)
     }
 }
 
-/// `None` when the volume has no checksums in descriptors. The checksum's own bytes are left out
-/// (CRC-16) or taken as zero (CRC-32C, of which the low half is kept).
+/// The descriptor's checksum; `None` when the volume has none in descriptors. The checksum's own
+/// bytes are left out (CRC-16) or taken as zero (CRC-32C, of which the low half is kept).
 fn compute_checksum(raw: &[u8], group: GroupNumber, superblock: &VolumeSuperblock) -> Option<u16> {
     let number = group.get().to_le_bytes();
     let (before, behind) = (&raw[..CHECKSUM], &raw[CHECKSUM + 2..]);

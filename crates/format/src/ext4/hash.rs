@@ -1,10 +1,10 @@
-//! Hashes of names, by which indexed directories are ordered.
+//! Hashes of names, which order indexed directories.
 //!
 //! Sources: kernel `Documentation/filesystems/ext4/directory.rst` (hash versions). The Tiny
-//! Encryption Algorithm (Wheeler and Needham, 1994). MD4 (RFC 1320), of which a half is used: 8
-//! words in, 3 rounds of 8 steps. They order directories and protect nothing.
+//! Encryption Algorithm (Wheeler and Needham, 1994). Half of MD4 (RFC 1320): 8 words in, 3 rounds
+//! of 8 steps. They order directories and protect nothing.
 
-/// Which of the functions; the numbers are those of `dx_root_info.hash_version` and
+/// The hash functions; the numbers are those of `dx_root_info.hash_version` and
 /// `s_def_hash_version`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HashVersion {
@@ -14,7 +14,7 @@ pub enum HashVersion {
 }
 
 impl HashVersion {
-    /// `None` for numbers that no directory on the disk may carry.
+    /// The version of a stored number; `None` for numbers that no directory on the disk may have.
     pub const fn new(stored: u8) -> Option<HashVersion> {
         match stored {
             0 => Some(HashVersion::Legacy),
@@ -25,8 +25,8 @@ impl HashVersion {
     }
 }
 
-/// Whether a name's bytes count as -128..127 or as 0..255: `s_flags` tells which machine began the
-/// volume.
+/// Whether a name's bytes count as -128..127 or as 0..255: `s_flags` records which kind of machine
+/// made the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HashBytes {
     Signed,
@@ -34,8 +34,8 @@ pub enum HashBytes {
 }
 
 impl HashBytes {
-    /// From `s_flags`: bit 1 stands for unsigned; old volumes that carry neither bit are taken as
-    /// signed, as on x86.
+    /// Reads `s_flags`: bit 1 means unsigned; old volumes with neither bit are taken as signed, as
+    /// on x86.
     pub const fn new(superblock_flags: u32) -> HashBytes {
         if superblock_flags & 2 != 0 { HashBytes::Unsigned } else { HashBytes::Signed }
     }
@@ -47,10 +47,10 @@ impl HashBytes {
     }
 }
 
-/// Where a name stands in an indexed directory.
+/// Position of a name in an indexed directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NameHash {
-    /// What the index is ordered by; even, below `END_OF_DIRECTORY`.
+    /// Key of the index; even, below `END_OF_DIRECTORY`.
     pub major: u32,
     /// More bits of the same hash, 0 from [`HashVersion::Legacy`].
     pub minor: u32,
@@ -64,7 +64,7 @@ pub const END_OF_DIRECTORY: u32 = 0xffff_fffe;
 pub struct NameHasher {
     pub version: HashVersion,
     pub bytes: HashBytes,
-    /// `s_hash_seed`; all zeros stand for MD4's own beginning.
+    /// `s_hash_seed`; all zeros mean MD4's initial state.
     pub seed: [u32; 4],
 }
 
@@ -98,8 +98,8 @@ impl NameHasher {
     }
 }
 
-/// What is left of a name, `size` bytes further each time: the padding of a chunk depends on all
-/// that is left.
+/// The remaining bytes of a name, `size` bytes further each time: the padding of a chunk depends on
+/// all that remains.
 struct Chunks<'a> {
     rest: &'a [u8],
     size: usize,
@@ -116,8 +116,7 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// The first `4 * N` bytes as big-endian words; what is missing is filled with copies of the
-/// length's low byte.
+/// The first `4 * N` bytes as big-endian words; missing bytes are copies of the length's low byte.
 fn words<const N: usize>(rest: &[u8], bytes: HashBytes) -> [u32; N] {
     let length = rest.len() as u32;
     let padding = (length | length << 8).wrapping_mul(0x1_0001);
@@ -162,7 +161,7 @@ fn tea(state: &mut [u32; 4], input: &[u32; 4]) {
 }
 
 fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
-    // Each round is compiled on its own: listings hash every name that they pass.
+    // Each round is compiled on its own: listings hash every name.
     let mixed = round(*state, input, 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19], |x, y, z| {
         z ^ (x & (y ^ z))
     });
@@ -191,7 +190,7 @@ fn round(
             let input = input[order[half + at]].wrapping_add(constant);
             word.wrapping_add(mix(x, y, z)).wrapping_add(input).rotate_left(shifts[at])
         };
-        // The four words take turns.
+        // The four words rotate.
         a = step(a, b, c, d, 0);
         d = step(d, a, b, c, 1);
         c = step(c, d, a, b, 2);
@@ -207,7 +206,7 @@ mod tests {
 
     const SEED: [u32; 4] = [0x0f0e_0d0c, 0x8899_aabb, 0x1234_5678, 0xdead_beef];
 
-    /// What `debugfs -R "dx_hash ..."` prints: "Hash of NAME is 0x... (minor 0x...)".
+    /// Parses the output of `debugfs -R "dx_hash ..."`: "Hash of NAME is 0x... (minor 0x...)".
     fn hash_of_debugfs(version: &str, seed: &str, name: &str) -> NameHash {
         let request = format!("dx_hash -h {version} -s {seed} {name}");
         let output =
@@ -237,7 +236,7 @@ mod tests {
             "a-name-that-needs-more-than-one-chunk-of-thirty-two-bytes",
             "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
         ];
-        // The numbers by which e2fsprogs calls them.
+        // Names of the functions in e2fsprogs.
         let versions = [
             ("0", HashVersion::Legacy, HashBytes::Signed),
             ("1", HashVersion::HalfMd4, HashBytes::Signed),

@@ -1,10 +1,10 @@
 //! The index of a directory: a tree of hashes over its blocks of entries (kernel:
 //! `Documentation/filesystems/ext4/directory.rst`, "Hash Tree Directories").
 //!
-//! To whoever knows nothing of the index its blocks look like empty directory blocks. The root is
-//! the directory's first block: `.`, `..` (whose record hides the rest), 8 bytes about the tree,
+//! To a program that does not know the index its blocks look like empty directory blocks. The root
+//! is the directory's first block: `.`, `..` (whose record hides the rest), 8 bytes about the tree,
 //! the table. A node is one unused entry of 8 bytes that hides its table. A table has `limit`
-//! places of 8 bytes (hash, block), of which `count` are used. The first one's hash is not needed
+//! entries of 8 bytes (hash, block), of which `count` are used. The first one's hash is not needed
 //! (0) and its bytes hold limit and count. With metadata_csum 8 bytes follow the table: 4 reserved,
 //! and the checksum of all used bytes.
 
@@ -22,7 +22,7 @@ const INFO: usize = 24;
 /// Blocks of a directory have 28-bit numbers in the index; the other bits are reserved.
 const BLOCK_MASK: u32 = 0x0fff_ffff;
 
-/// What the root says about the tree.
+/// Tree parameters in the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RootInformation {
     pub hash_version: HashVersion,
@@ -46,7 +46,7 @@ pub struct IndexTable {
 }
 
 impl IndexTable {
-    /// The root's table. What the root says about the tree must be something we know.
+    /// The root's table. Fails for tree parameters that are not supported.
     pub fn of_root(
         format: &DirectoryFormat,
         block: &[u8],
@@ -114,7 +114,7 @@ impl IndexTable {
     pub fn is_full(&self) -> bool {
         self.count == self.limit
     }
-    /// The lowest hash below place `index` (0 for the first), with bit 0 when names of that hash
+    /// The lowest hash below entry `index` (0 for the first), with bit 0 when names of that hash
     /// are also in the block before.
     pub fn hash(&self, block: &[u8], index: usize) -> u32 {
         if index == 0 { 0 } else { self.word(block, index, 0) }
@@ -128,7 +128,7 @@ impl IndexTable {
         u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
     }
 
-    /// The place whose block is the first that may hold names of that hash.
+    /// The entry whose block is the first that may hold names of that hash.
     pub fn find(&self, block: &[u8], hash: u32) -> usize {
         let (mut low, mut high) = (1, self.count);
         while low < high {
@@ -138,7 +138,7 @@ impl IndexTable {
         low - 1
     }
 
-    /// Puts (hash, child) behind place `index`. There is room.
+    /// Inserts (hash, child) behind entry `index`. The table must not be full.
     pub fn insert(&mut self, block: &mut [u8], index: usize, hash: u32, child: FileBlock) {
         assert!(self.count < self.limit && index < self.count);
         let at = self.start + (index + 1) * PLACE_LENGTH;
@@ -149,13 +149,13 @@ impl IndexTable {
         self.set_count(block, self.count + 1);
     }
 
-    /// The table and its checksum.
+    /// Bytes of the table and its checksum.
     pub fn range(&self) -> BlockRange {
         let tail = if self.seed.is_some() { TAIL_LENGTH } else { 0 };
         BlockRange::new(self.start as u32, (self.start + self.limit * PLACE_LENGTH + tail) as u32)
     }
 
-    /// Keeps only the first `count` places.
+    /// Keeps only the first `count` entries.
     pub fn shorten(&mut self, block: &mut [u8], count: usize) {
         assert!(count > 0 && count <= self.count);
         self.set_count(block, count);
@@ -166,7 +166,8 @@ impl IndexTable {
         block[self.start + 2..self.start + 4].copy_from_slice(&(count as u16).to_le_bytes());
     }
 
-    /// Makes an empty block a node that holds the places `from..` of another index block. They fit.
+    /// Makes an empty block a node that holds the entries `from..` of another index block. They
+    /// must fit.
     pub fn copy_to_node(
         &self,
         source: &[u8],
@@ -189,8 +190,7 @@ impl IndexTable {
         table
     }
 
-    /// After [`IndexTable::copy_to_node`] of all places: the root keeps one, which leads to that
-    /// node.
+    /// Makes the root, after [`IndexTable::copy_to_node`] of all entries, refer to that node only.
     pub fn grow_root(&mut self, root: &mut [u8], node: FileBlock) {
         root[INFO + 6] += 1;
         self.set_count(root, 1);
@@ -304,7 +304,7 @@ mod tests {
                 damaged[at] = value;
                 if let Ok((table, _)) = IndexTable::of_root(&FORMAT, &damaged) {
                     let _ = (table.find(&damaged, 45), table.checksum_is_right(&damaged));
-                    // Bytes between the last used place and the tail are not covered.
+                    // Bytes between the last used entry and the tail are not covered.
                     let covered = !(32 + 16..1024 - 8).contains(&at);
                     assert_eq!(
                         table.checksum_is_right(&damaged),

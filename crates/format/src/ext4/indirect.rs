@@ -9,7 +9,7 @@ pub const ROOT_BYTES: usize = 60;
 pub const DIRECT: u32 = 12;
 const POINTER: usize = 4;
 
-/// The way to one file block: which pointer to follow in the inode, and then in each block.
+/// The path to one file block: the pointer to follow in the inode, and then in each block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PointerPath {
     indices: [u32; 4],
@@ -17,7 +17,7 @@ pub struct PointerPath {
 }
 
 impl PointerPath {
-    /// The way to `at` where blocks hold `2^shift` bytes. `None` beyond the triple-indirect tree.
+    /// The path to `at` where blocks hold `2^shift` bytes. `None` beyond the triple-indirect tree.
     pub fn to(at: FileBlock, shift: u32) -> Option<PointerPath> {
         let bits = shift - 2;
         let mut rest = u64::from(at.get());
@@ -46,7 +46,7 @@ impl PointerPath {
     }
 }
 
-/// How many blocks of a file can be mapped where blocks hold `2^shift` bytes.
+/// Number of blocks of a file that can be mapped where blocks hold `2^shift` bytes.
 pub fn blocks_max(shift: u32) -> u64 {
     let pointers = 1u64 << (shift - 2);
     u64::from(DIRECT) + pointers + pointers.pow(2) + pointers.pow(3)
@@ -59,7 +59,7 @@ pub fn pointer(bytes: &[u8], index: u32) -> Option<HomeBlock> {
     (value != 0).then_some(HomeBlock(u64::from(value)))
 }
 
-/// Sets pointer `index`. Homes beyond 2^32 cannot be pointed to: whoever allocates sees to that.
+/// Sets pointer `index`. Homes beyond 2^32 cannot be stored: the allocating caller avoids them.
 pub fn set_pointer(bytes: &mut [u8], index: u32, home: Option<HomeBlock>) {
     let value = home.map_or(0, HomeBlock::get);
     assert!(value <= u64::from(u32::MAX), "pointer to block {value}");

@@ -1,11 +1,11 @@
-//! Content within the inode (feature `inline_data`, kernel: `fs/ext4/inline.c`). It lies in the 60
-//! bytes that otherwise map blocks, then in the value of the attribute `system.data` in the area
-//! behind the inode's fields.
+//! Content within the inode (feature `inline_data`, kernel: `fs/ext4/inline.c`). The content lies
+//! in the 60 bytes that otherwise map blocks, then in the value of the attribute `system.data` in
+//! the area behind the inode's fields.
 //!
 //! A directory's content is the number of its parent in 4 bytes, and two chains of entries. One
 //! goes to the end of the 60 bytes, the other is in the attribute. It has no `.`, no `..` and no
-//! checksum of its own. [`directory_block`] shows it as the block that it becomes when it outgrows
-//! the inode: each entry stands there 20 bytes further.
+//! checksum of its own. [`directory_block`] converts it to the block that it becomes when it
+//! outgrows the inode: each entry stands there 20 bytes further.
 
 use super::directory::{DirectoryError, DirectoryFormat, TAIL_LENGTH, entry_type};
 use super::inode::{RawInode, flags};
@@ -14,8 +14,8 @@ use units::InodeNumber;
 
 /// Bytes of the content that lie where blocks are mapped otherwise.
 pub const HEAD_LENGTH: usize = 60;
-/// How much further than in the inode an entry stands in a directory's block: `.` and `..` instead
-/// of the parent.
+/// Distance in bytes between an entry's places in the inode and in a directory's block: `.` and
+/// `..` instead of the parent.
 const SHIFT: usize = 12 + 12 - PARENT_LENGTH;
 
 const PARENT_LENGTH: usize = 4;
@@ -23,12 +23,12 @@ const PARENT_LENGTH: usize = 4;
 const INDEX: u8 = 7;
 const NAME: &[u8] = b"data";
 
-/// Why the content cannot be told.
+/// Reason for which the content cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InlineError {
     #[error("its extended attributes: {0}")]
     Attributes(#[from] XattrError),
-    #[error("its extended attributes stand closer than they may")]
+    #[error("its extended attributes lack the required padding")]
     Packed,
     #[error("its content should lie within it, but the attribute system.data is missing")]
     Missing,
@@ -39,7 +39,7 @@ pub fn is_content(attribute: &Attribute) -> bool {
     attribute.index == INDEX && attribute.name == NAME && attribute.outside.is_none()
 }
 
-/// The content as far as there is room for it; a file may be shorter, or longer by zeros.
+/// The content as far as it is stored; a file may be shorter, or longer by zeros.
 pub fn content(inode: &RawInode) -> Result<Vec<u8>, InlineError> {
     let attributes = xattr::parse_area(&inode.xattr_area)?;
     let rest =
@@ -47,7 +47,7 @@ pub fn content(inode: &RawInode) -> Result<Vec<u8>, InlineError> {
     Ok([&inode.block[..HEAD_LENGTH], &rest.value].concat())
 }
 
-/// Makes the entry that stands at `at` in [`directory_block`] stand for another inode.
+/// Makes the entry that stands at `at` in [`directory_block`] refer to another inode.
 pub fn retarget(
     format: &DirectoryFormat,
     content: &mut [u8],
@@ -58,7 +58,7 @@ pub fn retarget(
     super::directory::retarget(format, content, at - SHIFT, inode, file_type);
 }
 
-/// Puts changed content of the same length back.
+/// Stores changed content of the same length.
 pub fn set_content(inode: &mut RawInode, content: &[u8]) -> Result<(), InlineError> {
     let mut attributes = xattr::parse_area(&inode.xattr_area)?;
     let rest = attributes
@@ -72,7 +72,7 @@ pub fn set_content(inode: &mut RawInode, content: &[u8]) -> Result<(), InlineErr
     Ok(())
 }
 
-/// Takes the content out: from now on the inode maps blocks, of which it has none yet.
+/// Removes the content: from now on the inode maps blocks, of which it has none yet.
 pub fn leave(inode: &mut RawInode, extents: bool) -> Result<(), InlineError> {
     let mut attributes = xattr::parse_area(&inode.xattr_area)?;
     attributes.retain(|attribute| !is_content(attribute));
@@ -85,8 +85,7 @@ pub fn leave(inode: &mut RawInode, extents: bool) -> Result<(), InlineError> {
     Ok(())
 }
 
-/// No more attributes than there are; but values that nobody padded may not fit as they should
-/// stand.
+/// Serializes attributes that were stored before; values without padding may not fit once padded.
 fn serialize(attributes: &[Attribute], inode: &RawInode) -> Result<Vec<u8>, InlineError> {
     xattr::serialize_area(attributes, inode.xattr_area.len()).ok_or(InlineError::Packed)
 }
@@ -119,7 +118,7 @@ pub fn directory_block(
     format.write(&mut block, 0, 12, own, entry_type::DIRECTORY, b".");
     format.write(&mut block, 12, 12, parent(content), entry_type::DIRECTORY, b"..");
     block[PARENT_LENGTH + SHIFT..content.len() + SHIFT].copy_from_slice(&content[PARENT_LENGTH..]);
-    // Chains without checksums: what is read of them ends where they end.
+    // Chains without checksums: they end at their last valid entry.
     let chain = DirectoryFormat { seed: None, ..*format };
     let mut last = 0;
     for (start, part) in [(PARENT_LENGTH, &content[..HEAD_LENGTH]), (HEAD_LENGTH, content)] {
@@ -133,7 +132,7 @@ pub fn directory_block(
     Ok(block)
 }
 
-/// Takes the entry that stands at `at` in [`directory_block`], with `previous` before it, out of
+/// Removes the entry that stands at `at` in [`directory_block`], with `previous` before it, from
 /// its chain.
 pub fn erase(content: &mut [u8], at: usize, previous: Option<usize>) {
     let (at, previous) = (at - SHIFT, previous.and_then(|previous| previous.checked_sub(SHIFT)));
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn content_beside_values_that_nobody_padded_is_read_and_stays() {
+    fn content_beside_values_without_padding_is_read_and_stays() {
         // `system.data` without a value, `a` and `b` of one byte each, side by side, in as few
         // bytes as hold them.
         let entry = |index: u8, name: &[u8], start: u16, size: u32| {

@@ -7,10 +7,10 @@ use units::{BlockSize, HomeBlock, InodeNumber, Timestamp};
 
 /// The inode size of ext2 and ext3, and the first part of every larger one.
 pub const GOOD_OLD_INODE_SIZE: usize = 128;
-/// Bytes of the fields behind the first 128 that we know: up to and with the project number.
+/// Bytes of the known fields behind the first 128: up to and with the project number.
 const EXTRA_SIZE: u16 = 32;
 
-/// An inode, parsed. `parse` and `serialize` keep what they do not know (`os-dependent`, unused
+/// An inode, parsed. `parse` and `serialize` preserve unknown fields (`os-dependent`, unused
 /// bytes).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RawInode {
@@ -40,7 +40,8 @@ pub struct RawInode {
     /// Low and high 32 bits of `i_version`.
     pub version: u64,
     pub project: u32,
-    /// How many bytes after the first 128 hold fields (`i_extra_isize`); 0 in 128-byte inodes.
+    /// Number of bytes after the first 128 that hold fields (`i_extra_isize`); 0 in 128-byte
+    /// inodes.
     pub extra_size: u16,
     /// Everything after `128 + extra_size`: in-inode extended attributes. Empty in 128-byte inodes.
     pub xattr_area: Vec<u8>,
@@ -64,7 +65,7 @@ pub mod flags {
     pub const PROJECT_INHERIT: u32 = 0x2000_0000;
 }
 
-/// What the layout of inodes depends on besides themselves.
+/// Layout parameters of all inodes of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct InodeLayout {
     /// Bytes of an inode in the table.
@@ -74,11 +75,11 @@ pub struct InodeLayout {
     pub huge_file: bool,
     /// Feature large_dir: 64 bits for the size of directories, too.
     pub large_dir: bool,
-    /// Where metadata checksums begin; `None` without metadata_csum.
+    /// Seed of metadata checksums; `None` without metadata_csum.
     pub checksum_seed: Option<u32>,
 }
 
-/// Why bytes are no inode.
+/// Reason for which bytes are no inode.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InodeError {
     #[error("its checksum is {stored:#010x}, its content has {computed:#010x}")]
@@ -123,7 +124,7 @@ const VERSION_HIGH: usize = 0x98;
 const PROJECT: usize = 0x9c;
 
 impl RawInode {
-    /// `raw` is the inode's slot in the table.
+    /// Parses `raw`, the inode's slot in the table.
     pub fn parse(
         raw: &[u8],
         number: InodeNumber,
@@ -144,8 +145,7 @@ impl RawInode {
         }
         let mut xattr_area = raw[GOOD_OLD_INODE_SIZE + usize::from(extra_size)..].to_vec();
         if extra_size == 0 && raw.len() > GOOD_OLD_INODE_SIZE {
-            // Room that nobody has used yet: from now on it holds the fields that we know, as in
-            // the kernel.
+            // Bytes that were never used: from now on they hold the known fields, as in the kernel.
             extra_size = EXTRA_SIZE.min(inode_size - GOOD_OLD_INODE_SIZE as u16);
             xattr_area = vec![0; raw.len() - GOOD_OLD_INODE_SIZE - usize::from(extra_size)];
         }
@@ -156,7 +156,7 @@ impl RawInode {
         };
         let mode = u16::load(&raw[MODE..]);
         let flags = u32::load(&raw[FLAGS..]);
-        // In directories the upper half was an access-control list of old, without large_dir.
+        // In directories the upper half was once an access-control list, without large_dir.
         let has_high = mode & 0xf000 != 0x4000 || layout.large_dir;
         let size_high = if !has_high { 0 } else { u32::load(&raw[SIZE_HIGH..]) };
         Ok(RawInode {
@@ -188,8 +188,8 @@ impl RawInode {
         })
     }
 
-    /// Writes all fields and the checksum into the inode's slot; other bytes stay. `raw` is as long
-    /// as `layout` says, and `extra_size + xattr_area` fill it.
+    /// Writes all fields and the checksum into the inode's slot, and preserves other bytes. `raw`
+    /// is as long as `layout` says, and `extra_size + xattr_area` fill it.
     pub fn serialize(&self, raw: &mut [u8], number: InodeNumber, layout: &InodeLayout) {
         assert_eq!(raw.len(), usize::from(layout.inode_size));
         assert_eq!(self.block.len(), 60);
@@ -216,7 +216,7 @@ impl RawInode {
         }
     }
 
-    /// Times, and the fields behind the first 128 bytes.
+    /// Stores times, and the fields behind the first 128 bytes.
     fn store_extra(&self, raw: &mut [u8]) {
         let end = GOOD_OLD_INODE_SIZE + usize::from(self.extra_size);
         if raw.len() > GOOD_OLD_INODE_SIZE {
@@ -246,7 +246,7 @@ impl RawInode {
         }
     }
 
-    /// Space used; answers the flag that tells its unit.
+    /// Stores the space used; returns the flag for its unit.
     fn store_sectors(&self, raw: &mut [u8], layout: &InodeLayout) -> u32 {
         let in_blocks = layout.huge_file && self.sectors >> 48 != 0;
         let value =
@@ -258,22 +258,22 @@ impl RawInode {
         if in_blocks { flags::HUGE_FILE } else { 0 }
     }
 
-    /// Whether there is room for the number of the project.
+    /// Whether the inode has a field for the number of the project.
     pub fn holds_project(&self) -> bool {
         GOOD_OLD_INODE_SIZE + usize::from(self.extra_size) >= PROJECT + 4
     }
 
-    /// An empty extent root in `block`, and the flag that says so.
+    /// Makes an empty extent root in `block`, and sets its flag.
     pub fn make_extent_root(&mut self) {
         self.flags |= flags::EXTENTS;
-        // Magic, no entries, room for (60 - 12) / 12 = 4, depth 0, generation 0.
+        // Magic, no entries, capacity (60 - 12) / 12 = 4, depth 0, generation 0.
         self.block = vec![0; 60];
         self.block[..6].copy_from_slice(&[0x0a, 0xf3, 0, 0, 4, 0]);
     }
 }
 
-/// Whether a slot of the table holds an inode in use, as e2fsck decides: one that links lead to.
-/// Its checksum may be wrong.
+/// Whether a slot of the table holds an inode in use, as e2fsck decides: one with links. Its
+/// checksum may be wrong.
 pub fn is_in_use(raw: &[u8]) -> bool {
     u16::load(&raw[LINKS..]) != 0
 }
@@ -304,17 +304,18 @@ fn load_sectors(raw: &[u8], flags: u32, layout: &InodeLayout) -> u64 {
     if flags & flags::HUGE_FILE != 0 { value << (layout.block_size.shift() - 9) } else { value }
 }
 
-/// The low two bits of `extra` are bits 32 and 33 of the seconds, the others nanoseconds.
+/// Decodes a time: the low two bits of `extra` are bits 32 and 33 of the seconds, the others
+/// nanoseconds.
 fn load_time(raw: &[u8], at: usize, extra: u32) -> Timestamp {
     let low = i64::from(u32::load(&raw[at..]) as i32);
     Timestamp {
         seconds: low + (i64::from(extra & 3) << 32),
-        // A damaged field must not travel on as an impossible time.
+        // A damaged field must not become an impossible time.
         nanoseconds: (extra >> 2).min(999_999_999),
     }
 }
 
-/// The nearest time that can be stored: 1901 to 2446, or 2038 without the extra field.
+/// Encodes the nearest time that can be stored: 1901 to 2446, or 2038 without the extra field.
 fn encode_time(time: Timestamp, has_extra: bool) -> (u32, u32) {
     let last = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
     let seconds = time.seconds.clamp(i64::from(i32::MIN), last);
@@ -322,12 +323,12 @@ fn encode_time(time: Timestamp, has_extra: bool) -> (u32, u32) {
     (seconds as u32, (epoch as u32 & 3) | time.nanoseconds << 2)
 }
 
-/// Whether the inode has room for the upper half of its checksum.
+/// Whether the inode has a field for the upper half of its checksum.
 fn has_checksum_high(raw: &[u8]) -> bool {
     stored_extra_size(raw) >= 4
 }
 
-/// Over the whole slot with its own fields taken as zero.
+/// Computes the checksum over the whole slot, its own fields taken as zero.
 fn compute_checksum(raw: &[u8], number: InodeNumber, volume_seed: u32) -> u32 {
     let seed = inode_seed(volume_seed, number, u32::load(&raw[GENERATION..]));
     let mut checksum = crc32c(seed, &raw[..CHECKSUM]);
@@ -347,7 +348,7 @@ fn verify_checksum(raw: &[u8], number: InodeNumber, seed: u32) -> Result<(), Ino
     if stored == computed { Ok(()) } else { Err(InodeError::BadChecksum { stored, computed }) }
 }
 
-/// As [`compute_checksum`] has it, in one piece: each inode that is stored comes here.
+/// Stores the value of [`compute_checksum`] in one pass: called for each inode that is stored.
 fn store_checksum(raw: &mut [u8], number: InodeNumber, volume_seed: u32) {
     let has_high = has_checksum_high(raw);
     0u16.store(&mut raw[CHECKSUM..]);

@@ -1,5 +1,5 @@
-//! The block of multiple mount protection (feature mmp): whoever uses the volume counts in it, so
-//! that others see it (kernel: `Documentation/filesystems/ext4/mmp.rst`).
+//! The block of multiple mount protection (feature mmp): the user of the volume increments a number
+//! in it, so that others see the use (kernel: `Documentation/filesystems/ext4/mmp.rst`).
 //!
 //! | at | bytes | field |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | 0x008 | 8 | seconds since 1970, for people |
 //! | 0x010 | 64 | name of the computer, for people |
 //! | 0x050 | 32 | name of the device, for people |
-//! | 0x070 | 2 | seconds within which whoever is there counts on |
+//! | 0x070 | 2 | seconds within which the user increments the sequence |
 //! | 0x3fc | 4 | with metadata_csum the CRC-32C of all before it |
 
 use super::checksum::crc32c;
@@ -22,24 +22,24 @@ const DEVICE: std::ops::Range<usize> = 0x50..0x70;
 const CHECKSUM: usize = 0x3fc;
 pub const LENGTH: usize = 0x400;
 
-/// Who uses the volume.
+/// User of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     Nobody,
-    /// e2fsck or the like, which does not count.
+    /// e2fsck or a similar program, which does not increment the sequence.
     Checked,
-    /// Somebody who counts on from time to time, or did when the power failed.
+    /// A mount that increments the sequence, or did when the power failed.
     Counted(u32),
 }
 
 impl Use {
-    /// What whoever counts writes next.
+    /// Returns the sequence to write next.
     pub fn next(sequence: u32) -> u32 {
         if sequence >= SEQUENCE_MAX { 1 } else { sequence + 1 }
     }
-    /// To begin with.
-    pub fn at_random(dice: u64) -> u32 {
-        (dice % u64::from(SEQUENCE_MAX)) as u32 + 1
+    /// Returns a random first sequence.
+    pub fn at_random(random: u64) -> u32 {
+        (random % u64::from(SEQUENCE_MAX)) as u32 + 1
     }
 }
 
@@ -57,7 +57,7 @@ pub struct MmpBlock {
 pub struct MmpError(pub &'static str);
 
 impl MmpBlock {
-    /// `seed`: where checksums begin, with metadata_csum.
+    /// Parses a block. `seed`: of checksums, with metadata_csum.
     pub fn parse(bytes: &[u8], seed: Option<u32>) -> Result<MmpBlock, MmpError> {
         if bytes.len() < LENGTH || u32_at(bytes, 0) != MAGIC {
             return Err(MmpError("the magic number is missing"));
@@ -68,7 +68,7 @@ impl MmpBlock {
         let used_by = match u32_at(bytes, 4) {
             SEQUENCE_CLEAN => Use::Nobody,
             sequence if sequence <= SEQUENCE_MAX => Use::Counted(sequence),
-            // What nobody knows is not safe either.
+            // Reserved values are not safe either.
             _ => Use::Checked,
         };
         let text = |range| {
@@ -84,7 +84,7 @@ impl MmpBlock {
         })
     }
 
-    /// Writes all fields; other bytes stay.
+    /// Writes all fields; preserves other bytes.
     pub fn serialize(&self, bytes: &mut [u8], seed: Option<u32>) {
         let sequence = match self.used_by {
             Use::Nobody => SEQUENCE_CLEAN,

@@ -6,10 +6,10 @@ use super::superblock::Field;
 use units::{HomeBlock, InodeNumber};
 
 const MAGIC: u32 = 0x0b10_ca04;
-/// Magic and checksum.
+/// Bytes of magic and checksum.
 const TAIL: usize = 8;
 
-/// Why a block is none of the orphan file.
+/// Reason for which a block is none of the orphan file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrphanBlockError {
     #[error("its magic is {found:#010x} instead of {MAGIC:#010x}")]
@@ -27,12 +27,13 @@ pub fn entry(block: &[u8], index: usize) -> Option<InodeNumber> {
     Some(u32::load(&block[index * 4..])).filter(|&number| number != 0).map(InodeNumber)
 }
 
-/// Changes one entry. [`store_checksum`] afterwards.
+/// Changes one entry. [`store_checksum`] must follow.
 pub fn set_entry(block: &mut [u8], index: usize, number: Option<InodeNumber>) {
     number.map_or(0, InodeNumber::get).store(&mut block[index * 4..]);
 }
 
-/// `seed` is the checksum seed of the orphan file's inode; `None` without metadata_csum.
+/// Checks a block. `seed` is the checksum seed of the orphan file's inode; `None` without
+/// metadata_csum.
 pub fn check(block: &[u8], at: HomeBlock, seed: Option<u32>) -> Result<(), OrphanBlockError> {
     let found = u32::load(&block[block.len() - TAIL..]);
     if found != MAGIC {
@@ -54,7 +55,7 @@ pub fn store_checksum(block: &mut [u8], at: HomeBlock, seed: Option<u32>) {
     }
 }
 
-/// Over the block's own address and its entries.
+/// Computes the checksum over the block's own address and its entries.
 fn compute_checksum(block: &[u8], at: HomeBlock, seed: u32) -> u32 {
     let seed = crc32c(seed, &at.get().to_le_bytes());
     crc32c(seed, &block[..entries(block.len()) * 4])

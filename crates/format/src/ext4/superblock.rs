@@ -1,14 +1,15 @@
 //! The superblock: 1024 bytes at byte 1024 of the volume.
 //!
-//! [`VolumeSuperblock::parse`] takes a volume whose geometry adds up, or says what is wrong with
-//! it; everything computed from it afterwards stays within bounds. Unknown bytes are kept.
+//! [`VolumeSuperblock::parse`] accepts a volume whose geometry is consistent, or returns what is
+//! wrong with it; everything computed from it afterwards stays within bounds. Unknown bytes are
+//! kept.
 
 use super::checksum::{crc32c, forge_crc32c};
 use super::features::{Features, feature};
 use units::{BlockSize, GroupNumber, HomeBlock, InodeNumber};
 
 pub const SUPERBLOCK_SIZE: usize = 1024;
-/// Where the superblock begins, in bytes from the start of the volume.
+/// Offset of the superblock, in bytes from the start of the volume.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 pub const MAGIC: u16 = 0xef53;
 const SNAPSHOT_ID: usize = 0x184;
@@ -36,7 +37,7 @@ pub mod default_options {
     pub const NO_BARRIER: u32 = 0x100;
 }
 
-/// Why 1024 bytes are no superblock that we can work with.
+/// Reason for which 1024 bytes are no usable superblock.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SuperblockError {
     #[error("this is not an ext4 volume: magic {found:#06x} instead of 0xef53")]
@@ -51,7 +52,7 @@ pub enum SuperblockError {
     Geometry { field: &'static str, value: u64, why: &'static str },
     #[error("it holds a volume")]
     NoJournal,
-    /// Its inodes keep a translator where others keep a version.
+    /// A volume whose inodes keep a translator in the place of a version.
     #[error(
         "the volume was made for GNU/Hurd (s_creator_os is 1), whose inodes differ from Linux's: it is not supported"
     )]
@@ -71,7 +72,7 @@ macro_rules! superblock {
             pub blocks: u64,
             pub reserved_blocks: u64,
             pub free_blocks: u64,
-            /// Where metadata checksums begin: stored, or the CRC-32C of the uuid.
+            /// Seed of metadata checksums: stored, or the CRC-32C of the uuid.
             pub checksum_seed: u32,
             raw: Box<[u8; SUPERBLOCK_SIZE]>,
         }
@@ -121,7 +122,7 @@ superblock! {
     mount_count: u16 = 0x34,
     mount_count_max: u16 = 0x36,
     state: u16 = 0x3a,
-    /// What to do about errors: 1 continue, 2 read-only, 3 panic.
+    /// Reaction to errors: 1 continue, 2 read-only, 3 panic.
     errors: u16 = 0x3c,
     last_check: u32 = 0x40,
     creator_os: u32 = 0x48,
@@ -134,7 +135,8 @@ superblock! {
     uuid: [u8; 16] = 0x68,
     volume_name: [u8; 16] = 0x78,
     last_mounted: [u8; 64] = 0x88,
-    /// Descriptor blocks that may be added; each group with a superblock copy keeps room for them.
+    /// Descriptor blocks that may be added; each group with a superblock copy reserves space for
+    /// them.
     reserved_descriptor_blocks: u16 = 0xce,
     journal_uuid: [u8; 16] = 0xd0,
     journal_inode: u32 = 0xe0,
@@ -153,14 +155,14 @@ superblock! {
     extra_inode_size_wanted: u16 = 0x15e,
     /// Bit 0: directory hashes are of signed bytes, bit 1: of unsigned ones.
     flags: u32 = 0x160,
-    /// Seconds.
+    /// Interval of increments, in seconds.
     mmp_update_interval: u16 = 0x166,
     mmp_block: u64 = 0x168,
     log_groups_per_flex: u8 = 0x174,
     checksum_type: u8 = 0x175,
     kilobytes_written: u64 = 0x178,
     error_count: u32 = 0x194,
-    /// Words as behind `-o`, which count where the mount's own do not say otherwise.
+    /// Mount options as behind `-o`, which apply where the mount's own do not contradict.
     mount_options: [u8; 64] = 0x200,
     user_quota_inode: u32 = 0x240,
     group_quota_inode: u32 = 0x244,
@@ -178,8 +180,8 @@ superblock! {
 const HURD: u32 = 1;
 
 impl VolumeSuperblock {
-    /// `bytes` is the superblock (1024 bytes or more). Refuses incompatible features that we do not
-    /// support, for the geometry might mean something else; whether the volume may be written:
+    /// `bytes` is the superblock (1024 bytes or more). Refuses incompatible features that are not
+    /// supported, for the geometry might mean something else. Whether the volume may be written:
     /// [`Features::read_only`].
     pub fn parse(bytes: &[u8]) -> Result<VolumeSuperblock, SuperblockError> {
         let raw: Box<[u8; SUPERBLOCK_SIZE]> = match bytes.get(..SUPERBLOCK_SIZE) {
@@ -207,10 +209,10 @@ impl VolumeSuperblock {
     /// The 1024 bytes with every field, and with the checksum where the volume has them.
     ///
     /// The superblock spans two sectors of 512 bytes, and the checksum lies in the second. A write
-    /// torn between them would leave a superblock that everyone refuses. So the checksum stays as
-    /// it was read, and four bytes of the first sector that nobody uses (`s_snapshot_id`) make the
-    /// content match it. Whichever of the two sectors arrives, the superblock is then the old one
-    /// or the new one.
+    /// torn between them would leave a superblock that every program refuses. So the checksum stays
+    /// as it was read, and four unused bytes of the first sector (`s_snapshot_id`) make the content
+    /// match it. Whichever of the two sectors arrives, the superblock is then the old one or the
+    /// new one.
     pub fn serialize(&self) -> [u8; SUPERBLOCK_SIZE] {
         let mut raw = self.to_raw();
         (self.free_blocks as u32).store(&mut raw[0x0c..]);
@@ -243,7 +245,7 @@ impl VolumeSuperblock {
         )
     }
 
-    /// Fields made of several others.
+    /// Computes fields made of several others.
     fn derive(&mut self) -> Result<(), SuperblockError> {
         let log = u32::load(&self.raw[0x18..]);
         self.block_size = (log <= 6)
@@ -314,7 +316,7 @@ impl VolumeSuperblock {
             "s_blocks_count",
             self.blocks,
             self.blocks > u64::from(first) + 1,
-            "no room for a group",
+            "no space for a group",
         )?;
         let addressable =
             if self.features.has(feature::SIXTY_FOUR_BIT) { 1 << 48 } else { 1 << 32 };
@@ -359,7 +361,7 @@ impl VolumeSuperblock {
         )
     }
 
-    /// Bytes of a group descriptor: 32, or with 64bit what the superblock says.
+    /// Bytes of a group descriptor: 32, or with 64bit the size in the superblock.
     pub fn descriptor_size(&self) -> u16 {
         if self.features.has(feature::SIXTY_FOUR_BIT) { self.descriptor_size_stored } else { 32 }
     }
@@ -413,8 +415,7 @@ impl VolumeSuperblock {
             || [3, 5, 7].into_iter().any(|base| is_power(group, base))
     }
 
-    /// Where the `index`th block of group descriptors is read and written (copies elsewhere are
-    /// left to e2fsck).
+    /// Home of the `index`th block of group descriptors (copies elsewhere are left to e2fsck).
     pub fn descriptor_block(&self, index: u32) -> HomeBlock {
         let superblock = HomeBlock(u64::from(self.first_data_block));
         if !self.features.has(feature::META_BG) || index < self.first_meta_group {
@@ -455,7 +456,7 @@ pub struct JournalDevice {
 }
 
 impl JournalDevice {
-    /// `bytes` is what lies at byte 1024 of the device.
+    /// Parses the bytes at offset 1024 of the device.
     pub fn parse(bytes: &[u8]) -> Result<JournalDevice, SuperblockError> {
         let Some(raw) = bytes.get(..SUPERBLOCK_SIZE) else {
             return Err(SuperblockError::TooShort { length: bytes.len() });

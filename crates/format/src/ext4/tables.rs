@@ -4,7 +4,7 @@ use super::features::{FEATURES, FeatureWord, Support};
 use super::superblock::SUPERBLOCK_FIELDS;
 use std::fmt::Write;
 
-/// Markdown. A test finds this text in the document.
+/// Returns Markdown. A test finds this text in the document.
 pub fn tables() -> String {
     let mut text = String::new();
     features(&mut text);
@@ -45,7 +45,7 @@ fn features(text: &mut String) {
 
 fn superblock(text: &mut String) {
     line(text, "\n#### Superblock fields in use\n\n| byte | bytes | field |\n|---|---|---|");
-    // Those that are joined from halves or words.
+    // Fields that are joined from halves or words.
     let joined = [
         ("blocks (low half)", 0x04, 4),
         ("reserved_blocks (low half)", 0x08, 4),

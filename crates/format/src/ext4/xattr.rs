@@ -1,4 +1,4 @@
-//! Extended attributes: the area behind an inode's fields, and the block that `i_file_acl` names.
+//! Extended attributes: the area behind an inode's fields, and the block in `i_file_acl`.
 //!
 //! Both hold entries from the front (16 bytes, then the name, padded to 4) up to four zero bytes.
 //! Values come from the back (padded to 4). Value offsets count from the first entry in the area,
@@ -8,9 +8,9 @@
 use super::checksum::crc32c;
 use units::{HomeBlock, InodeNumber};
 
-/// Begins both the area and the block.
+/// Magic number at the start of both the area and the block.
 pub const MAGIC: u32 = 0xea02_0000;
-/// How many inodes may share one block.
+/// Most inodes that may share one block.
 pub const SHARERS_MAX: u32 = 1024;
 /// The longest name, in bytes, without its prefix.
 pub const NAME_LENGTH_MAX: usize = 255;
@@ -23,14 +23,14 @@ const REFERENCES_AT: usize = 4;
 const HASH_AT: usize = 12;
 const CHECKSUM_AT: usize = 16;
 
-/// One attribute. Its full name is the prefix that `index` stands for and then `name`.
+/// One attribute. Its full name is the prefix of number `index` and then `name`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Attribute {
     pub index: u8,
     pub name: Vec<u8>,
-    /// Empty while it lies outside.
+    /// Empty if the value lies outside.
     pub value: Vec<u8>,
-    /// Where the value is if it lies in an inode of its own (feature ea_inode).
+    /// Location of a value in an inode of its own (feature ea_inode).
     pub outside: Option<Outside>,
 }
 
@@ -48,7 +48,7 @@ impl Attribute {
     pub fn new(index: u8, name: &[u8], value: &[u8]) -> Attribute {
         Attribute { index, name: name.to_vec(), value: value.to_vec(), outside: None }
     }
-    /// One whose value, of the given checksum, lies in `inode`.
+    /// An attribute whose value, of the given checksum, lies in `inode`.
     pub fn outside(
         index: u8,
         name: &[u8],
@@ -60,8 +60,8 @@ impl Attribute {
         let hash = attribute.hash_outside(value_checksum, u32::from);
         Attribute { outside: Some(Outside { inode, length, hash }), ..attribute }
     }
-    /// Whether the value outside, whose checksum is given, is the one that the entry means. Kernels
-    /// before 6.2 took the bytes of names for signed numbers.
+    /// Whether the value outside, whose checksum is given, is the entry's. Kernels before 6.2 took
+    /// the bytes of names for signed numbers.
     pub fn means(&self, value_checksum: u32) -> bool {
         let signed = |byte| byte as i8 as u32;
         let hashes = [
@@ -79,12 +79,12 @@ impl Attribute {
 /// A block of attributes, parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct XattrBlock {
-    /// How many inodes share the block, at least 1.
+    /// Number of inodes that share the block, at least 1.
     pub references: u32,
     pub attributes: Vec<Attribute>,
 }
 
-/// What is wrong with an area or a block.
+/// Reason for which an area or a block is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct XattrError(pub &'static str);
@@ -105,8 +105,8 @@ pub fn serialize_area(attributes: &[Attribute], length: usize) -> Option<Vec<u8>
     if attributes.is_empty() {
         return Some(area);
     }
-    let room = length.checked_sub(AREA_HEADER)?;
-    if !fits(attributes, room) {
+    let space = length.checked_sub(AREA_HEADER)?;
+    if !fits(attributes, space) {
         return None;
     }
     put_u32(&mut area, 0, MAGIC);
@@ -184,14 +184,14 @@ pub fn entry_hash(attribute: &Attribute) -> u32 {
     })
 }
 
-/// Whether entries, values and the end mark fit into `room` bytes.
-fn fits(attributes: &[Attribute], room: usize) -> bool {
+/// Whether entries, values and the end mark fit into `space` bytes.
+fn fits(attributes: &[Attribute], space: usize) -> bool {
     let sizes = attributes.iter().map(|attribute| {
         ENTRY_SIZE
             + attribute.name.len().next_multiple_of(PAD)
             + attribute.value.len().next_multiple_of(PAD)
     });
-    sizes.sum::<usize>() + PAD <= room
+    sizes.sum::<usize>() + PAD <= space
 }
 
 /// Entries from `first` on in `bytes`, whose value offsets count from the start of `base`.
@@ -210,7 +210,7 @@ fn parse_entries(bytes: &[u8], first: usize, base: &[u8]) -> Result<Vec<Attribut
         let name = bytes
             .get(at + ENTRY_SIZE..name_end)
             .ok_or(XattrError("a name reaches beyond the end"))?;
-        // A list of names would show two of it.
+        // A list of names would show two names.
         if name.contains(&0) {
             return Err(XattrError("a name contains a zero byte"));
         }
@@ -239,8 +239,8 @@ fn parse_entries(bytes: &[u8], first: usize, base: &[u8]) -> Result<Vec<Attribut
     Ok(attributes)
 }
 
-/// Values lie behind the end mark and do not overlap: otherwise a block could claim more than it
-/// holds.
+/// Checks that values lie behind the end mark and do not overlap: otherwise a block could claim
+/// more than it holds.
 fn check_values(
     values: &mut [std::ops::Range<usize>],
     entries_end: usize,
@@ -265,7 +265,7 @@ fn check_names(attributes: &[Attribute]) -> Result<(), XattrError> {
     }
 }
 
-/// Writes entries from `first` on and values from the back; they fit.
+/// Writes entries from `first` on and values from the back; they must fit.
 fn write_entries<'a>(
     bytes: &mut [u8],
     first: usize,

@@ -3,8 +3,8 @@ const BIG_ENDIAN_CRC32: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_MPEG_2
 /// Checksum v1 (COMPAT_CHECKSUM): CRC-32, most significant bit first, over descriptors and logged
 /// blocks. `before`: the sum so far, all ones for none.
 pub fn ancient_checksum(before: u32, bytes: &[u8]) -> u32 {
-    // The initial value is not reflected for this polynomial, so a running sum can be handed over
-    // as one.
+    // The initial value is not reflected for this polynomial, so a running sum can be passed as
+    // one.
     let mut digest = BIG_ENDIAN_CRC32.digest_with_initial(before);
     digest.update(bytes);
     digest.finalize()

@@ -9,8 +9,8 @@ pub(super) const OWN_CHECKSUM: usize = 16;
 pub(super) const WHOLE_CHECKSUM: usize = 20;
 pub(super) const SECONDS: usize = 48;
 pub(super) const NANOSECONDS: usize = 56;
-/// `h_chksum_type`: CRC-32 (checksum v1), and ours of whole transactions, of which the superblock
-/// says what it is.
+/// `h_chksum_type`: CRC-32 (checksum v1), and our checksum of whole transactions, whose kind the
+/// superblock states.
 const CRC32: u8 = 1;
 const OURS: u8 = 4;
 
@@ -19,7 +19,7 @@ const OURS: u8 = 4;
 pub struct CommitBlock {
     pub transaction: TransactionId,
     pub time: Timestamp,
-    /// Ours: the checksum of all the transaction's other log blocks, in the second checksum word.
+    /// Our checksum of all the transaction's other log blocks, in the second checksum word.
     pub whole: Option<u32>,
 }
 
@@ -39,8 +39,8 @@ impl CommitBlock {
         }
     }
 
-    /// `None` unless the header says commit and, with checksums v2 and v3, the block's own checksum
-    /// is right. A commit block that did not reach the disk whole commits nothing.
+    /// Parses a commit block. `None` unless the header says commit and, with checksums v2 and v3,
+    /// the block's own checksum is right. A torn commit block commits nothing.
     pub fn parse(block: &[u8], layout: &LogLayout) -> Option<CommitBlock> {
         let header =
             BlockHeader::parse(block).filter(|header| header.kind == Some(BlockType::Commit))?;
@@ -59,8 +59,7 @@ impl CommitBlock {
         })
     }
 
-    /// Checksum v1: whether `sum` over the transaction is what this commit block asks for, which
-    /// may be nothing.
+    /// Whether `sum` over the transaction matches checksum v1 of this commit block, if it has one.
     pub fn matches_ancient(block: &[u8], sum: u32) -> bool {
         let found = be32(block, OWN_CHECKSUM);
         match (block[CHECKSUM_TYPE], block[CHECKSUM_SIZE]) {

@@ -8,21 +8,21 @@ use units::{LogBlock, TransactionId};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescriptorBlock {
     pub transaction: TransactionId,
-    /// In log order. [`super::Packing`] says which log block belongs to which.
+    /// In log order. [`super::Packing`] assigns them their log blocks.
     pub tags: Vec<BlockTag>,
 }
 
 impl DescriptorBlock {
-    /// Bytes for tags ([`BlockTag::encoded_length`]) in one block.
-    pub fn room(layout: &LogLayout) -> usize {
+    /// Space for tags in bytes ([`BlockTag::encoded_length`]) of one block.
+    pub fn capacity(layout: &LogLayout) -> usize {
         layout.end() - BlockHeader::SIZE - UUID_BYTES
     }
 
-    /// The block as it stands in the log. At least one tag; all fit.
+    /// Serializes the block as it stands in the log. At least one tag; all must fit.
     pub fn serialize(&self, layout: &LogLayout, block: &mut [u8]) {
         let (last, needed) =
             (self.tags.len() - 1, self.tags.iter().map(|tag| tag.encoded_length(layout)).sum());
-        assert!(Self::room(layout) >= needed, "{} tags do not fit", self.tags.len());
+        assert!(Self::capacity(layout) >= needed, "{} tags do not fit", self.tags.len());
         let mut bytes = Vec::with_capacity(UUID_BYTES + needed);
         for (index, tag) in self.tags.iter().enumerate() {
             let same = if index == 0 { 0 } else { flag::SAME_UUID };
@@ -34,8 +34,8 @@ impl DescriptorBlock {
         layout.seal(block);
     }
 
-    /// `block`: a whole log block whose header says descriptor; whether it is intact is asked of
-    /// [`LogLayout::is_intact`]. Like the kernel, a missing LAST flag ends at the end of the block.
+    /// Parses `block`, a whole log block whose header says descriptor; [`LogLayout::is_intact`]
+    /// checks its checksum. As in the kernel, tags without a LAST flag end at the end of the block.
     pub fn parse(
         block: &[u8],
         layout: &LogLayout,
@@ -105,11 +105,11 @@ mod tests {
     }
 
     fn full(layout: &LogLayout) -> DescriptorBlock {
-        let mut room = DescriptorBlock::room(layout);
+        let mut space = DescriptorBlock::capacity(layout);
         let fits = |tag: &BlockTag| {
             let length = tag.encoded_length(layout);
-            room >= length && {
-                room -= length;
+            space >= length && {
+                space -= length;
                 true
             }
         };
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn no_bytes_make_the_parser_panic_or_invent_tags_without_end() {
-        let dice = units::SplitMix::new(1);
+        let random = units::SplitMix::new(1);
         for layout in layouts() {
             for _ in 0..200 {
                 let mut block = vec![0; layout.block_size.bytes()];
                 for byte in &mut block {
-                    let chance = dice.next();
+                    let value = random.next();
                     // Mostly zeros, so that flags stay plausible and parsing gets far.
-                    *byte = if chance >> 62 == 0 { (chance >> 40) as u8 & 0x3f } else { 0 };
+                    *byte = if value >> 62 == 0 { (value >> 40) as u8 & 0x3f } else { 0 };
                 }
                 BlockHeader::put(BlockType::Descriptor, TransactionId(1), &mut block);
                 if let Ok(found) = DescriptorBlock::parse(&block, &layout, AT) {

@@ -1,6 +1,6 @@
 use units::LogBlock;
 
-/// What is wrong with a journal block. Positions are added by whoever knows them.
+/// Errors of a journal block. The caller adds the position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JournalFormatError {
     #[error("journal superblock: {0}")]

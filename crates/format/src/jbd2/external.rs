@@ -10,20 +10,20 @@ const WIDE: u32 = 0x80;
 const METADATA_CSUM: u32 = 0x400;
 const CHECKSUM_AT: usize = 0x3fc;
 
-/// A journal on its own device (`mke2fs -O journal_dev`): an ext2 superblock at byte 1024 says so,
-/// the journal superblock follows in the next block. Log blocks are counted from the start of the
+/// A journal on its own device (`mke2fs -O journal_dev`): with an ext2 superblock at byte 1024; the
+/// journal superblock follows in the next block. Log blocks are counted from the start of the
 /// device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExternalJournal {
     pub block_size: BlockSize,
     /// Blocks of the device that the journal may use.
     pub blocks: u64,
-    /// The volume's superblock names its journal device by this.
+    /// UUID by which the volume's superblock refers to its journal device.
     pub uuid: [u8; 16],
 }
 
 impl ExternalJournal {
-    /// `start`: the first 2048 bytes of the device. `Ok(None)`: no journal device (say, a volume).
+    /// Parses the first 2048 bytes of the device. `Ok(None)`: no journal device (say, a volume).
     pub fn parse(start: &[u8]) -> Result<Option<ExternalJournal>, JournalFormatError> {
         let Some(bytes) = start.get(SUPERBLOCK_AT..SUPERBLOCK_AT + 1024) else {
             return Err(JournalFormatError::External(format!(
@@ -62,7 +62,7 @@ impl ExternalJournal {
         }))
     }
 
-    /// Where the journal superblock lies.
+    /// Block of the journal superblock.
     pub fn superblock_at(&self) -> LogBlock {
         // The ext2 superblock fills block 1 of 1 KiB blocks, and a part of block 0 of larger ones.
         LogBlock(if self.block_size.bytes() == 1024 { 2 } else { 1 })

@@ -4,7 +4,7 @@ use units::TransactionId;
 /// journal).
 const HEAD: u16 = 9;
 
-/// Whether `block`, the first of the fast-commit area, begins a fast commit on top of the last full
+/// Whether `block`, the first of the fast-commit area, begins a fast commit after the last full
 /// one. `next` is the first transaction that was not committed.
 pub fn live_fast_commit(block: &[u8], next: TransactionId) -> bool {
     // Tag and length (2 + 2 bytes), features (4), transaction (4).

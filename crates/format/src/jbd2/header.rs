@@ -2,7 +2,7 @@ use super::MAGIC;
 use crate::field::{be32, put32};
 use units::TransactionId;
 
-/// What a journal block is (`h_blocktype`).
+/// Type of a journal block (`h_blocktype`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum BlockType {
     Descriptor,
@@ -33,7 +33,7 @@ impl BlockType {
 /// The 12 bytes at the start of every journal block that is not a logged one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockHeader {
-    /// `None`: a type we do not know, which ends the log like a missing magic.
+    /// `None`: an unknown type, which ends the log like a missing magic.
     pub kind: Option<BlockType>,
     pub transaction: TransactionId,
 }
@@ -41,8 +41,8 @@ pub struct BlockHeader {
 impl BlockHeader {
     pub const SIZE: usize = 12;
 
-    /// `None` without the magic: the block is a logged one, or the log ends here. `block` has 12
-    /// bytes or more.
+    /// Parses the header of a block of 12 bytes or more. `None` without the magic: the block is a
+    /// logged one, or the log ends here.
     pub fn parse(block: &[u8]) -> Option<BlockHeader> {
         if block.len() < Self::SIZE || be32(block, 0) != MAGIC {
             return None;
@@ -58,9 +58,9 @@ impl BlockHeader {
     }
 }
 
-/// A logged block that begins with the magic would look like a journal block to a scan that starts
-/// at the wrong place. So its first four bytes are zeroed in the log and its tag flagged. True if
-/// that was needed.
+/// Zeroes the first four bytes of a logged block that begins with the magic: it would look like a
+/// journal block to a scan that starts at the wrong place. Returns true if that was needed; the
+/// block's tag is then flagged.
 pub fn escape(block: &mut [u8]) -> bool {
     let needed = be32(block, 0) == MAGIC;
     if needed {

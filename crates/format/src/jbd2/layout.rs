@@ -4,10 +4,10 @@ use crate::seed::Seed;
 use crate::whole_transaction::{TransactionSums, WholeTransaction};
 use units::{BlockSize, LogBlock, TransactionId};
 
-/// How the tags of a journal carry checksums.
+/// Checksums in the tags of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TagFormat {
-    /// None in tags (checksum v1, if any, sits in the commit block).
+    /// No checksums in tags (checksum v1, if any, sits in the commit block).
     Plain,
     /// 16 bits in the tag.
     ChecksumV2,
@@ -15,7 +15,7 @@ pub enum TagFormat {
     ChecksumV3,
 }
 
-/// All that decides how descriptors, revokes and commit blocks of a journal are laid out.
+/// Layout parameters of descriptors, revokes and commit blocks of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogLayout {
     pub block_size: BlockSize,
@@ -24,12 +24,12 @@ pub struct LogLayout {
     pub wide: bool,
     /// Multiwrite tags may occur.
     pub multiwrite: bool,
-    /// The log lies in scattered logs: tags may say that a block stays there.
+    /// The log lies in scattered logs: tags may mark a block as staying there.
     pub scattered: bool,
-    /// Of whole transactions, where commit blocks have them.
+    /// Checksums of whole transactions, where commit blocks have them.
     pub sums: TransactionSums,
     pub uuid: [u8; 16],
-    /// Of the UUID; computed once.
+    /// Seed of the UUID; computed once.
     pub seed: Seed,
 }
 
@@ -48,7 +48,7 @@ impl LogLayout {
             seed,
         }
     }
-    /// Bytes of a tag, without what may follow it (multiwrite range, UUID).
+    /// Bytes of a tag, without a multiwrite range or UUID behind it.
     pub fn tag_bytes(&self) -> usize {
         match (self.tags, self.wide) {
             (TagFormat::ChecksumV3, _) => 16,
@@ -63,7 +63,7 @@ impl LogLayout {
         if self.has_checksums() { 4 } else { 0 }
     }
     /// The checksum of `transaction`: over UUID, its number, and all its log blocks in log order.
-    /// The commit block is not in it.
+    /// The commit block is excluded.
     pub fn whole_transaction(&self, transaction: TransactionId) -> WholeTransaction {
         WholeTransaction::new(self.sums, self.seed.with(&transaction.0.to_be_bytes()))
     }

@@ -1,8 +1,8 @@
 //! The JBD2 on-disk format, big-endian throughout, with our extension for multiwrite blocks.
 //!
-//! A transaction in the log is a descriptor block, the blocks its tags name, more of both, revoke
+//! A transaction in the log is a descriptor block, the blocks of its tags, more of both, revoke
 //! blocks, and a commit block. All their headers hold one sequence number. Logged blocks carry no
-//! header: tags say what they are.
+//! header: tags describe them.
 //!
 //! Source: kernel `Documentation/filesystems/ext4/journal.rst`, `include/linux/jbd2.h`; behaviour
 //! of e2fsprogs' `recovery.c`. Extension and tables: `docs/ON_DISK.md`, section "Journal" (printed

@@ -1,12 +1,12 @@
 use super::tag::BlockTag;
 use units::BlockSize;
 
-/// Which log block, and which bytes of it, belong to each tag of one descriptor block. Writer and
-/// reader both walk the tags through this, so they cannot disagree.
+/// Assigns a log block, and a range of its bytes, to each tag of one descriptor block. Writer and
+/// reader both use it, so they cannot disagree.
 ///
-/// A regular tag takes the next log block. Fragments lie back to back in multiwrite blocks. One
-/// that does not fit in the rest of the current multiwrite block begins the next log block, and a
-/// regular tag closes it.
+/// A regular tag takes the next log block. Fragments lie back to back in multiwrite blocks. A
+/// fragment that does not fit in the rest of the current multiwrite block begins the next log
+/// block, and a regular tag closes it.
 #[derive(Clone, Debug)]
 pub struct Packing {
     block_size: BlockSize,
@@ -15,7 +15,7 @@ pub struct Packing {
     used: Option<usize>,
 }
 
-/// Where the bytes of a tag lie.
+/// Location of a tag's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TagBytes {
     /// Counted from the log block behind the descriptor.

@@ -4,7 +4,7 @@ use super::layout::LogLayout;
 use crate::field::{be32, be64, put32, put64};
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Header and `r_count`.
+/// Bytes of the header and `r_count`.
 const START: usize = 16;
 
 /// Blocks whose log copies, up to this transaction, must not be replayed.

@@ -9,7 +9,7 @@ use super::{DescriptorBlock, MAGIC, RevokeBlock};
 use std::fmt::Write;
 use units::BlockSize;
 
-/// Markdown, one table after the other. A test of the workspace finds this text in the document.
+/// Returns Markdown, one table after the other. A test finds this text in the document.
 pub fn tables() -> String {
     let mut text = String::new();
     block_types(&mut text);
@@ -113,7 +113,7 @@ fn superblock(text: &mut String) {
         (at::SNAPSHOT_FIRST, "ours", "with the feature snapshot: the number of its first piece"),
         (at::SNAPSHOT_FIRST_AT, "ours", "likewise: the block of the journal in which that begins"),
         (at::SNAPSHOT_LAST, "ours", "likewise: the number of its last piece"),
-        (at::SNAPSHOT_END, "ours", "likewise: the first transaction that it does not tell of"),
+        (at::SNAPSHOT_END, "ours", "likewise: the first transaction that it does not cover"),
         (
             at::SNAPSHOT_READ_FROM,
             "ours",
@@ -132,7 +132,7 @@ fn superblock(text: &mut String) {
         (
             at::SNAPSHOT_SINCE,
             "ours",
-            "with the feature snapshot, 128 bytes: which logs may hold runs that it does not tell of",
+            "with the feature snapshot, 128 bytes: the logs that may hold runs that it does not cover",
         ),
     ];
     for (at, name, meaning) in fields {
@@ -240,7 +240,7 @@ fn sizes(text: &mut String) {
         for wide in [false, true] {
             let layout = LogLayout { wide, ..LogLayout::new(block_size, tags, [0; 16]) };
             let bits = if wide { "64 bit" } else { "32 bit" };
-            let count = DescriptorBlock::room(&layout) / layout.tag_bytes();
+            let count = DescriptorBlock::capacity(&layout) / layout.tag_bytes();
             let (tag, tail) = (layout.tag_bytes(), layout.tail_bytes());
             row(text, &[&name, &bits, &tag, &tail, &count, &RevokeBlock::capacity(&layout)]);
         }

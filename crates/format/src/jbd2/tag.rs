@@ -13,7 +13,7 @@ pub(super) mod flag {
     pub const MULTIWRITE: u32 = 0x10;
     /// Ours, with MULTIWRITE: all other bytes of the home block become zero.
     pub const BASE_ZERO: u32 = 0x20;
-    /// Ours, in scattered logs, of a whole block: durability is enough for its file.
+    /// Ours, in scattered logs, for a whole block: durability is enough for its file.
     pub const STAYS: u32 = 0x40;
     pub const OF_JBD2: u32 = ESCAPE | SAME_UUID | DELETED | LAST;
     pub const OF_PARTS: u32 = MULTIWRITE | BASE_ZERO;
@@ -23,18 +23,18 @@ pub(super) mod flag {
 pub(super) const RANGE_BYTES: usize = 4;
 pub(super) const UUID_BYTES: usize = 16;
 
-/// One record of a descriptor block: what a log block (or a piece of one) is a copy of.
+/// One record of a descriptor block: the home of a log block, or of a part of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockTag {
     pub home: HomeBlock,
-    /// The log block had its first four bytes, the journal's magic, zeroed. Of the tags that share
-    /// a multiwrite block only the first says so.
+    /// The log block had its first four bytes, the journal's magic, zeroed. Among the tags that
+    /// share a multiwrite block only the first is flagged.
     pub escaped: bool,
     /// The block was freed by this transaction (never written today).
     pub deleted: bool,
-    /// Of the log block as it stands in the log: 32 bits (v3), its low 16 bits (v2), or 0.
+    /// Checksum of the log block as it stands in the log: 32 bits (v3), its low 16 bits (v2), or 0.
     pub checksum: u32,
-    /// Durability is enough for the block's file. Only of a whole block.
+    /// Durability is enough for the block's file. Set for whole blocks only.
     pub stays: bool,
     /// `None`: the log block is the whole home block (a regular block).
     pub fragment: Option<Fragment>,
@@ -43,14 +43,14 @@ pub struct BlockTag {
 /// Bytes of a home block, kept in a multiwrite block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    /// Where they belong. Not empty, within the block.
+    /// Position in the home block. Not empty, within the block.
     pub range: BlockRange,
-    /// All other bytes of the home block are zero, whatever the disk holds.
+    /// Whether all other bytes of the home block are zero, regardless of the disk's content.
     pub base_zero: bool,
 }
 
 impl BlockTag {
-    /// Bytes in a descriptor block, without a UUID.
+    /// Length in a descriptor block, in bytes, without a UUID.
     pub fn encoded_length(&self, layout: &LogLayout) -> usize {
         layout.tag_bytes() + if self.fragment.is_some() { RANGE_BYTES } else { 0 }
     }
@@ -64,7 +64,7 @@ impl BlockTag {
         }
     }
 
-    /// Appends the tag; `position` are the flags SAME_UUID and LAST. A tag without SAME_UUID gets
+    /// Appends the tag; `position` has the flags SAME_UUID and LAST. A tag without SAME_UUID gets
     /// the UUID.
     pub(super) fn append(&self, layout: &LogLayout, position: u32, bytes: &mut Vec<u8>) {
         let mut flags = position;
@@ -112,8 +112,8 @@ impl BlockTag {
         }
     }
 
-    /// The tag at byte `from` of a descriptor block, the place behind it, and whether it is the
-    /// last.
+    /// Parses the tag at byte `from` of a descriptor block. Returns it, the offset behind it, and
+    /// whether it is the last.
     pub(super) fn parse(
         block: &[u8],
         from: usize,

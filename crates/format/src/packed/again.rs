@@ -1,16 +1,16 @@
-//! Reads a block again that a run holds whole.
+//! Re-reading a block that a run holds whole.
 
 use super::PackedHeader;
 
-/// How many units of `unit` bytes hold `bytes` bytes of records that begin at byte `offset` of the
-/// first.
+/// Number of units of `unit` bytes that hold `bytes` bytes of records from byte `offset` of the
+/// first on.
 pub fn units_from(offset: usize, bytes: usize, unit: usize) -> u32 {
     let further = bytes.saturating_sub(unit - offset);
     1 + further.div_ceil(unit - 1) as u32
 }
 
 /// Fills `block` with the bytes of records in `units` of `unit` bytes, from byte `offset` of the
-/// first on. There are enough.
+/// first on. The units must hold enough bytes.
 pub fn read_again(units: &[u8], unit: usize, offset: usize, mut block: &mut [u8]) {
     for (index, bytes) in units.chunks(unit).enumerate() {
         let bytes =

@@ -2,7 +2,7 @@ use super::{MAGIC, UNIT_MIN};
 use crate::seed::Seed;
 use units::{Timestamp, TransactionId};
 
-/// Where the fields begin.
+/// Offsets of the fields.
 pub(super) mod at {
     pub const MAGIC: usize = 0;
     pub const TRANSACTION: usize = 4;
@@ -15,26 +15,26 @@ pub(super) mod at {
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// The first bytes of a run.
+/// The header at the start of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedHeader {
     pub transaction: TransactionId,
     /// Bytes of the records, without the byte at the start of each further unit.
     pub length: u32,
     /// The durable floor: when this run was issued, that transaction and all before it were
-    /// durable. Only this proves of another transaction that it was.
+    /// durable. There is no other proof that another transaction was.
     pub durable: TransactionId,
-    /// To the nanosecond, from 1678 to 2262.
+    /// Time to the nanosecond, from 1678 to 2262.
     pub time: Timestamp,
-    /// Of all bytes behind the header, padding included.
+    /// Checksum of all bytes behind the header, padding included.
     pub body_sum: u32,
 }
 
 impl PackedHeader {
     pub const SIZE: usize = 32;
 
-    /// `None` unless the unit begins with a header whose own checksum is right. `seed`: the log's
-    /// identity.
+    /// Parses a header; `None` unless the unit begins with a header whose own checksum is right.
+    /// `seed`: the log's identity.
     pub fn parse(unit: &[u8], seed: Seed) -> Option<PackedHeader> {
         let bytes = unit.get(..Self::SIZE)?;
         let word = |at: usize| {
@@ -71,17 +71,17 @@ impl PackedHeader {
         bytes[at::OWN_SUM..Self::SIZE].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// How many units the run takes.
+    /// Number of units in the run.
     pub fn units(&self, unit: usize) -> u32 {
         PackedHeader::units_of(self.length.into(), unit)
     }
-    /// How many units a run of `length` bytes of records takes.
+    /// Number of units in a run of `length` bytes of records.
     pub fn units_of(length: u64, unit: usize) -> u32 {
         assert!(unit >= UNIT_MIN as usize);
         let (first, further) = ((unit - Self::SIZE) as u64, unit as u64 - 1);
         u32::try_from(1 + length.saturating_sub(first).div_ceil(further)).unwrap_or(u32::MAX)
     }
-    /// In which unit the byte `at` of the records lies, and at which byte of that.
+    /// The unit that has byte `at` of the records, and the offset there.
     pub fn place_of(at: u64, unit: usize) -> (u32, usize) {
         let (first, further) = ((unit - Self::SIZE) as u64, unit as u64 - 1);
         match at.checked_sub(first) {

@@ -2,11 +2,11 @@ use super::Kind;
 use super::varint::{MalformedRun, decode};
 use units::{BlockRange, BlockSize, HomeBlock};
 
-/// What a run holds of one home block, or of one part of it.
+/// Content of a run for one home block, or for one part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
     Revoke(HomeBlock),
-    /// `at`: of the bytes of all records, with which the image begins
+    /// A whole block. `at`: offset in the bytes of all records at which the image begins
     /// ([`super::PackedHeader::place_of`]). `stays`: durability is enough for the block's file.
     Whole {
         home: HomeBlock,
@@ -14,8 +14,8 @@ pub enum Item<'a> {
         bytes: &'a [u8],
         at: u64,
     },
-    /// `base_zero`: all other bytes of the block are zeros. The range is empty where none is
-    /// anything else.
+    /// A part of a block. `base_zero`: all other bytes of the block are zeros. The range is empty
+    /// for a block of zeros.
     Part {
         home: HomeBlock,
         range: BlockRange,
@@ -24,21 +24,21 @@ pub enum Item<'a> {
     },
 }
 
-/// Reads records from pieces of a run, however it is cut. Holds one unfinished record at most.
+/// Reads records from pieces of a run, cut anywhere. Holds one unfinished record at most.
 #[derive(Debug)]
 pub struct RecordReader {
     block_size: BlockSize,
     /// Bytes of records that have not been given.
     left: u64,
-    /// Understood.
+    /// Bytes parsed.
     done: u64,
-    /// Given, and not yet understood.
+    /// Bytes given, and not yet parsed.
     pending: Vec<u8>,
     previous: u64,
     open: Option<Open>,
 }
 
-/// A record of which parts are to come.
+/// A record with parts to come.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     home: HomeBlock,
@@ -48,7 +48,7 @@ struct Open {
 }
 
 impl RecordReader {
-    /// `length`: bytes of all records. `block_size`: of home blocks.
+    /// Creates a reader. `length`: bytes of all records. `block_size`: of home blocks.
     pub fn new(block_size: BlockSize, length: u32) -> RecordReader {
         RecordReader {
             block_size,
@@ -60,7 +60,7 @@ impl RecordReader {
         }
     }
 
-    /// The next bytes of the run; what lies behind the last record is passed over.
+    /// Parses the next bytes of the run; bytes behind the last record are skipped.
     pub fn give<E: From<MalformedRun>>(
         &mut self,
         bytes: &[u8],
@@ -80,13 +80,12 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Whether all records have come, and the last one to its end.
+    /// Whether all records have been parsed, the last one to its end.
     pub fn is_complete(&self) -> bool {
         self.left == 0 && self.pending.is_empty() && self.open.is_none()
     }
 
-    /// How many bytes the next item takes, which is given to `sink`; `None` if not all of it is
-    /// there.
+    /// Passes the next item to `sink`. Returns its length in bytes; `None` if it is incomplete.
     fn item<E: From<MalformedRun>>(
         &mut self,
         bytes: &[u8],
@@ -159,7 +158,7 @@ impl RecordReader {
         let Open { home, base_zero, .. } = open;
         let range = BlockRange::new((end - length) as u32, end as u32);
         sink(Item::Part { home, range, bytes: content, base_zero })?;
-        // Only the first part starts from zeros; it would wipe out those before it.
+        // Only the first part starts from zeros; otherwise it would erase those before it.
         let rest = Open { parts: open.parts - 1, end, base_zero: false, ..open };
         self.open = (rest.parts > 0).then_some(rest);
         Ok(Some(at + length as usize))

@@ -4,7 +4,7 @@ use super::header::at;
 use super::{Kind, MAGIC, PackedHeader};
 use std::fmt::Write;
 
-/// Markdown, one table after the other. A test finds this text in the document.
+/// Returns Markdown, one table after the other. A test finds this text in the document.
 pub fn tables() -> String {
     let mut text = String::from(
         "\n#### Header of a packed transaction\n\n| byte | field | meaning |\n|---|---|---|\n",

@@ -42,12 +42,12 @@ fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owne
     if reader.is_complete() { Ok(found) } else { Err(MalformedRun("the end is missing")) }
 }
 
-fn random_parts(dice: &SplitMix, size: BlockSize) -> Vec<BlockRange> {
+fn random_parts(random: &SplitMix, size: BlockSize) -> Vec<BlockRange> {
     let (mut parts, mut at) = (Vec::new(), 0);
-    for _ in 0..1 + dice.below(4) {
-        let start = at + dice.below(300) as u32;
-        let most = if dice.below(4) == 0 { 1000 } else { 40 };
-        let end = start + 1 + dice.below(most) as u32;
+    for _ in 0..1 + random.below(4) {
+        let start = at + random.below(300) as u32;
+        let most = if random.below(4) == 0 { 1000 } else { 40 };
+        let end = start + 1 + random.below(most) as u32;
         if end as usize > size.bytes() {
             break;
         }
@@ -58,34 +58,34 @@ fn random_parts(dice: &SplitMix, size: BlockSize) -> Vec<BlockRange> {
 }
 
 #[test]
-fn whatever_is_written_comes_back_as_it_was() {
+fn every_written_run_is_read_back() {
     for seed in 0..300 {
-        let dice = SplitMix::new(seed);
-        let unit = [512, 1024, 4096][dice.below(3) as usize];
-        let size = BlockSize::new([1024, 4096][dice.below(2) as usize]).unwrap();
+        let random = SplitMix::new(seed);
+        let unit = [512, 1024, 4096][random.below(3) as usize];
+        let size = BlockSize::new([1024, 4096][random.below(2) as usize]).unwrap();
         let (mut writer, mut expected) = (RunWriter::new(unit, 0), Vec::new());
-        let mut home = HomeBlock(dice.below(1 << 30) << dice.below(33));
-        for _ in 0..dice.below(60) {
-            let most = 1 << dice.below(30);
-            home = HomeBlock(home.get().wrapping_add(1 + dice.below(most)));
-            let byte = dice.below(256) as u8;
+        let mut home = HomeBlock(random.below(1 << 30) << random.below(33));
+        for _ in 0..random.below(60) {
+            let most = 1 << random.below(30);
+            home = HomeBlock(home.get().wrapping_add(1 + random.below(most)));
+            let byte = random.below(256) as u8;
             // Many a byte is the header's magic: none may be taken for it.
-            let is_magic = dice.below(2) == 0;
+            let is_magic = random.below(2) == 0;
             let image: Vec<u8> = (0..size.bytes())
                 .map(|at| if is_magic { MAGIC.to_be_bytes()[at % 4] } else { at as u8 ^ byte })
                 .collect();
-            match dice.below(4) {
+            match random.below(4) {
                 0 => {
                     writer.revoke(home);
                     expected.push(Owned::Revoke(home));
                 }
                 1 => {
-                    let stays = dice.below(2) == 0;
+                    let stays = random.below(2) == 0;
                     writer.whole(home, &image, stays);
                     expected.push(Owned::Whole(home, stays, image));
                 }
                 kind => {
-                    let (parts, base_zero) = (random_parts(&dice, size), kind == 2);
+                    let (parts, base_zero) = (random_parts(&random, size), kind == 2);
                     if parts.is_empty() && !base_zero {
                         continue;
                     }
@@ -101,11 +101,12 @@ fn whatever_is_written_comes_back_as_it_was() {
             }
         }
         let time = Timestamp { seconds: -3, nanoseconds: 7 };
-        let (transaction, durable) = (TransactionId(dice.below(1 << 32) as u32), TransactionId(9));
+        let (transaction, durable) =
+            (TransactionId(random.below(1 << 32) as u32), TransactionId(9));
         let run = writer.finish(transaction, durable, time, (SUMS, SEED)).concat();
         let header = PackedHeader::parse(&run, SEED).unwrap();
         assert_eq!((header.transaction, header.durable, header.time), (transaction, durable, time));
-        let cut = dice.below(unit as u64) as usize;
+        let cut = random.below(unit as u64) as usize;
         assert_eq!(read(&run, unit, size, cut), Ok(expected), "seed {seed}");
         for further in run.chunks(unit).skip(1) {
             assert_eq!(PackedHeader::parse(further, SEED), None, "seed {seed}");
@@ -141,7 +142,7 @@ fn parts_take_as_many_bytes_as_was_said() {
     assert_eq!(length, 2 + RunWriter::parts_length(parts));
 }
 
-/// Records in no order that anybody writes; neither do they end where their length says.
+/// Records in orders that no writer produces, and that do not end where their length says.
 #[test]
 fn malformed_records_are_refused() {
     let size = BlockSize::new(1024).unwrap();

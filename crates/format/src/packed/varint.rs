@@ -1,14 +1,14 @@
 //! Numbers of 7 bits a byte, least significant first; all bytes but the last have the high bit set.
 
-/// Records that nobody wrote so.
+/// An error in records that no writer produces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MalformedRun(pub &'static str);
 
-/// Bytes of the longest.
+/// Length of the longest varint, in bytes.
 pub const LENGTH_MAX: usize = 10;
 
-/// How many bytes `value` takes.
+/// Length of `value` in bytes.
 pub fn length(value: u64) -> usize {
     if value < 1 << 7 {
         return 1;
@@ -16,7 +16,7 @@ pub fn length(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Puts `value` at the start of `bytes`, and says how many of them it takes.
+/// Writes `value` at the start of `bytes`, and returns its length.
 pub(super) fn encode(mut value: u64, bytes: &mut [u8]) -> usize {
     let mut count = 0;
     while value >= 1 << 7 {
@@ -28,7 +28,7 @@ pub(super) fn encode(mut value: u64, bytes: &mut [u8]) -> usize {
     count + 1
 }
 
-/// The number at `at`, which is moved behind it; `None` if its end is not there yet.
+/// Reads the number at `at`, which is moved behind it; `None` if its end is missing.
 pub(super) fn decode(bytes: &[u8], at: &mut usize) -> Result<Option<u64>, MalformedRun> {
     let mut value = 0u64;
     for (index, byte) in bytes[*at..].iter().take(LENGTH_MAX).enumerate() {

@@ -5,8 +5,8 @@ use crate::seed::Seed;
 use crate::whole_transaction::{TransactionSums, WholeTransaction};
 use units::{BlockRange, HomeBlock, Timestamp, TransactionId};
 
-/// Makes the bytes of a run, record by record, in pieces: a long run needs no memory as long as
-/// itself in one.
+/// Writer of a run, record by record, in pieces: a long run needs no contiguous memory of its
+/// length.
 pub struct RunWriter {
     unit: usize,
     full: Vec<Vec<u8>>,
@@ -17,24 +17,24 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Most bytes that a record takes beside those of its block: for each part of it, if there is
-    /// one or more.
+    /// Most bytes that a record takes beside those of its block: for each part of it, if it has
+    /// any.
     pub const HEAD_MAX: usize = LENGTH_MAX + 3 + 3 + 3;
     pub const REVOKE_MAX: usize = LENGTH_MAX + 1;
     /// Bytes of every piece of a run but the last: a multiple of every unit.
     pub const PIECE: usize = 64 << 10;
 
-    /// `unit`: bytes of a log block. `room`: bytes that the run is expected to take, for which
-    /// there is memory at once.
-    pub fn new(unit: usize, room: usize) -> RunWriter {
+    /// Creates a writer. `unit`: bytes of a log block. `expected`: expected length of the run in
+    /// bytes, for which memory is reserved at once.
+    pub fn new(unit: usize, expected: usize) -> RunWriter {
         assert!(unit.is_power_of_two() && unit >= UNIT_MIN as usize, "a unit of {unit} bytes");
         assert!(unit <= RunWriter::PIECE, "a unit of {unit} bytes");
-        let mut bytes = Vec::with_capacity(room.clamp(PackedHeader::SIZE, RunWriter::PIECE));
+        let mut bytes = Vec::with_capacity(expected.clamp(PackedHeader::SIZE, RunWriter::PIECE));
         bytes.resize(PackedHeader::SIZE, 0);
         RunWriter { unit, full: Vec::new(), bytes, length: 0, previous: 0 }
     }
 
-    /// How many bytes `parts` take, but for the record's head, which takes two or more.
+    /// Number of bytes that `parts` take, without the record's head, which takes two or more.
     pub fn parts_length(parts: impl IntoIterator<Item = BlockRange>) -> usize {
         let (mut bytes, mut end) = (0, 0);
         for part in parts {
@@ -47,8 +47,8 @@ impl RunWriter {
     pub fn revoke(&mut self, home: HomeBlock) {
         self.head(home, Kind::Revoke, 0);
     }
-    /// Says at which byte of the run the image begins, as [`super::read_again`] takes it. `stays`:
-    /// durability is enough for the block's file.
+    /// Adds a whole block. Returns the byte of the run at which the image begins, as
+    /// [`super::read_again`] takes it. `stays`: durability is enough for the block's file.
     pub fn whole(&mut self, home: HomeBlock, image: &[u8], stays: bool) -> u64 {
         self.head(home, Kind::Whole, stays.into());
         let used = (self.full.len() * RunWriter::PIECE + self.bytes.len()) as u64;
@@ -56,7 +56,7 @@ impl RunWriter {
         // A unit begins with a byte of its own.
         if used.is_multiple_of(self.unit as u64) { used + 1 } else { used }
     }
-    /// `parts` are sorted and do not overlap. None at all only with `base_zero`.
+    /// Adds a record of parts, sorted and without overlap; no parts only with `base_zero`.
     pub fn parts(&mut self, home: HomeBlock, parts: &[BlockRange], image: &[u8], base_zero: bool) {
         assert!(base_zero || !parts.is_empty(), "a record of {home} that says nothing");
         self.head(home, if base_zero { Kind::BaseZero } else { Kind::Parts }, parts.len() as u64);
@@ -69,7 +69,7 @@ impl RunWriter {
         }
     }
 
-    /// The whole run in its pieces: the length of each is a multiple of the unit.
+    /// Returns the whole run in its pieces: the length of each is a multiple of the unit.
     pub fn finish(
         mut self,
         transaction: TransactionId,

@@ -160,7 +160,7 @@ impl VolumeDoor {
         let within = own / asked;
         let at =
             u32::try_from(arguments.block / within).map_err(|_| Error::Refused(libc::EFBIG))?;
-        let home = self.volume.told_address(&inode, FileBlock(at)).await?;
+        let home = self.volume.exposed_address(&inode, FileBlock(at)).await?;
         let block = home.map_or(0, |home| home.get() * within + arguments.block % within);
         Ok(Answer::of(&BmapOut { block }))
     }

@@ -1,5 +1,5 @@
-//! Goes everywhere on the golden images that are named, in every mode and read-only, and reads all
-//! that is in them. Whoever starts it limits its memory and time (`tests/all/bounds.rs`).
+//! Visits the golden images that are named, in every mode and read-only, and reads all that is in
+//! them. The caller limits its memory and time (`tests/all/bounds.rs`).
 #![forbid(unsafe_code)]
 
 fn main() {

@@ -1,4 +1,4 @@
-//! Bitmaps that lie in a way that neither checksum nor count betrays.
+//! Falsified bitmaps that neither checksum nor count reveals.
 
 use super::read::{descriptor_at, read_block, read_descriptor, read_superblock};
 use disks::Image;
@@ -6,13 +6,13 @@ use format::ext4::{VolumeSuperblock, bitmap, group_flags};
 use runtime::SplitMix;
 use units::{GroupNumber, HomeBlock};
 
-/// Marks up to ten inodes and blocks free that are in use in `image`, but were not in `fresh`, as
-/// mke2fs left it.
-pub fn lie_in_bitmaps(image: &mut Image, fresh: &Image, dice: &SplitMix) {
+/// Marks up to ten inodes and blocks as free that are in use in `image`, but were not in `fresh`,
+/// as mke2fs left it.
+pub fn lie_in_bitmaps(image: &mut Image, fresh: &Image, random: &SplitMix) {
     let superblock = read_superblock(image);
-    for _ in 0..1 + dice.next() % 10 {
-        let group = GroupNumber((dice.next() % u64::from(superblock.groups())) as u32);
-        let of_inodes = dice.next().is_multiple_of(3);
+    for _ in 0..1 + random.next() % 10 {
+        let group = GroupNumber((random.next() % u64::from(superblock.groups())) as u32);
+        let of_inodes = random.next().is_multiple_of(3);
         let (now, then) = (
             bits(image, &superblock, group, of_inodes),
             bits(fresh, &superblock, group, of_inodes),
@@ -21,9 +21,9 @@ pub fn lie_in_bitmaps(image: &mut Image, fresh: &Image, dice: &SplitMix) {
             if of_inodes { superblock.inodes_per_group } else { superblock.blocks_in_group(group) };
         let used = |index: &u32| bitmap::is_set(&now.1, *index) && !bitmap::is_set(&then.1, *index);
         let candidates: Vec<u32> = (0..count).filter(used).collect();
-        let Some(pick) = (dice.next() as usize).checked_rem(candidates.len()) else { continue };
-        // A few in a row, so that the first fit is likely to find them.
-        let run = candidates[pick..].iter().take(1 + (dice.next() % 4) as usize);
+        let Some(pick) = (random.next() as usize).checked_rem(candidates.len()) else { continue };
+        // A few adjacent ones, so that the first fit is likely to find them.
+        let run = candidates[pick..].iter().take(1 + (random.next() % 4) as usize);
         let (at, mut bits) = now;
         run.for_each(|index| bitmap::clear(&mut bits, *index..*index + 1));
         image.write(at.get() << superblock.block_size.shift(), &bits);
@@ -49,7 +49,7 @@ fn bits(
     )
 }
 
-/// Makes the group's counts and checksums say what its bitmaps say.
+/// Makes the group's counts and checksums agree with its bitmaps.
 pub fn vouch_for_bitmaps(image: &mut Image, superblock: &VolumeSuperblock, group: GroupNumber) {
     let mut descriptor = read_descriptor(image, superblock, group);
     if !descriptor.is(group_flags::BLOCK_UNINIT) {

@@ -1,5 +1,5 @@
-//! What each metadata block of a healthy image is, so that damage goes where structures are and
-//! checksums can be made right again.
+//! Roles of the metadata blocks of a healthy image, so that damage hits structures and checksums
+//! can be corrected.
 
 use crate::patches::Input;
 use crate::seal;
@@ -17,7 +17,7 @@ use units::{GroupNumber, HomeBlock, InodeNumber};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
-    /// One inode in use, at this byte of the block.
+    /// An inode in use, at this byte of the block.
     Inode {
         number: InodeNumber,
         at: usize,
@@ -43,18 +43,18 @@ enum Role {
         first: u32,
     },
     Log,
-    /// Last: its checksum covers nothing else, but all others need what it tells.
+    /// Sealed last: its checksum covers nothing else, but all others need its fields.
     Superblock,
 }
 
-/// Magic and block type.
+/// Bytes of magic and block type.
 pub const SUPERBLOCK_OF_JOURNAL: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 4];
 
 pub struct Roles {
     superblock: VolumeSuperblock,
-    /// Sorted, so that a patch finds the same place always.
+    /// Sorted, so that a patch always hits the same place.
     places: Vec<(Role, u64)>,
-    /// Where each inode's slot is, in bytes.
+    /// Offset of each inode's slot, in bytes.
     slots: BTreeMap<InodeNumber, u64>,
 }
 
@@ -136,7 +136,7 @@ impl Roles {
         }
     }
 
-    /// Applies the patches; returns which places they hit.
+    /// Applies the patches; returns the places hit.
     pub fn damage(&self, image: &mut Image, input: &Input<'_>) -> BTreeSet<usize> {
         let size = self.superblock.block_size.bytes();
         let mut touched = BTreeSet::new();
@@ -144,20 +144,20 @@ impl Roles {
             let index = usize::from(patch.place) % self.places.len();
             let (role, block) = self.places[index];
             let start = block << self.superblock.block_size.shift();
-            let (begin, room) = match role {
+            let (begin, length) = match role {
                 Role::Superblock => (SUPERBLOCK_OFFSET, 1024),
                 Role::Inode { at, .. } => (start + at as u64, self.superblock.inode_size.into()),
                 _ => (start, size),
             };
-            let offset = usize::from(patch.offset) % room;
-            let length = patch.bytes.len().min(room - offset);
+            let offset = usize::from(patch.offset) % length;
+            let length = patch.bytes.len().min(length - offset);
             image.write(begin + offset as u64, &patch.bytes[..length]);
             touched.insert(index);
         }
         touched
     }
 
-    /// Makes right the checksums of the places that were hit, and of those that vouch for them.
+    /// Corrects the checksums of the places hit, and of those that cover them.
     pub fn seal(&self, image: &mut Image, touched: &BTreeSet<usize>) {
         let superblock = &self.superblock;
         let Some(seed) =
@@ -237,7 +237,7 @@ impl Roles {
     }
 }
 
-/// The blocks of a file of a healthy volume, in order, without those that only map.
+/// The blocks of a file of a healthy volume, in order, without those of its mapping.
 pub fn places_of_file(image: &Image, superblock: &VolumeSuperblock, number: u32) -> Vec<u64> {
     let (_, inode) = read_inode(image, superblock, InodeNumber(number));
     let mut tree = Tree::default();
@@ -245,7 +245,7 @@ pub fn places_of_file(image: &Image, superblock: &VolumeSuperblock, number: u32)
     tree.data
 }
 
-/// The blocks that a file's mapping leads to.
+/// The blocks in a file's mapping.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<u64>,

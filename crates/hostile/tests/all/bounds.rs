@@ -1,14 +1,14 @@
-//! No golden image, healthy or hostile, takes more memory or time than this. It is opened (or
+//! Bounds on memory and time for every golden image, healthy or hostile. Each is opened (or
 //! refused), walked, read to the end, recovered and changed in every mode, in a process with a hard
 //! limit.
 
 use hostile::golden;
 use std::process::Command;
 
-/// Of the process's whole address space: its program, the image, and a cache that would hold all of
+/// Bytes of the process's address space: its program, the image, and a cache that would hold all of
 /// it.
 const MEMORY_MAX: u64 = 256 << 20;
-/// For six visits of a few MiB, on however busy a machine.
+/// Time limit for six visits of a few MiB, on a busy machine, too.
 const SECONDS_MAX: u64 = 120;
 
 #[test]

@@ -1,6 +1,6 @@
-//! Every golden image is still what its `expect` says: how it opens or why it is refused, and what
-//! recovery did. It also says what e2fsck and the kernel find, and each file with the checksum of
-//! its content.
+//! Every golden image still matches its `expect`: how it opens or why it is refused, the report of
+//! recovery, the findings of e2fsck and of the kernel, and each file with the checksum of its
+//! content.
 //!
 //! `GOLDEN_WRITE_EXPECT=1` writes the `expect` of images that have none yet; one that exists is
 //! never changed.
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::rc::Rc;
 
-/// Read by the kernel, too: everything healthy, and what a crash left in a plain journal.
+/// Whether the kernel reads it, too: everything healthy, and a plain journal after a crash.
 fn kernel_may_mount(name: &str) -> bool {
     let never = ["damaged-", "refused-"].iter().any(|prefix| name.starts_with(prefix));
     // Its journal would have to be a block device.
@@ -34,22 +34,22 @@ fn every_golden_image_is_still_what_it_was_when_it_was_made() {
     let names = golden::names();
     assert!(names.len() >= 40, "golden images are missing: {names:?}");
     for name in names {
-        let told = tell(&name);
+        let report = report_on(&name);
         let path = golden::directory().join(&name).join("expect");
         if !path.exists() && std::env::var_os("GOLDEN_WRITE_EXPECT").is_some() {
-            std::fs::write(&path, &told).unwrap();
+            std::fs::write(&path, &report).unwrap();
         }
         let expected = std::fs::read_to_string(&path).unwrap_or_default();
-        if told != expected {
+        if report != expected {
             let differs =
-                told.lines().zip(expected.lines()).find(|(told, expected)| told != expected);
+                report.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
             wrong.push(format!("{name}: (now, expected) {differs:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn tell(name: &str) -> String {
+fn report_on(name: &str) -> String {
     let (home, journal) = golden::load(name);
     let directory = tempfile::tempdir().unwrap();
     let mut text = String::new();
@@ -80,12 +80,12 @@ fn tell(name: &str) -> String {
         writeln!(text, "kernel: {said}").unwrap();
     }
     if let Some(engine) = scattered_restart(name, &home) {
-        let mut told = String::new();
-        let again = open_and_list(&home, journal.as_ref(), engine, &mut told);
+        let mut listing = String::new();
+        let again = open_and_list(&home, journal.as_ref(), engine, &mut listing);
         let same = again.is_some_and(|(again, ..)| again == listed);
         writeln!(text, "log=scattered: {}", if same { "the same files" } else { "other files" })
             .unwrap();
-        told.lines().for_each(|line| writeln!(text, "log=scattered, {line}").unwrap());
+        listing.lines().for_each(|line| writeln!(text, "log=scattered, {line}").unwrap());
     }
     let all = listed.join("\n");
     writeln!(
@@ -98,8 +98,8 @@ fn tell(name: &str) -> String {
     text
 }
 
-/// How a mount goes on with the logs that a crash left, if they are scattered: in the format that
-/// they have.
+/// Options with which a mount continues the logs that a crash left, if they are scattered: in their
+/// format.
 fn scattered_restart(name: &str, home: &Image) -> Option<EngineOptions> {
     if !name.starts_with("dirty-") {
         return None;
@@ -120,7 +120,7 @@ fn scattered_restart(name: &str, home: &Image) -> Option<EngineOptions> {
     })
 }
 
-/// What the volume says when it is opened, and what is in it; the images after it was closed.
+/// The report of opening a volume, and its content; the images after it was closed.
 fn open_and_list(
     home: &Image,
     journal: Option<&Image>,

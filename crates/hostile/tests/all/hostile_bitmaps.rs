@@ -1,5 +1,5 @@
 //! Bits of bitmaps are flipped at random, with counts and checksums that agree, under a volume
-//! whose files are in memory. There is no panic, and no file comes to hold another's content.
+//! whose files are in memory. There is no panic, and no file gets the content of another.
 //! `OKEANOS_HOSTILE_SEED` and `OKEANOS_HOSTILE_ROUNDS` as for the targets.
 
 use device::World;
@@ -25,7 +25,7 @@ const ROUNDS: u64 = 150;
 const FILES: u64 = 24;
 const STEPS: u64 = 120;
 
-/// A file, and the one byte that all of its content is made of, however much of it was written.
+/// A file, and the one byte that all of its content consists of.
 struct File {
     inode: Rc<Inode>,
     name: Vec<u8>,
@@ -49,27 +49,27 @@ async fn make(volume: &Rc<Volume>, name: String, byte: u8, length: usize) -> Res
     let name = name.into_bytes();
     let inode = volume.mknod(&root, &name, &Caller::ROOT, 0o100_644, 0).await?.value;
     volume.opened(&inode);
-    // An error may come behind a part of it.
+    // An error may follow a partial write.
     let _ =
         volume.write(&inode, &Caller::ROOT, 0, &vec![byte; length], WriteFlags::default()).await;
     Ok(File { inode, name, byte })
 }
 
-/// Every byte is the file's own, or was never written.
+/// Checks that every byte is the file's own, or was never written.
 async fn check(volume: &Rc<Volume>, file: &File) {
     let Ok(content) = volume.read(&file.inode, 0, 1 << 20).await else { return };
     let foreign = content.to_vec().into_iter().find(|byte| *byte != 0 && *byte != file.byte);
     assert_eq!(foreign, None, "{} holds another's content", String::from_utf8_lossy(&file.name));
 }
 
-async fn play(volume: &Rc<Volume>, files: &mut Vec<File>, dice: &SplitMix) {
+async fn play(volume: &Rc<Volume>, files: &mut Vec<File>, random: &SplitMix) {
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     for step in 0..STEPS {
-        let pick = (dice.next() % files.len() as u64) as usize;
-        let offset = dice.next() % 60_000;
-        let length = 1 + (dice.next() % 9000) as usize;
+        let pick = (random.next() % files.len() as u64) as usize;
+        let offset = random.next() % 60_000;
+        let length = 1 + (random.next() % 9000) as usize;
         let (inode, byte) = (files[pick].inode.clone(), files[pick].byte);
-        match dice.next() % 9 {
+        match random.next() % 9 {
             0..3 => {
                 let bytes = vec![byte; length];
                 let _ = volume
@@ -102,7 +102,7 @@ async fn play(volume: &Rc<Volume>, files: &mut Vec<File>, dice: &SplitMix) {
                 let _ = volume.sync_file(&inode, SyncWhat::All).await;
             }
         }
-        check(volume, &files[(dice.next() % files.len() as u64) as usize]).await;
+        check(volume, &files[(random.next() % files.len() as u64) as usize]).await;
     }
 }
 
@@ -115,9 +115,9 @@ fn hostile_bitmaps_under_a_live_cache_make_no_file_hold_anothers_content() {
     let kinds = [("ext4", 1024, 6 << 20), ("ext3", 1024, 20 << 20), ("ext4", 4096, 12 << 20)];
     let seed = number("OKEANOS_HOSTILE_SEED", 1);
     for round in 0..ROUNDS * number("OKEANOS_HOSTILE_ROUNDS", 1) {
-        let dice = SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(round));
-        let (kind, block_size, size) = kinds[(dice.next() % 3) as usize];
-        let data = MODES[(dice.next() % 5) as usize];
+        let random = SplitMix::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(round));
+        let (kind, block_size, size) = kinds[(random.next() % 3) as usize];
+        let data = MODES[(random.next() % 5) as usize];
         println!("seed {seed} round {round}: {kind} {block_size} {data:?}");
         let request = ImageRequest {
             options: &["-t", kind],
@@ -134,12 +134,12 @@ fn hostile_bitmaps_under_a_live_cache_make_no_file_hold_anothers_content() {
         virtual_world.run(async move {
             let volume = open(&world, &disk, data).await.unwrap();
             for index in 0..FILES {
-                let length = (dice.next() % 30_000) as usize;
+                let length = (random.next() % 30_000) as usize;
                 make(&volume, format!("file-{index}"), 1 + index as u8, length).await.unwrap();
             }
             volume.close().await.unwrap();
             let mut image = disk.image();
-            lie_in_bitmaps(&mut image, &fresh, &dice);
+            lie_in_bitmaps(&mut image, &fresh, &random);
             let disk = MemoryDisk::from_image(world.clone(), image);
             let volume = open(&world, &disk, data).await.unwrap();
             let root = volume.inode(InodeNumber(2)).await.unwrap();
@@ -152,7 +152,7 @@ fn hostile_bitmaps_under_a_live_cache_make_no_file_hold_anothers_content() {
                 check(&volume, &file).await;
                 files.push(file);
             }
-            play(&volume, &mut files, &dice).await;
+            play(&volume, &mut files, &random).await;
             let _ = volume.sync().await;
             for file in &files {
                 check(&volume, file).await;

@@ -1,5 +1,5 @@
-//! All tests of `hostile` that use it from outside: one program, because linking each costs more
-//! than running it.
+//! The tests of `hostile` from outside: one program, because linking each costs more than running
+//! it.
 
 mod bounds;
 mod golden;

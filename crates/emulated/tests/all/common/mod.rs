@@ -15,7 +15,7 @@ pub fn filled(length: usize, byte: u8) -> Vec<Rc<Buffer>> {
     buffer.fill(byte);
     vec![Rc::new(buffer)]
 }
-/// Runs a script on a fresh drive and gives what it gave.
+/// Runs a script on a fresh drive and returns its result.
 pub fn on_drive<T: 'static, F: Future<Output = T> + 'static>(
     name: &str,
     options: DriveOptions,

@@ -83,10 +83,10 @@ fn values_in_inodes_of_their_own_are_read_and_removed() {
             );
             assert!(now.blocks_free > free.blocks_free);
         });
-        let told = image.with_kernel(
+        let output = image.with_kernel(
             "getfattr -d -m user -e hex a c d1 d2 directory 2>/dev/null | cut -c1-60 | grep -v '^$'",
         );
-        assert_eq!(told.lines().filter(|line| line.starts_with("user.")).count(), 8, "{told}");
+        assert_eq!(output.lines().filter(|line| line.starts_with("user.")).count(), 8, "{output}");
     }
 }
 
@@ -169,7 +169,7 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
             image
                 .with_kernel(&format!("python3 -c '\nimport os, sys, zlib\n{hash}' {path} {names}"))
         };
-        let told = |values: &[Vec<u8>]| {
+        let printed = |values: &[Vec<u8>]| {
             values
                 .iter()
                 .map(|value| format!("{} {}\n", value.len(), crc32(value)))
@@ -184,14 +184,14 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
         ];
         assert_eq!(
             kernel("a", "user.0 user.1 user.3 user.\u{e4} user.small"),
-            told(&expected),
+            printed(&expected),
             "{kind}"
         );
         let expected: Vec<_> =
             LENGTHS.iter().enumerate().map(|(at, length)| value(at as u8, *length)).collect();
         let names = "user.0 user.1 user.2 user.3 user.4 user.5";
-        assert_eq!(kernel("directory", names), told(&expected), "{kind}");
-        // The kernel overwrites ours, and lets go of them.
+        assert_eq!(kernel("directory", names), printed(&expected), "{kind}");
+        // The kernel overwrites our values, and drops them.
         image.with_kernel("setfattr -n user.3 -v few a; setfattr -x user.4 a; rm -r directory");
         image.check();
         image.with_volume(mode, move |volume| async move {
@@ -210,7 +210,7 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
     }
 }
 
-/// As of zlib.
+/// CRC-32 as in zlib.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum: u32, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
@@ -244,7 +244,7 @@ fn a_full_volume_refuses_a_new_value_and_keeps_the_old_one() {
 }
 
 #[test]
-fn many_values_are_let_go_of_at_once_where_memory_is_short() {
+fn many_values_are_dropped_at_once_with_little_memory() {
     let image = TestImage::scripted("-O ea_inode -b 4096", "64M", ":");
     image.with_kernel(
         "python3 -c '
@@ -313,13 +313,13 @@ fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
                     get(&volume, "file", "user.big").await
                 });
                 let is_new = found == Ok(value(2, 30_000));
-                let told = format!("{mode:?} cut {cut} {policy:?}");
+                let context = format!("{mode:?} cut {cut} {policy:?}");
                 assert!(
                     is_new || found == Ok(value(1, 20_000)),
-                    "{told}: {:?}",
+                    "{context}: {:?}",
                     found.map(|it| it.len())
                 );
-                assert!(is_new || !synced.get(), "{told}: what was synced is lost");
+                assert!(is_new || !synced.get(), "{context}: what was synced is lost");
                 after.write_file(&image.path_of("crashed")).unwrap();
                 succeed(
                     Command::new("timeout")
@@ -337,7 +337,7 @@ fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
 }
 
 #[test]
-fn a_damaged_value_is_told_and_nothing_else_suffers() {
+fn a_damaged_value_is_an_error_and_nothing_else_suffers() {
     let image = TestImage::scripted("-O ea_inode -b 1024", "16M", ":");
     image.with_kernel(KERNEL);
     let number = image.debugfs("inode_dump /a");
@@ -358,13 +358,13 @@ fn a_damaged_value_is_told_and_nothing_else_suffers() {
         image.debugfs_write(&request.replace('N', &first.to_string()));
         run_on(image.read(), MODES[1], move |volume| async move {
             let owners = ["a", "b", "directory"];
-            let mut told = 0;
+            let mut refused = 0;
             for path in owners {
-                told += u32::from(get(&volume, path, "user.big").await == Err(errno::EUCLEAN));
+                refused += u32::from(get(&volume, path, "user.big").await == Err(errno::EUCLEAN));
                 let removed = volume.remove_xattr(&at(&volume, path).await, b"user.big").await;
-                told += u32::from(removed.is_err_and(|error| error.errno() == errno::EUCLEAN));
+                refused += u32::from(removed.is_err_and(|error| error.errno() == errno::EUCLEAN));
             }
-            assert!(told > 0, "{request}");
+            assert!(refused > 0, "{request}");
             let root = volume.inode(ROOT).await.unwrap();
             write(&volume, &at(&volume, "a").await, 0, b"text").await;
             volume.unlink(&root, b"a").await.unwrap();
@@ -387,9 +387,9 @@ fn chain_of_values(links: u32) -> TestImage {
         }
         files
     });
-    let told = image.debugfs("imap <1>");
+    let output = image.debugfs("imap <1>");
     let table: u64 =
-        told.split("at block ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+        output.split("at block ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
     let mut bytes = image.read();
     // One group, so the table is one. Attributes within an inode begin behind 32 further bytes of
     // fields.

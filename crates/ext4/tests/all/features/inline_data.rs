@@ -24,13 +24,14 @@ const FILL: &str = "
 fn what_others_put_into_inodes_is_read() {
     for kind in KINDS {
         let image = TestImage::scripted(kind, "16M", FILL);
-        // The kernel puts names into the attribute as well, and leaves sizes behind the room.
+        // The kernel puts names into the attribute as well, and leaves sizes larger than the inline
+        // area.
         image.with_kernel(
             "mkdir two; touch two/{name-1,name-2,name-3,name-4,name-5}; rm two/name-{2,5}; touch two/name-6
              echo short >grown; truncate -s 3000 grown; echo other >few/ccc; mkdir gone; touch gone/x; rm gone/x",
         );
-        assert_eq!(image.told("few", "Flags"), "0x10000000");
-        assert_eq!(image.told("two", "Flags"), "0x10000000");
+        assert_eq!(image.stat_field("few", "Flags"), "0x10000000");
+        assert_eq!(image.stat_field("two", "Flags"), "0x10000000");
         let expected = image.kernels_tree();
         assert_eq!(
             image.with_volume(MODES[1], |volume| async move { tree(&volume).await }),
@@ -45,7 +46,7 @@ fn what_others_put_into_inodes_is_read() {
                 assert_eq!(volume.seek(&file, from, what).await.unwrap(), found);
             }
             assert!(volume.seek(&file, 100, SeekWhat::Data).await.is_err());
-            assert_eq!(volume.told_address(&file, units::FileBlock(0)).await.unwrap(), None);
+            assert_eq!(volume.exposed_address(&file, units::FileBlock(0)).await.unwrap(), None);
             let below = at(&volume, "few/below").await;
             assert_eq!(
                 volume.lookup(&below, b"..").await.unwrap().number,
@@ -206,7 +207,7 @@ fn on_a_full_volume_content_stays_in_its_inode() {
     });
 }
 
-/// What was durable in an inode is never lost on its way to a block.
+/// Content that was durable in an inode is never lost when it moves to a block.
 #[test]
 fn content_survives_a_power_cut_while_it_leaves_its_inode() {
     let image = TestImage::scripted(KINDS[0], "8M", FILL);

@@ -31,7 +31,7 @@ fn mmp(image: &Image) -> MmpBlock {
     image.read(at, &mut bytes);
     MmpBlock::parse(&bytes, seed).unwrap()
 }
-/// As if another computer did it.
+/// Claims the volume as another computer would.
 async fn claim(disk: &MemoryDisk, used_by: Use) {
     let image = disk.image();
     let (at, seed) = place(&image);
@@ -111,7 +111,7 @@ fn after_a_power_cut_a_mount_waits_and_replays() {
 }
 
 #[test]
-fn a_check_under_way_elsewhere_is_refused_and_a_second_mount_stops_the_first() {
+fn a_running_check_is_refused_and_a_second_mount_stops_the_first() {
     let image = protected("-b 1024");
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());

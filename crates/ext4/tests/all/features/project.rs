@@ -63,7 +63,7 @@ fn project_numbers_are_kept_inherited_and_guard_their_directories() {
     let numbers =
         [("ours", "7"), ("ours/below", "7"), ("none", "9"), ("outside", "7"), ("none/old", "7")];
     for (name, project) in numbers {
-        assert_eq!(image.told(name, "Project"), project, "{name}");
+        assert_eq!(image.stat_field(name, "Project"), project, "{name}");
     }
 }
 

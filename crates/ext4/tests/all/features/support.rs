@@ -25,14 +25,14 @@ impl TestImage {
     }
     /// Path, type, size and checksum of all that the kernel finds.
     pub fn kernels_tree(&self) -> Tree {
-        let told = self.with_kernel(
+        let output = self.with_kernel(
             "find . -mindepth 1 -path ./lost+found -prune -o -printf '%P\t%y\t%l\n' | sort | while IFS=$'\t' read -r path kind target; do
                  case $kind in f) printf '%s\tf%s\n' \"$path\" \"$(od -An -v -tx1 \"$path\" | tr -d ' \\n')\";;
                  l) printf '%s\tl%s\n' \"$path\" \"$target\";; *) printf '%s\t%s\n' \"$path\" $kind;; esac; done",
         );
         let entry =
             |line: &str| line.split_once('\t').map(|(path, what)| (path.into(), what.into()));
-        told.lines().map(|line| entry(line).unwrap()).collect()
+        output.lines().map(|line| entry(line).unwrap()).collect()
     }
     pub fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
         &self,
@@ -91,7 +91,7 @@ pub async fn names(volume: &Rc<Volume>, directory: &Rc<Inode>, count: usize) -> 
     }
 }
 
-/// As [`TestImage::kernels_tree`], by us.
+/// The tree of [`TestImage::kernels_tree`], read by Okeanos.
 pub async fn tree(volume: &Rc<Volume>) -> Tree {
     let mut found = Tree::new();
     let mut next = vec![(String::new(), volume.inode(ROOT).await.unwrap())];

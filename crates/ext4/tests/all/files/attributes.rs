@@ -9,7 +9,7 @@ use units::Timestamp;
 const USER: Caller = Caller { uid: 1000, gid: 1000, umask: 0 };
 
 #[test]
-fn writes_by_others_clear_set_id_bits_when_told() {
+fn writes_by_others_clear_set_id_bits_on_request() {
     let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let file = &inodes[0];
@@ -26,7 +26,7 @@ fn writes_by_others_clear_set_id_bits_when_told() {
             volume.setattr(file, &USER, chmod(mode)).await.unwrap();
             assert_eq!(volume.getattr(file).mode, 0o100000 | mode);
             volume.write(file, &USER, 0, b"x", WriteFlags::default()).await.unwrap();
-            assert_eq!(volume.getattr(file).mode, 0o100000 | mode, "not told");
+            assert_eq!(volume.getattr(file).mode, 0o100000 | mode, "not requested");
             let flags = WriteFlags { kill_privileges, ..Default::default() };
             volume.write(file, &USER, 0, b"x", flags).await.unwrap();
             assert_eq!(volume.getattr(file).mode, 0o100000 | after);
@@ -104,7 +104,7 @@ fn immutable_and_append_only_files_are_respected() {
 }
 
 #[test]
-fn appends_go_to_the_end_whatever_the_offset() {
+fn appends_go_to_the_end_and_ignore_the_offset() {
     let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
         let flags = WriteFlags { append: true, ..Default::default() };

@@ -1,4 +1,4 @@
-//! A wall clock that nobody can rely on.
+//! An unreliable wall clock.
 
 use crate::files::image::{EXT4, TestImage, open};
 use device::{LocalFuture, World};

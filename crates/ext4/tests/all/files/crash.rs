@@ -24,7 +24,7 @@ struct History {
     sizes: Vec<u64>,
 }
 
-/// Byte `at` of file `file`, whatever its size.
+/// Byte `at` of file `file`, for any length.
 fn content(file: usize, at: u64) -> u8 {
     (at as u8) ^ (at >> 8) as u8 ^ (file as u8 + 1).wrapping_mul(0x35)
 }
@@ -101,8 +101,8 @@ fn run(
     (disk, histories.take())
 }
 
-/// A truncate zeros the rest of the last block. Where data goes home before the commit, the zeros
-/// may be there and the new size not (in the kernel's ordered mode as well).
+/// A truncate zeros the rest of the last block. Where data is written home before the commit, the
+/// zeros may be there and the new size not (in the kernel's ordered mode as well).
 fn may_be_zeroed(mode: DataMode, history: &History, at: u64) -> bool {
     let logs_all = matches!(mode, DataMode::Journal | DataMode::Wasteless);
     !logs_all && history.sizes.iter().any(|size| (*size..size.next_multiple_of(4096)).contains(&at))

@@ -42,7 +42,7 @@ pub const EXT4_POINTERS: Kind = Kind {
     block: 2048,
     extents: false,
 };
-/// Nothing tells damage but the structures themselves.
+/// A volume without checksums: damage shows only in the structures themselves.
 pub const UNCHECKED: Kind = Kind {
     name: "ext4 without checksums",
     arguments: &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"],

@@ -15,8 +15,8 @@ async fn write(volume: &Rc<Volume>, inode: &Rc<Inode>, at: u64, bytes: &[u8]) {
     volume.write(inode, &Caller::ROOT, at, bytes, WriteFlags::default()).await.unwrap();
 }
 
-/// What one `change` and fdatasync of a file of 64 KiB cost: commits, flushes, durable writes,
-/// journal bytes. And what a power cut leaves of the file.
+/// Cost of one `change` and fdatasync of a file of 64 KiB: commits, flushes, durable writes,
+/// journal bytes. Also the file after a power cut.
 fn cost_of(
     mode: DataMode,
     change: impl AsyncFnOnce(&Rc<Volume>, &Rc<Inode>) + 'static,

@@ -22,7 +22,7 @@ fn depth(inode: &Inode) -> u16 {
     ExtentNode::parse(&inode.fields.borrow().block).unwrap().depth()
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that identify their position.
 fn mark(place: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&place.to_le_bytes());
@@ -240,8 +240,8 @@ fn a_truncate_cut_off_after_its_first_step_is_finished_by_the_next_mount() {
     }
 }
 
-/// Of the blocks of one extent, the log has records of all: each is revoked when it is freed. A
-/// hole is cut first, and what lies behind it stays.
+/// The log has records of all blocks of one extent: each is revoked when it is freed. A hole is cut
+/// first, and the blocks behind it stay.
 #[test]
 fn a_file_with_a_record_of_each_block_is_freed_in_steps() {
     for (kind, mode) in

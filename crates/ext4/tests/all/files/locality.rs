@@ -1,4 +1,4 @@
-//! Where the content of files comes to lie.
+//! Placement of the content of files.
 
 use crate::files::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage, with_volume};
 use ext4::{Caller, Inode, MappingState, Volume, WriteFlags};
@@ -24,8 +24,8 @@ async fn runs(volume: &Rc<Volume>, inode: &Rc<Inode>) -> usize {
     count
 }
 
-/// `files` files grow in turn, `bytes` at a time, to `size` bytes each. None has more than `most`
-/// runs, and all together not more than `sum`.
+/// `files` files grow alternately, `bytes` at a time, to `size` bytes each. None has more than
+/// `most` runs, and all together not more than `sum`.
 fn appended_in_turn(kind: Kind, files: usize, size: usize, bytes: usize, most: usize, sum: usize) {
     let image = TestImage::of_files(kind, "300M", files);
     with_volume(&image, 1, move |volume, inodes| async move {

@@ -28,17 +28,17 @@ const HOLES: std::ops::Range<usize> = 64 << 10..80 << 10;
 /// Bytes of the small writes that have transactions locked all the time.
 const SMALL: usize = 100;
 
-/// What is known while the writers run.
+/// Facts noted while the writers run.
 #[derive(Default)]
 struct Seen {
-    /// Of each file the last version whose write was answered, and the last that was begun.
+    /// The last version of each file whose write was answered, and the last that was begun.
     acknowledged: RefCell<[u8; LONG_WRITERS]>,
     begun: RefCell<[u8; LONG_WRITERS]>,
-    /// Writes under way that met a transaction which was being locked.
+    /// Writes in flight that met a transaction which was being locked.
     met: Cell<u32>,
 }
 
-/// What a power cut left, and what was known then.
+/// Remains of a power cut, and the facts known then.
 struct Left {
     cut: u64,
     image: disks::Image,
@@ -96,7 +96,7 @@ async fn nudge(volume: Rc<Volume>, inode: Rc<Inode>, seen: Rc<Seen>) {
     }
 }
 
-/// What each cut leaves while a long write is under way: of the volatile writes some, torn.
+/// Images of each cut while a large write is in flight: some of the volatile writes, torn.
 fn play(image: &TestImage, mode: DataMode, seed: u64) -> (Vec<Left>, u32) {
     let virtual_world = VirtualWorld::new(seed);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
@@ -138,7 +138,7 @@ fn play(image: &TestImage, mode: DataMode, seed: u64) -> (Vec<Left>, u32) {
     (left.take(), seen.met.get())
 }
 
-/// Recovers, and holds every file against what was known of it. How many writes were under way.
+/// Recovers, and compares every file with the facts. Returns the number of writes in flight.
 fn judge(image: &TestImage, mode: DataMode, left: Left) -> usize {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
@@ -178,12 +178,12 @@ fn every_write_is_whole(kind: Kind, arguments: &'static [&'static str]) {
         let seed = 1;
         let (left, met) = play(&image, mode, seed);
         let cuts = left.len();
-        let under_way: usize = left.into_iter().map(|left| judge(&image, mode, left)).sum();
+        let in_flight: usize = left.into_iter().map(|left| judge(&image, mode, left)).sum();
         println!(
-            "{} {mode:?} seed {seed}: {cuts} cuts, {under_way} writes under way at one, {met} met a lock",
+            "{} {mode:?} seed {seed}: {cuts} cuts, {in_flight} writes in flight at one, {met} met a lock",
             kind.name
         );
-        assert!(cuts > 30, "only {cuts} cuts while a write was under way");
+        assert!(cuts > 30, "only {cuts} cuts while a write was in flight");
         assert!(met > 0, "no transaction was locked under a write: nothing is proved");
     }
 }

@@ -1,4 +1,4 @@
-//! What a file must hold: bytes in memory, and the same operations on both.
+//! Model of a file: bytes in memory, and the same operations on both.
 
 use device::World;
 use ext4::{Caller, Inode, RangeMode, SeekWhat, SyncWhat, Volume, WriteFlags, errno};
@@ -124,8 +124,8 @@ impl ModelFile {
         format!("read {length} at {offset}")
     }
 
-    /// What is said to be a hole must be zeros, and the next data and hole must not be where one
-    /// looks.
+    /// Compares holes: a reported hole must be zeros, and the next data and hole must not be
+    /// elsewhere.
     async fn seek(&self, volume: &Rc<Volume>, offset: u64) -> String {
         let size = self.content.len() as u64;
         let data = match volume.seek(&self.inode, offset, SeekWhat::Data).await {

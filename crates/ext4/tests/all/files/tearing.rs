@@ -1,5 +1,6 @@
-//! Synchronous writes of many blocks by several writers, in a log that holds few of them. Whatever
-//! instant the power fails at, each write is there whole or not at all where the mode logs data.
+//! Synchronous writes of many blocks by several writers, in a log that holds few of them. At
+//! whatever instant the power fails, each write is applied whole or not at all where the mode logs
+//! data.
 
 use crate::files::image::{EXT3_1K, EXT4_1K, Kind, TestImage, open_in};
 use device::World;
@@ -20,7 +21,7 @@ const LENGTH: usize = 100 << 10;
 /// Each file is overwritten so often, with bytes that say how often.
 const VERSIONS: u8 = 3;
 const CUTS: u64 = 16;
-/// Every so many blocks there is a hole before each write but the first, which is all hole.
+/// Distance of holes, in blocks, before each write but the first, which is all hole.
 const HOLE_EACH: usize = 8;
 
 async fn overwrite(
@@ -47,7 +48,7 @@ async fn overwrite(
     }
 }
 
-/// Runs all writers until the power is cut; what was acknowledged of each file.
+/// Runs all writers until the power is cut; returns the acknowledged content of each file.
 fn run(image: &TestImage, mode: DataMode, seed: u64, cut: Option<u64>) -> (MemoryDisk, Vec<u8>) {
     let virtual_world = VirtualWorld::new(seed);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());

@@ -1,7 +1,7 @@
-//! Power cuts amid changes of names. What was committed is there, what was under way is there or
-//! not, nothing is half done, and e2fsck is content.
+//! Power cuts during changes of names. Committed changes are there, those in progress are there or
+//! not, none is partially applied, and e2fsck finds no error.
 
-use crate::names::model::{Model, SHARED, Told, walk};
+use crate::names::model::{Model, SHARED, TreeState, walk};
 use crate::names::random::Task;
 use crate::names::support::*;
 use device::World;
@@ -18,7 +18,7 @@ const STEPS: usize = 120;
 /// The states that the names went through.
 #[derive(Default)]
 struct History {
-    states: RefCell<Vec<Told>>,
+    states: RefCell<Vec<TreeState>>,
     /// The state whose commit was last reported done.
     acknowledged: Cell<usize>,
     /// Writes of the disk when the first state was committed.
@@ -71,17 +71,17 @@ async fn script(
     let (noted, in_history) = (last.clone(), history.clone());
     let changed = move |model: &Model, transaction| {
         noted.set(transaction);
-        in_history.states.borrow_mut().push(tell(model));
+        in_history.states.borrow_mut().push(record(model));
     };
     let model = Model::new(directories);
-    history.states.borrow_mut().push(tell(&model));
+    history.states.borrow_mut().push(record(&model));
     volume.sync().await.unwrap();
     history.started.set(disk.changes());
     let mut task = Task { volume, world, model, number: 0, changed: Rc::new(changed) };
     for _ in 0..STEPS {
         task.step().await;
         if task.world.random().is_multiple_of(10) {
-            // Time for commits that nobody asks for, write-back and checkpoints.
+            // Time for periodic commits, write-back and checkpoints.
             let later = task.world.now().plus(Duration::from_secs(4));
             task.world.sleep_until(later).await;
         }
@@ -93,12 +93,12 @@ async fn script(
     }
 }
 
-fn tell(model: &Model) -> Told {
-    let mut told = Told::new();
+fn record(model: &Model) -> TreeState {
+    let mut state = TreeState::new();
     for index in 0..SHARED {
-        model.tell(index, &format!("/shared-{index}"), &mut told);
+        model.record(index, &format!("/shared-{index}"), &mut state);
     }
-    told
+    state
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn every_state_of_the_names_after_a_power_cut_is_one_that_was() {
                 image.with_other("crashed", seed, |volume, _| async move { walk(&volume).await });
             let mut names = recovered.clone();
             names.retain(|path, _| path.matches('/').count() > 1);
-            // The change under way at the cut is the next one of the run without a cut.
+            // The change in progress at the cut is the next one of the run without a cut.
             let possible = &reference[from..=to.min(reference.len() - 1)];
             assert!(possible.contains(&names), "after {from}..{to}: {names:#?}");
         }

@@ -1,12 +1,12 @@
 //! The kernel's ext4 as judge and as author: healthy images on a loop device, in a mount namespace
 //! of their own.
 
-use crate::names::model::{self, Told};
+use crate::names::model::{self, TreeState};
 use crate::names::support::*;
 use ext4::Caller;
 
-/// What the kernel finds in a volume.
-pub fn walk(image: &TestImage) -> Told {
+/// The tree that the kernel finds in a volume.
+pub fn walk(image: &TestImage) -> TreeState {
     let listed = image.mounted(
         "ro",
         r"find . -mindepth 1 -path ./lost+found -prune -o -printf '/%P\t%y\t%i\t%n\t%l\n'",

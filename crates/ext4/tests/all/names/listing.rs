@@ -1,18 +1,18 @@
-//! What listings cost while names go: counted in names given and blocks looked up, so that no clock
-//! is needed.
+//! Cost of listings while names are removed: counted in names returned and blocks looked up, so
+//! that no clock is needed.
 
 use crate::names::support::{EXT4_1K, ROOT, TestImage, list, make_directory, make_file};
 use ext4::{Inode, Volume};
 use std::rc::Rc;
 
-/// As many entries as the kernel has room for.
+/// Entries of one request of the kernel.
 const CHUNK: usize = 1000;
 
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// As they were made, so anywhere among the hashes.
+    /// Order of creation, so anywhere among the hashes.
     Made,
-    /// As they are listed: `rm -r`.
+    /// Order of the listing: `rm -r`.
     Listed,
 }
 

@@ -1,4 +1,4 @@
-//! What a tree of names ought to be: a few maps, and the rules of POSIX.
+//! Model of a tree of names: a few maps, and the rules of POSIX.
 
 use crate::names::support::{ROOT, list};
 use ext4::{FileType, RenameMode, Volume, errno};
@@ -30,7 +30,7 @@ pub struct Model {
 }
 
 /// Path to (type, inode, links, target).
-pub type Told = BTreeMap<String, (char, u32, u32, String)>;
+pub type TreeState = BTreeMap<String, (char, u32, u32, String)>;
 
 impl Model {
     pub fn new(shared: [InodeNumber; SHARED]) -> Model {
@@ -176,8 +176,8 @@ impl Model {
         }
     }
 
-    /// All below a directory, under the path `at`.
-    pub fn tell(&self, directory: NodeId, at: &str, told: &mut Told) {
+    /// Records everything below a directory, under the path `at`.
+    pub fn record(&self, directory: NodeId, at: &str, state: &mut TreeState) {
         for (name, id) in self.children(directory) {
             let path = format!("{at}/{name}");
             let Node { inode, what } = &self.nodes[id];
@@ -191,17 +191,17 @@ impl Model {
                     ('d', inode, 2 + below as u32, String::new())
                 }
             };
-            told.insert(path.clone(), entry);
+            state.insert(path.clone(), entry);
             if self.is_directory(*id) {
-                self.tell(*id, &path, told);
+                self.record(*id, &path, state);
             }
         }
     }
 }
 
-/// What a volume says.
-pub async fn walk(volume: &Rc<Volume>) -> Told {
-    let mut told = Told::new();
+/// The tree of a volume.
+pub async fn walk(volume: &Rc<Volume>) -> TreeState {
+    let mut state = TreeState::new();
     let mut waiting = vec![(String::new(), ROOT)];
     while let Some((at, number)) = waiting.pop() {
         let directory = volume.inode(number).await.unwrap();
@@ -225,13 +225,13 @@ pub async fn walk(volume: &Rc<Volume>) -> Told {
                 entry.file_type == FileType::Unknown || matches_type(entry.file_type, kind),
                 "{path}"
             );
-            told.insert(
+            state.insert(
                 path,
                 (kind, inode.number.get(), links, String::from_utf8(target).unwrap()),
             );
         }
     }
-    told
+    state
 }
 
 fn matches_type(file_type: FileType, kind: char) -> bool {

@@ -1,4 +1,4 @@
-//! What each call promises, and how it refuses.
+//! Results and errors of each call.
 
 use crate::names::support::*;
 use ext4::{Caller, FileType, Inode, RenameMode, Volume, errno};
@@ -45,8 +45,8 @@ fn every_kind_of_file_is_made_and_found() {
             let listed = list(&volume, &root, 3).await;
             for (name, _, _, file_type) in made {
                 let entry = listed.iter().find(|entry| entry.name == name.as_bytes()).expect(name);
-                let told = if kind.0 == UNTYPED.0 { FileType::Unknown } else { file_type };
-                assert_eq!(entry.file_type, told, "{name}");
+                let expected = if kind.0 == UNTYPED.0 { FileType::Unknown } else { file_type };
+                assert_eq!(entry.file_type, expected, "{name}");
             }
         });
         let device = image.debugfs("stat /disk");
@@ -389,8 +389,8 @@ fn a_removed_directory_that_is_open_has_no_links_and_no_size() {
         let directory = make_directory(&volume, &root, "directory").await;
         volume.opened(&directory);
         volume.rmdir(&root, b"directory").await.unwrap();
-        let told = volume.getattr(&directory);
-        assert_eq!((told.links, told.size), (0, 0));
+        let removed = volume.getattr(&directory);
+        assert_eq!((removed.links, removed.size), (0, 0));
         volume.closed(directory.number).await.unwrap();
     });
 }

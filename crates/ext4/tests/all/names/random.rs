@@ -1,8 +1,8 @@
-//! Several tasks at once, each doing what chance says to its own names, some of them in directories
+//! Several tasks at once, each making random changes to its own names, some of them in directories
 //! that all share, compared with models.
 
 use crate::names::kernel;
-use crate::names::model::{Model, NodeId, SHARED, Told, What, walk};
+use crate::names::model::{Model, NodeId, SHARED, TreeState, What, walk};
 use crate::names::support::*;
 use device::World;
 use ext4::{Caller, RenameMode, SyncWhat, Volume};
@@ -172,9 +172,9 @@ impl Task {
     }
 }
 
-pub async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> Told {
+pub async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> TreeState {
     let root = volume.inode(ROOT).await.unwrap();
-    let mut told = Told::new();
+    let mut state = TreeState::new();
     let mut shared = [ROOT; SHARED];
     let mut links = [2; SHARED];
     for (index, number) in shared.iter_mut().enumerate() {
@@ -203,19 +203,19 @@ pub async fn run(volume: Rc<Volume>, world: VirtualWorld, steps: usize) -> Told 
     done.0.until(|| (done.1.borrow().len() == TASKS).then_some(())).await;
     for model in done.1.borrow().iter() {
         for (index, links) in links.iter_mut().enumerate() {
-            let mut below = Told::new();
-            model.tell(index, &format!("/shared-{index}"), &mut below);
+            let mut below = TreeState::new();
+            model.record(index, &format!("/shared-{index}"), &mut below);
             *links += below
                 .iter()
                 .filter(|(path, it)| it.0 == 'd' && path.matches('/').count() == 2)
                 .count() as u32;
-            told.extend(below);
+            state.extend(below);
         }
     }
     for (index, links) in links.into_iter().enumerate() {
-        told.insert(format!("/shared-{index}"), ('d', shared[index].get(), links, String::new()));
+        state.insert(format!("/shared-{index}"), ('d', shared[index].get(), links, String::new()));
     }
-    told
+    state
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn names_that_stay_are_listed_once_while_others_come_and_go() {
                     make_file(&volume, &directory, &format!("goes-{index}")).await;
                 }
             }
-            for turn in 0..4_u32 {
+            for round in 0..4_u32 {
                 let mut seen = BTreeMap::<Vec<u8>, u32>::new();
                 let (mut cookie, mut chunk) = (0, 0);
                 loop {
@@ -52,7 +52,7 @@ fn names_that_stay_are_listed_once_while_others_come_and_go() {
                     // Not for ever: in a linear directory they come behind all others.
                     let coming = if chunk < 1000 { 10 } else { 0 };
                     for _ in 0..coming {
-                        let name = format!("comes-{turn}-{chunk}-with-a-long-tail-to-fill-blocks");
+                        let name = format!("comes-{round}-{chunk}-with-a-long-tail-to-fill-blocks");
                         chunk += 1;
                         make_file(&volume, &directory, &name).await;
                     }
@@ -64,12 +64,12 @@ fn names_that_stay_are_listed_once_while_others_come_and_go() {
                     assert_eq!(
                         seen.get(name.as_bytes()),
                         Some(&1),
-                        "{name} in turn {turn}, {kind}"
+                        "{name} in round {round}, {kind}"
                     );
                 }
                 assert!(seen.values().all(|times| *times == 1), "{kind}");
                 for number in 0..chunk {
-                    let name = format!("comes-{turn}-{number}-with-a-long-tail-to-fill-blocks");
+                    let name = format!("comes-{round}-{number}-with-a-long-tail-to-fill-blocks");
                     volume.unlink(&directory, name.as_bytes()).await.unwrap();
                 }
             }

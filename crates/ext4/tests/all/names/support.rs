@@ -45,7 +45,7 @@ impl TestImage {
     ) -> T {
         self.with_other("image", seed, test)
     }
-    /// As [`TestImage::with`], on another image.
+    /// Runs as [`TestImage::with`] does, on another image.
     pub fn with_other<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         name: &str,

@@ -74,15 +74,15 @@ async fn take_all(volume: &Rc<Volume>, inode: &Inode) -> Vec<Run> {
 /// Creates and frees inodes, and takes and gives back their blocks, at random; in the end all is
 /// free again.
 async fn churn(volume: Rc<Volume>, seed: u64) {
-    let dice = SplitMix::new(seed);
+    let random = SplitMix::new(seed);
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     let mut files: Vec<(Rc<Inode>, Vec<Run>)> = Vec::new();
     let mut taken = BTreeSet::new();
     for step in 0..400 {
-        let pick = dice.next() as usize % files.len().max(1);
-        match dice.next() % 10 {
+        let pick = random.next() as usize % files.len().max(1);
+        match random.next() % 10 {
             0..3 => {
-                let mode = if dice.next().is_multiple_of(4) { 0o040_755 } else { 0o100_644 };
+                let mode = if random.next().is_multiple_of(4) { 0o040_755 } else { 0o100_644 };
                 let inode = create(&volume, &root, mode).await.unwrap();
                 assert!(files.iter().all(|(other, _)| other.number != inode.number));
                 files.push((inode, Vec::new()));
@@ -90,7 +90,7 @@ async fn churn(volume: Rc<Volume>, seed: u64) {
             3..8 if !files.is_empty() => {
                 let (inode, runs) = &mut files[pick];
                 let at = runs.iter().map(|run| run.count).sum();
-                let count = 1 + (dice.next() % 50) as u32;
+                let count = 1 + (random.next() % 50) as u32;
                 let run = match allocate(&volume, inode, at, runs.last().copied(), count).await {
                     Err(Error::Refused(errno::ENOSPC)) => continue,
                     run => run.unwrap(),
@@ -173,7 +173,7 @@ fn tasks_that_allocate_at_the_same_time_never_get_the_same() {
 }
 
 #[test]
-fn files_appended_in_turn_are_not_interleaved_block_by_block() {
+fn files_appended_alternately_are_not_interleaved_block_by_block() {
     let image = TestImage::of(EXT4);
     with_volume(&image, 1, |volume| async move {
         let root = volume.inode(InodeNumber(2)).await.unwrap();
@@ -240,7 +240,7 @@ fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
 }
 
 #[test]
-fn what_a_commit_on_its_way_frees_is_not_given_out_again() {
+fn blocks_freed_by_a_pending_commit_are_not_allocated() {
     let options = EngineOptions {
         records: Some(RecordFormat::Packed),
         commits_in_flight: 2,

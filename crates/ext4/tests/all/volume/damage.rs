@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{FileBlock, InodeNumber};
 
-/// Opens the volume, touches everything this floor has, closes it. Errors are welcome.
+/// Opens the volume, uses every function of this crate, closes it. Errors are expected.
 fn use_volume(bytes: &[u8], seed: u64) -> Result<()> {
     use_image(Image::of_bytes(bytes), seed)
 }
@@ -67,7 +67,7 @@ fn random_damage_gives_errors_and_no_panic() {
         let pristine = Image::read_file(&image.path()).unwrap();
         let superblock = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
         let block = superblock.block_size.bytes() as u64;
-        // The blocks that this floor reads: descriptors, bitmaps, the first inodes.
+        // The blocks that this crate reads: descriptors, bitmaps, the first inodes.
         let at = (superblock.descriptor_block(0).get() * block) as usize;
         let group =
             GroupDescriptor::parse(&bytes[at..at + usize::from(superblock.descriptor_size())]);
@@ -78,14 +78,14 @@ fn random_damage_gives_errors_and_no_panic() {
             superblock.descriptor_block(0),
         ];
         for seed in 0..60 {
-            let dice = SplitMix::new(seed);
+            let random = SplitMix::new(seed);
             let mut damaged = pristine.clone();
-            for _ in 0..1 + dice.next() % 4 {
-                let (start, length) = match dice.next() % 6 {
+            for _ in 0..1 + random.next() % 4 {
+                let (start, length) = match random.next() % 6 {
                     0 | 1 => (1024, 0x290),
                     place => (places[place as usize - 2].get() * block, block.min(512)),
                 };
-                damaged.write(start + dice.next() % length, &[dice.next() as u8]);
+                damaged.write(start + random.next() % length, &[random.next() as u8]);
             }
             println!("{kind:?} seed {seed}");
             let _ = use_image(damaged, seed);
@@ -220,16 +220,16 @@ fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
     }
 }
 
-/// With the descriptor that leads to the journal's inode nobody else could replay the log, nor mend
-/// the volume.
+/// If the descriptor of the journal's inode were damaged, no other program could replay the log,
+/// nor repair the volume.
 #[test]
-fn a_log_is_replayed_although_what_leads_to_the_journal_is_damaged() {
+fn a_log_is_replayed_although_the_journals_descriptor_is_damaged() {
     for (kind, inode_too) in [(EXT4, false), (EXT4_1K, false), (EXT4, true)] {
         let image = TestImage::of(kind);
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = image.disk(&world);
-        let (mended, path) = (image.path(), image.path());
+        let (repaired, path) = (image.path(), image.path());
         virtual_world.run(async move {
             let options = in_mode(DataMode::Wasteless);
             let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
@@ -258,7 +258,7 @@ fn a_log_is_replayed_although_what_leads_to_the_journal_is_damaged() {
             assert!(report.transactions > 0, "{report:?}");
             disk.write_image(&path).unwrap();
         });
-        let checked = Command::new("e2fsck").args(["-fy"]).arg(&mended).output().unwrap();
+        let checked = Command::new("e2fsck").args(["-fy"]).arg(&repaired).output().unwrap();
         let said = String::from_utf8_lossy(&checked.stdout);
         assert!(matches!(checked.status.code(), Some(0 | 1)), "{kind:?}: {said}");
         assert!(image.debugfs("ls -l /").contains("kept"), "{kind:?}: {said}");

@@ -1,4 +1,4 @@
-//! What we read against what dumpe2fs reads.
+//! Comparison of our geometry with that of dumpe2fs.
 
 use crate::volume::image::{ALL, TestImage};
 use format::ext4::{GroupDescriptor, VolumeSuperblock};

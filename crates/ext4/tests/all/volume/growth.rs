@@ -1,5 +1,5 @@
-//! What the first steps on a volume read, against what there is more of: counts of bytes, the same
-//! on each machine.
+//! Reads of the first steps on a volume, by the size of the volume: counts of bytes, the same on
+//! each machine.
 
 use crate::volume::image::{Kind, TestImage, open};
 use device::World;

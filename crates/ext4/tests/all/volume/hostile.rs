@@ -1,6 +1,6 @@
-//! Bitmaps call free what is in use, under a volume whose cache knows better. The answer is an
-//! error and a mark, never a panic, never two files with one content. Checksums and counts are
-//! right, so nothing but what is in memory can tell.
+//! Bitmaps show blocks and inodes in use as free, under a volume whose cache holds them. The result
+//! is an error and a mark, never a panic, never two files with one content. Checksums and counts
+//! are right, so only the content of memory contradicts them.
 
 use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage};
@@ -85,7 +85,7 @@ fn made(kind: Kind, data: DataMode) -> TestImage {
     image
 }
 
-/// All files opened and read: their inodes, mappings and blocks are in memory.
+/// Opens and reads all files: their inodes, mappings and blocks are in memory.
 async fn take_into_memory(volume: &Rc<Volume>) -> Vec<Rc<Inode>> {
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     let mut files = Vec::new();
@@ -122,7 +122,7 @@ async fn fill(volume: &Rc<Volume>) -> Vec<Error> {
     errors
 }
 
-/// One file that takes whatever is left, however scattered.
+/// Writes one file that takes all free blocks, however scattered.
 async fn fill_holes(volume: &Rc<Volume>, root: &Rc<Inode>) -> Result<()> {
     let file = volume.mknod(root, b"rest", &Caller::ROOT, 0o100_644, 0).await?.value;
     for piece in 0..256 {
@@ -187,8 +187,8 @@ fn lie(image: &TestImage, inodes: &[u32], blocks: &[u64]) {
     std::fs::write(image.path(), bytes).unwrap();
 }
 
-/// The lie is told before the volume is opened; `first` says whether the bitmap is in memory before
-/// the files are.
+/// The bitmap is falsified before the volume is opened; `first` says whether the bitmap is in
+/// memory before the files are.
 fn lies_are_refused(kind: Kind, data: DataMode, inodes: &[u32], blocks: &[u64], first: bool) {
     let image = made(kind, data);
     lie(&image, inodes, blocks);
@@ -212,8 +212,8 @@ fn lies_are_refused(kind: Kind, data: DataMode, inodes: &[u32], blocks: &[u64], 
         (errors, volume.superblock().state & state::ERROR != 0)
     });
     let what = format!("{kind:?} {data:?} {inodes:?} {blocks:?} {first}: {errors:?}");
-    // Where there are other groups, they may have had room enough, so that nobody came upon the
-    // lie.
+    // Where there are other groups, they may have had enough space, so that the falsified one was
+    // never searched.
     if kind.arguments == SMALL.arguments {
         assert!(errors.iter().any(|error| matches!(error, Error::Corrupt { .. })), "{what}");
         assert!(marked && image.dumpe2fs().contains("with errors"), "{what}");

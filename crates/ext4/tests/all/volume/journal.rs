@@ -21,7 +21,7 @@ use units::{FileBlock, InodeNumber};
 
 /// Makes and frees inodes and blocks until the power fails.
 async fn work_until_dark(volume: Rc<Volume>, seed: u64) -> ext4::Result<()> {
-    let dice = SplitMix::new(seed);
+    let random = SplitMix::new(seed);
     let root = volume.inode(InodeNumber(2)).await?;
     let mut orphans = Vec::new();
     for _ in 0..30 {
@@ -31,21 +31,21 @@ async fn work_until_dark(volume: Rc<Volume>, seed: u64) -> ext4::Result<()> {
         let request = AllocationRequest {
             inode: &inode,
             goal: None,
-            count: 1 + dice.next() as u32 % 64,
+            count: 1 + random.next() as u32 % 64,
             at: FileBlock(0),
             purpose: Purpose::Data,
             use_reserve: true,
         };
-        // Nobody owns the blocks, so they must go in the same transaction.
+        // No file owns the blocks, so they must be freed in the same transaction.
         let run = volume.allocate_blocks(&mut handle, request).await?;
         volume.free_blocks(&mut handle, run.start, run.count.into(), Contents::Data).await?;
         let transaction = handle.stop();
         orphans.push(inode);
-        match dice.next() % 3 {
+        match random.next() % 3 {
             0 => volume.engine().commit(transaction).await?,
             1 => volume.sync().await?,
             _ => {
-                let inode = orphans.swap_remove(dice.next() as usize % orphans.len());
+                let inode = orphans.swap_remove(random.next() as usize % orphans.len());
                 volume.free_if_unused(&inode).await?;
             }
         }
@@ -118,7 +118,7 @@ fn recover_replays_what_a_crash_left_and_e2fsck_then_finds_nothing_to_replay() {
             let report = ext4::recover(&parts, false).await.unwrap();
             assert_eq!(report.transactions, dry.transactions);
             assert!(ext4::recover(&parts, false).await.unwrap().clean);
-            // Whoever goes on here knows that an orphan waits.
+            // A program that continues here sees that an orphan waits.
             assert!(!ext4::was_closed(&disk).await.unwrap());
             disk.image()
         });
@@ -205,7 +205,7 @@ fn an_external_journal_is_used_if_it_is_the_volumes() {
             let root = volume.inode(InodeNumber(2)).await.unwrap();
             let inode = create(&volume, &root, 0o100_644).await.unwrap();
             volume.engine().commit(inode.last_change.get()).await.unwrap();
-            // A crash of both, then the rest of life.
+            // A crash of both, then a recovery.
             let home_left = MemoryDisk::from_image(world.clone(), home.crash(CrashPolicy::LoseAll));
             let log_left =
                 MemoryDisk::from_image(world.clone(), journal.crash(CrashPolicy::LoseAll));
@@ -227,7 +227,7 @@ fn an_external_journal_is_used_if_it_is_the_volumes() {
 }
 
 #[test]
-fn a_journal_that_nobody_asked_for_is_refused() {
+fn an_unexpected_journal_is_refused() {
     let image = TestImage::of(EXT4_1K);
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
@@ -276,7 +276,7 @@ fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
     });
 }
 
-/// Packed records hold the bytes that changed, on whatever home holds: what has rotted there shows
+/// Packed records hold the bytes that changed, relative to home's content: corruption there shows
 /// in the merged block.
 #[test]
 fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {

@@ -233,10 +233,10 @@ fn reading_many_files_keeps_few_of_them_in_memory() {
             volume.read(&inode, 0, 10).await.unwrap();
             read.push(Rc::downgrade(&inode));
             drop(inode);
-            // As fast as a door reads them.
+            // As fast as a front end reads them.
             world.sleep_until(world.now().plus(Duration::from_micros(100))).await;
         }
-        // The next commit, and whoever comes next sweeps.
+        // The next commit, and the next insertion sweeps.
         world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
         make_more(&volume).await;
         let in_memory = read.iter().filter(|inode| inode.strong_count() > 0).count();

@@ -40,8 +40,7 @@ fn orphans_left_by_a_crash_are_freed_at_the_next_opening() {
     }
 }
 
-/// What a crash leaves of a volume on which `fail` has happened while orphans were open, opened
-/// again.
+/// The volume, opened again, after a crash that follows `fail` while orphans were open.
 fn opened_after(
     kind: Kind,
     fail: impl AsyncFnOnce(&Rc<Volume>, &MemoryDisk) + 'static,
@@ -83,7 +82,7 @@ fn orphans_are_freed_after_a_failed_write_although_the_volume_needs_e2fsck() {
                 let root = volume.inode(InodeNumber(2)).await.unwrap();
                 let made = create(volume, &root, 0o100_600).await.unwrap();
                 assert!(volume.engine().commit(made.last_change.get()).await.is_err());
-                // The note in the journal superblock is on its way.
+                // The note in the journal superblock is in flight.
                 let world = volume.engine().world();
                 world.sleep_until(world.now().plus(Duration::from_secs(60))).await;
             });
@@ -107,15 +106,15 @@ fn no_orphan_is_freed_where_damage_was_found_before() {
     }
 }
 
-/// Makes orphans and frees some from the midst; tells how many are left.
+/// Makes orphans and frees some from the middle; returns the number left.
 async fn make_and_free_some(volume: &Rc<ext4::Volume>, seed: u64) -> u32 {
-    let dice = SplitMix::new(seed);
+    let random = SplitMix::new(seed);
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     let mut orphans = Vec::new();
     for _ in 0..40 {
         orphans.push(create(volume, &root, 0o100_600).await.unwrap());
-        if dice.next().is_multiple_of(3) {
-            let inode = orphans.swap_remove(dice.next() as usize % orphans.len());
+        if random.next().is_multiple_of(3) {
+            let inode = orphans.swap_remove(random.next() as usize % orphans.len());
             volume.free_if_unused(&inode).await.unwrap();
         }
     }

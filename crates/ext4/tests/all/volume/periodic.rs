@@ -1,6 +1,5 @@
-//! What nobody syncs: durable after `commit=` all the same, and in `writeback` a file's content
-//! after `expire=`, `writeback=` and a second together. Judged by cutting the power, in virtual
-//! time.
+//! Durability without syncs: after `commit=`, and in `writeback` a file's content after `expire=`,
+//! `writeback=` and a second together. Judged by cutting the power, in virtual time.
 
 use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT4, TestImage};
@@ -14,10 +13,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Instant};
 
-/// How long the disk may take for what is due. A commit that was under way when one began has this,
-/// too.
+/// Time that the disk may take for expired data. A commit that was in flight when one began has
+/// this, too.
 const DISK_TIME: Duration = Duration::from_millis(50);
-/// How long what went home waits for somebody else's flush.
+/// Longest wait of data written home for another flush.
 const VOLATILE_MAX: Duration = Duration::from_secs(1);
 /// Files, each made and written at a moment of its own.
 const FILES: u32 = 40;
@@ -36,7 +35,7 @@ async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, engine: EngineOptions) -
     open_volume(world, disk, None, with_engine(engine)).await.unwrap()
 }
 
-/// What is written.
+/// Kind of data written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     New,
@@ -103,7 +102,7 @@ fn play(image: &TestImage, engine: &EngineOptions, target: Target, bound: Durati
     left
 }
 
-/// The name of each file, and its content, after the cut that came when it was due.
+/// The name of each file, and its content, after a cut at the time when it was due.
 fn judge(left: Vec<Image>, engine: &EngineOptions, has_content: bool) {
     for (file, image) in (0..).zip(left) {
         let virtual_world = VirtualWorld::new(1);
@@ -127,7 +126,7 @@ fn judge(left: Vec<Image>, engine: &EngineOptions, has_content: bool) {
 }
 
 #[test]
-fn what_nobody_syncs_is_durable_after_the_commit_time_in_every_mode() {
+fn unsynced_data_is_durable_after_the_commit_time_in_every_mode() {
     let image = TestImage::of(EXT4);
     for data in DataMode::ALL {
         for seconds in [1, 5, 12] {
@@ -156,9 +155,9 @@ fn content_that_no_commit_waits_for_is_durable_within_its_bound() {
     }
 }
 
-/// Or the tests above would prove no bound.
+/// Shows that the tests above prove a bound.
 #[test]
-fn what_nobody_syncs_is_lost_if_the_power_fails_at_once() {
+fn unsynced_data_is_lost_if_the_power_fails_at_once() {
     let image = TestImage::of(EXT4);
     for (data, target) in
         DataMode::ALL.into_iter().flat_map(|data| [(data, Target::New), (data, Target::InPlace)])

@@ -200,7 +200,7 @@ fn orphans_found_by_a_read_only_mount_are_freed_when_it_becomes_writable() {
 }
 
 #[test]
-fn what_others_changed_meanwhile_is_not_written_to() {
+fn a_volume_changed_by_others_is_not_written_to() {
     let image = TestImage::of(EXT4_1K);
     let world = VirtualWorld::new(1);
     let for_run: Rc<dyn World> = Rc::new(world.clone());

@@ -63,7 +63,7 @@ fn a_sound_tree_has_no_problems_and_all_its_links() {
     assert_eq!(report.directories, 4);
     assert_eq!(report.indexed[&image.number("many")], NAMES as u64 + 1);
     for name in ["file", "other", "symbolic", "many", "many/below", ""] {
-        let links: u32 = image.told(name, "Links").parse().unwrap();
+        let links: u32 = image.stat_field(name, "Links").parse().unwrap();
         assert_eq!(report.links[&image.number(name)], links, "{name}");
     }
 }
@@ -126,8 +126,8 @@ fn first_block(image: &TestImage, name: &str) -> u64 {
 }
 
 fn block_of(image: &TestImage, name: &str, index: u32) -> u64 {
-    let told = image.debugfs(&format!("bmap {name} {index}"));
-    told.trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {told}")) * 1024
+    let output = image.debugfs(&format!("bmap {name} {index}"));
+    output.trim().parse::<u64>().unwrap_or_else(|_| panic!("{name}: {output}")) * 1024
 }
 
 fn patch(image: &TestImage, at: u64, bytes: &[u8]) {

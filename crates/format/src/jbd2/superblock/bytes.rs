@@ -1,4 +1,4 @@
-//! Its bytes, read and written.
+//! Serialization of the journal superblock.
 
 use super::{Incompatible, JournalSuperblock, SuperblockVersion};
 use crate::field::{be32, be64, put32, put64, uuid};
@@ -11,7 +11,7 @@ use crate::scattered::{ActiveLogs, NamedSnapshot, ScatteredLogs};
 use crate::seed::Seed;
 use units::{BlockSize, LogBlock, TransactionId};
 
-/// Where the fields begin. Numbers are 32 bits wide where nothing else is said.
+/// Offsets of the fields. Numbers have 32 bits unless stated otherwise.
 pub(in crate::jbd2) mod at {
     pub const BLOCK_SIZE: usize = 0xc;
     pub const LENGTH: usize = 0x10;
@@ -33,12 +33,13 @@ pub(in crate::jbd2) mod at {
     /// The kernel's `s_head` while the journal is plain.
     pub const SCATTERED_TABLE_MARK: usize = 0x58;
     pub const MAX_TRANSACTION_SINCE: usize = 0x5c;
-    /// Ours, likewise: of scattered logs.
+    /// Ours, likewise: the nonce of scattered logs.
     pub const SCATTERED_NONCE: usize = 0x60;
     pub const SCATTERED_ACTIVE: usize = 0x68;
-    /// Ours, in the nonce's place: where transactions lie apart, the logs are not scattered.
+    /// Ours, in the nonce's place: the longest gap between transactions, where the logs are not
+    /// scattered.
     pub const GAP_MAX: usize = 0x60;
-    /// Ours, likewise: of a log of packed transactions.
+    /// Ours, likewise: the nonce of a log of packed transactions.
     pub const PACKED_NONCE: usize = 0xe8;
     pub const PACKED_UNIT: usize = 0xf0;
     /// Ours, likewise: `s_sequence` and `s_start` once more.
@@ -46,9 +47,9 @@ pub(in crate::jbd2) mod at {
     pub const KEPT_START: usize = 0xf8;
     pub const CHECKSUM: usize = 0xfc;
     pub const USERS: usize = 0x100;
-    /// Ours, in the place of some users: of the snapshot. A journal inside a volume has no users,
-    /// and scattered logs need one. Like all that changes while the log is live it lies in the
-    /// first sector, with the checksum: a torn write changes nothing.
+    /// Ours, in the place of some users: fields of the snapshot. A journal inside a volume has no
+    /// users, and scattered logs need one. Like all that changes while the log is live it lies in
+    /// the first sector, with the checksum: a torn write changes nothing.
     pub const SNAPSHOT_FIRST: usize = 0x160;
     pub const SNAPSHOT_FIRST_AT: usize = 0x164;
     pub const SNAPSHOT_LAST: usize = 0x168;
@@ -67,8 +68,8 @@ pub(super) const USERS: usize = 48;
 pub(super) const CRC32C: u8 = 4;
 
 impl JournalSuperblock {
-    /// `bytes`: the journal's first block, at least its first 1024 bytes. `blocks`: how many blocks
-    /// the journal's file or device has, `block_size` each.
+    /// Parses a journal superblock. `bytes`: the journal's first block, at least its first 1024
+    /// bytes. `blocks`: length of the journal's file or device, in blocks of `block_size`.
     pub fn parse(
         bytes: &[u8],
         block_size: BlockSize,
@@ -106,7 +107,8 @@ impl JournalSuperblock {
         self.dynamic_superblock = be32(bytes, at::DYNAMIC_SUPERBLOCK);
         self.max_transaction = be32(bytes, at::MAX_TRANSACTION);
         self.max_transaction_data = be32(bytes, at::MAX_TRANSACTION_DATA);
-        // Others that replay the log, or write to it, move `s_sequence` on and leave the rest.
+        // Other programs that replay the log, or write to it, advance `s_sequence` and leave our
+        // copy.
         let is_ours =
             !self.is_clean() && be32(bytes, at::MAX_TRANSACTION_SINCE) == !self.sequence.0;
         if is_ours && self.max_transaction > 0 {
@@ -146,7 +148,7 @@ impl JournalSuperblock {
         self.users = users.collect();
     }
 
-    /// A whole block, the superblock at its start, zeros behind it. Checksum set where the features
+    /// Returns a whole block: the superblock, and zeros behind it. Checksum set where the features
     /// ask for it.
     pub fn serialize(&self) -> Vec<u8> {
         let mut block = vec![0; self.block_size.bytes()];

@@ -1,4 +1,4 @@
-//! Superblocks that cannot be, refused.
+//! Checks of journal superblocks.
 
 use super::bytes::{CRC32C, at, checksum};
 use super::{Compatible, Incompatible, JournalSuperblock};
@@ -7,10 +7,10 @@ use crate::jbd2::error::{JournalFormatError, wrong_superblock as wrong};
 use crate::jbd2::layout::TagFormat;
 use crate::packed::{PackedLog, UNIT_MIN};
 
-/// Of ours: a longer log would make arithmetic on log blocks overflow, and is longer than any
+/// Our limit: a longer log would make arithmetic on log blocks overflow, and is longer than any
 /// journal.
 pub(super) const LENGTH_MAX: u32 = 1 << 31;
-/// Of ours: no gap between transactions is longer than this share of the log.
+/// Our limit: no gap between transactions is longer than this share of the log.
 pub(super) const GAP_SHARE: u32 = 16;
 
 impl JournalSuperblock {
@@ -18,8 +18,7 @@ impl JournalSuperblock {
         let mut unknown = Vec::new();
         let known = [Compatible::CHECKSUM, Incompatible::KNOWN, 0];
         let found = [self.compatible, self.incompatible, self.read_only_compatible];
-        // As the kernel does: a compatible feature that one does not know may be ignored, others
-        // may not.
+        // As in the kernel: an unknown compatible feature may be ignored, others may not.
         for (set, which) in [("incompatible", 1), ("read-only compatible", 2)] {
             let bits = (0..32)
                 .map(|bit| 1u32 << bit)

@@ -1,5 +1,5 @@
-//! The journal superblock: what it says, and how it changes. `bytes` reads and writes it, `check`
-//! refuses what cannot be.
+//! The journal superblock and its changes. `bytes` reads and writes it, `check` refuses invalid
+//! ones.
 
 mod bytes;
 mod check;
@@ -18,8 +18,8 @@ use check::{GAP_SHARE, LENGTH_MAX};
 use std::ops::Range;
 use units::{BlockSize, LogBlock, TransactionId};
 
-/// The kernel's number of fast-commit blocks where the field is 0, and the least log it leaves
-/// beside them.
+/// The kernel's number of fast-commit blocks where the field is 0, and the shortest log beside
+/// them.
 const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
 const LOG_BLOCKS_MIN: u32 = 1024;
 
@@ -46,19 +46,19 @@ impl Incompatible {
     pub const PACKED: u32 = 0x2000_0000;
     /// Ours: the log lies in the scattered logs. Set only while they may hold records.
     pub const SCATTERED: u32 = 0x1000_0000;
-    /// Ours: a snapshot of the mapping table counts, which must not once somebody who does not know
-    /// it writes to the logs.
+    /// Ours: a snapshot of the mapping table is valid. A program that does not know the feature
+    /// would invalidate it by writing to the logs.
     pub const SNAPSHOT: u32 = 0x0800_0000;
-    /// Ours: packed transactions may lie apart from each other. Who does not know it would take a
-    /// gap for the log's end.
+    /// Ours: packed transactions may lie apart from each other. A program that does not know the
+    /// feature would take a gap for the log's end.
     pub const GAPS: u32 = 0x0400_0000;
-    /// Ours: checksums over whole transactions are XXH64. Who does not know it would take each for
-    /// a torn one.
+    /// Ours: checksums over whole transactions are XXH64. A program that does not know the feature
+    /// would take each transaction for a torn one.
     pub const XXH64: u32 = 0x0200_0000;
     /// Ours: runs are being copied to another scattered log. A program that does not know it would
-    /// take copies for runs before all of them count.
+    /// take copies for runs before all of them are valid.
     pub const MOVING: u32 = 0x0100_0000;
-    /// Those that are ours.
+    /// Our features.
     const OURS: u32 = Self::MULTIWRITE
         | Self::PACKED
         | Self::SCATTERED
@@ -103,7 +103,7 @@ pub struct JournalSuperblock {
     pub first: LogBlock,
     /// The first transaction expected in the log (`s_sequence`).
     pub sequence: TransactionId,
-    /// Where the log begins; block 0 means it is empty (`s_start`). With packed transactions in
+    /// First block of the log; block 0 means it is empty (`s_start`). With packed transactions in
     /// their units.
     pub start: LogBlock,
     /// A negative errno if the journal was aborted (`s_errno`).
@@ -117,26 +117,26 @@ pub struct JournalSuperblock {
     pub dynamic_superblock: u32,
     pub max_transaction: u32,
     pub max_transaction_data: u32,
-    /// No transaction of the log takes more log blocks. On disk in the place of `max_transaction`,
-    /// and only while the log holds records.
+    /// Bound on the log blocks of each transaction in the log. On disk in the place of
+    /// `max_transaction`, and only while the log holds records.
     pub transaction_bound: Option<u32>,
     /// `s_checksum_type`: 4 is CRC-32C, the only one under checksums v2 and v3.
     pub checksum_type: u8,
     /// `s_num_fc_blks`; 0 means 256.
     pub fast_commit_blocks: u32,
-    /// Of a log of packed transactions.
+    /// Parameters of a log of packed transactions.
     pub packed: Option<PackedLog>,
-    /// Of a log that lies in the scattered logs. `start` then says nothing but that it is not
+    /// Parameters of a log in the scattered logs. `start` then only shows that the log is not
     /// empty.
     pub scattered: Option<ScatteredLogs>,
-    /// While the log is forgotten: the first transaction and the start that it had.
+    /// First transaction and start of a log that another program marked as empty.
     pub kept: Option<(TransactionId, LogBlock)>,
     /// UUIDs of the file systems that share an external journal: always 48.
     pub users: Vec<[u8; 16]>,
 }
 
 impl JournalSuperblock {
-    /// A superblock such as mke2fs makes for an internal journal.
+    /// A superblock as mke2fs makes it for an internal journal.
     pub fn new(block_size: BlockSize, length: u32, uuid: [u8; 16]) -> JournalSuperblock {
         JournalSuperblock {
             version: SuperblockVersion::V2,
@@ -164,21 +164,22 @@ impl JournalSuperblock {
         }
     }
 
-    /// Nothing to recover.
+    /// Whether there is nothing to recover.
     pub fn is_clean(&self) -> bool {
         self.start.get() == 0
     }
-    /// The log may hold multiwrite blocks, but is said to be empty. Okeanos never writes that: it
-    /// comes from a program that found this feature too late (`tune2fs`).
+    /// Whether the log may hold multiwrite blocks, but is marked as empty. Okeanos never writes
+    /// that: it comes from a program that found this feature too late (`tune2fs`).
     pub fn is_forgotten(&self) -> bool {
         self.is_clean() && self.has_incompatible(Incompatible::OURS)
     }
-    /// Of a forgotten log: the superblock as it was, if it was one that keeps where its log began.
+    /// The superblock before another program marked the log as empty, if this one keeps where its
+    /// log began.
     pub fn remembered(&self) -> Option<JournalSuperblock> {
         self.as_kept().filter(|_| self.is_forgotten())
     }
-    /// Of a log that holds records: the superblock as its copy tells it, if that says that the log
-    /// begins elsewhere. Okeanos writes both at once, and the same.
+    /// The superblock according to the copy of sequence and start in a log that holds records, if
+    /// the copy differs. Okeanos writes both at once with equal values.
     pub fn disputed(&self) -> Option<JournalSuperblock> {
         self.as_kept().filter(|_| !self.is_clean())
     }
@@ -189,7 +190,7 @@ impl JournalSuperblock {
     pub fn has_incompatible(&self, bits: u32) -> bool {
         self.version == SuperblockVersion::V2 && self.incompatible & bits != 0
     }
-    /// Commit blocks may carry checksum v1.
+    /// Whether commit blocks may carry checksum v1.
     pub fn has_ancient_checksum(&self) -> bool {
         self.version == SuperblockVersion::V2 && self.compatible & Compatible::CHECKSUM != 0
     }
@@ -205,7 +206,7 @@ impl JournalSuperblock {
     pub fn is_wide(&self) -> bool {
         self.has_incompatible(Incompatible::WIDE)
     }
-    /// How the log's descriptors, revokes and commit blocks are laid out.
+    /// The layout of the log's descriptors, revokes and commit blocks.
     pub fn layout(&self) -> LogLayout {
         LogLayout {
             wide: self.is_wide(),
@@ -216,7 +217,7 @@ impl JournalSuperblock {
         }
     }
 
-    /// Which checksum stands for a whole transaction, where its log has any.
+    /// Kind of the checksum over a whole transaction, where the log has any.
     pub fn transaction_sums(&self) -> TransactionSums {
         match self.has_incompatible(Incompatible::XXH64) {
             true => TransactionSums::Xxh64,
@@ -240,7 +241,7 @@ impl JournalSuperblock {
             _ => LogBlock(self.length),
         }
     }
-    /// How many log blocks lie in a block: units of packed transactions, else one.
+    /// Number of log blocks in a block: units of packed transactions, else one.
     pub fn log_blocks_per_block(&self) -> u32 {
         self.packed.map_or(1, |packed| self.block_size.bytes() as u32 / packed.unit)
     }
@@ -248,64 +249,65 @@ impl JournalSuperblock {
     pub fn log_block_bytes(&self) -> usize {
         self.packed.map_or(self.block_size.bytes(), |packed| packed.unit as usize)
     }
-    /// The log, in its own blocks.
+    /// The range of the log, in its own blocks.
     pub fn log_blocks(&self) -> Range<LogBlock> {
         let each = self.log_blocks_per_block();
         LogBlock(self.first.get() * each)..LogBlock(self.log_end().get() * each)
     }
-    /// What all checksums of packed transactions begin with.
+    /// Seed of all checksums of packed transactions.
     pub fn packed_seed(&self) -> Seed {
         let nonce = self.packed.map_or(0, |packed| packed.nonce);
         Seed::of_journal(&self.uuid).with(&nonce.to_be_bytes())
     }
-    /// What all checksums of run headers begin with.
+    /// Seed of all checksums of run headers.
     pub fn scattered_seed(&self) -> Seed {
         let nonce = self.scattered.as_ref().map_or(0, |scattered| scattered.nonce);
         Seed::of_journal(&self.uuid).with(&nonce.to_be_bytes())
     }
-    /// The shortest unit of packed transactions that a log of this length can count in.
+    /// The shortest unit of packed transactions in which a log of this length can count.
     pub fn shortest_unit(&self) -> u32 {
         let bytes = u64::from(self.length) << self.block_size.shift();
         let needed = bytes.div_ceil(LENGTH_MAX.into()).next_power_of_two();
         UNIT_MIN.max(u32::try_from(needed).unwrap_or(u32::MAX))
     }
-    /// Transactions may begin so many log blocks behind the end of the one before them.
+    /// Longest gap between the end of a transaction and the start of the next, in log blocks.
     pub fn gap_max(&self) -> u32 {
         self.packed.map_or(0, |packed| packed.gap_max)
     }
-    /// No gap between packed transactions may have more units of `unit` bytes.
+    /// Longest valid gap between packed transactions, in units of `unit` bytes.
     pub fn gap_bound(&self, unit: u32) -> u32 {
         let each = self.block_size.bytes() as u32 / unit;
         (self.log_end().get() - self.first.get()) * each / GAP_SHARE
     }
-    /// The first fast-commit block, if the feature is set and leaves room for one. (The block at
+    /// The first fast-commit block, if the feature is set and leaves space for one. (The block at
     /// `log_end` belongs to neither.)
     pub fn fast_commit_start(&self) -> Option<LogBlock> {
         let start = self.log_end().plus(1);
         (start.get() < self.length).then_some(start)
     }
 
-    /// The id of the first transaction after a clean mount. (After recovery: what the scan says.)
+    /// The id of the first transaction after a clean mount. (After recovery: the result of the
+    /// scan.)
     pub fn next_transaction(&self) -> TransactionId {
         // The kernel and e2fsck skip one as well: s_sequence itself may have been used.
         self.sequence.next()
     }
-    /// The log is empty, and `last` was the latest transaction id used. Multiwrite records are live
-    /// no more.
+    /// Marks the log as empty; `last` was the latest transaction id used. Multiwrite records are no
+    /// longer live.
     pub fn set_clean(&mut self, last: TransactionId) {
         self.sequence = last;
         self.start = LogBlock(0);
         self.incompatible &= !Incompatible::OURS;
         (self.packed, self.scattered, self.transaction_bound) = (None, None, None);
     }
-    /// The log begins with transaction `sequence` at `start`.
+    /// Makes the log begin with transaction `sequence` at `start`.
     pub fn set_tail(&mut self, sequence: TransactionId, start: LogBlock) {
         self.sequence = sequence;
         self.start = start;
     }
-    /// Sets the features that the log will be written with: checksums v3 or none, 64-bit block
-    /// numbers, revoke, multiwrite. Clears fast commit (its area becomes part of the log) and the
-    /// older checksums. Only while the log is clean.
+    /// Sets the features of the log to be written: checksums v3 or none, 64-bit block numbers,
+    /// revoke, multiwrite. Clears fast commit (its area becomes part of the log) and the older
+    /// checksums. The log must be clean.
     pub fn set_log_format(&mut self, checksums: bool, wide: bool, extended: bool) {
         assert!(self.is_clean(), "the format of a log that holds records cannot change");
         self.version = SuperblockVersion::V2;
@@ -318,8 +320,7 @@ impl JournalSuperblock {
         self.checksum_type = if checksums { CRC32C } else { 0 };
         (self.packed, self.scattered) = (None, None);
     }
-    /// The log will be written in packed transactions. Behind
-    /// [`JournalSuperblock::set_log_format`].
+    /// Sets the packed record format, after [`JournalSuperblock::set_log_format`].
     pub fn set_packed(&mut self, packed: PackedLog) {
         assert!(self.is_clean(), "the format of a log that holds records cannot change");
         let gaps = if packed.gap_max > 0 { Incompatible::GAPS } else { 0 };
@@ -328,8 +329,8 @@ impl JournalSuperblock {
         self.packed = Some(packed);
         assert!(self.check_unit().is_ok(), "{packed:?} in a journal of {} blocks", self.length);
     }
-    /// The log will lie in the scattered logs, none of which is in use yet. Behind the record
-    /// format.
+    /// Sets that the log lies in the scattered logs, none of which is in use yet. Follows the
+    /// setting of the record format.
     pub fn set_scattered(&mut self, nonce: u64) {
         assert!(self.is_clean(), "the place of a log that holds records cannot change");
         self.incompatible |= Incompatible::SCATTERED;
@@ -341,7 +342,7 @@ impl JournalSuperblock {
             moving: None,
         });
     }
-    /// Sets or clears the first block of the copies that do not count yet. Without scattered logs
+    /// Sets or clears the first block of copies that are not valid yet. Without scattered logs
     /// there are none.
     pub fn set_moving(&mut self, moving: Option<LogBlock>) {
         self.incompatible &= !Incompatible::MOVING;
@@ -352,11 +353,11 @@ impl JournalSuperblock {
             scattered.moving = moving;
         }
     }
-    /// Returns where the copies begin that do not count yet.
+    /// Returns the first block of copies that are not valid yet.
     pub fn moving(&self) -> Option<LogBlock> {
         self.scattered.as_ref()?.moving
     }
-    /// Which snapshot counts from now on. Without scattered logs none does.
+    /// Sets the valid snapshot. Without scattered logs there is none.
     pub fn name_snapshot(&mut self, snapshot: Option<NamedSnapshot>) {
         self.incompatible &= !Incompatible::SNAPSHOT;
         if let Some(scattered) = &mut self.scattered {
@@ -366,7 +367,7 @@ impl JournalSuperblock {
             scattered.snapshot = snapshot;
         }
     }
-    /// The snapshot that counts.
+    /// The valid snapshot.
     pub fn named_snapshot(&self) -> Option<&NamedSnapshot> {
         self.scattered.as_ref()?.snapshot.as_ref()
     }

@@ -150,7 +150,7 @@ fn units_that_are_no_sectors_of_a_block_are_refused() {
     assert!(long.check_unit().is_err());
 }
 
-/// With gaps of up to so many units.
+/// A superblock with gaps of up to `gap_max` units.
 fn with_gaps(unit: u32, gap_max: u32) -> JournalSuperblock {
     let mut superblock = packed(unit);
     superblock.set_clean(TransactionId(3));
@@ -266,7 +266,7 @@ fn a_live_multiwrite_log_that_is_called_empty_remembers_where_it_began() {
     let forgotten = JournalSuperblock::parse(&block, live.block_size, 2048).unwrap();
     assert!(forgotten.is_forgotten() && !live.is_forgotten());
     assert_eq!(forgotten.remembered(), Some(live.clone()));
-    // Written by a version that did not keep it, or nonsense.
+    // From a version that did not store the field, or nonsense.
     for kept in [0, 2048] {
         let nowhere =
             JournalSuperblock { kept: Some((live.sequence, LogBlock(kept))), ..forgotten.clone() };

@@ -1,4 +1,4 @@
-//! What is in a volume, a line a file, once by Okeanos and once by the kernel.
+//! Content of a volume, one line a file, listed by Okeanos and by the kernel.
 
 use ext4::{Error, Inode, Volume};
 use format::ext4::checksum::crc32c;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use units::InodeNumber;
 
-/// Directories with more names are told as a number and a checksum.
+/// Directories with more names are listed as a number and a checksum.
 const NAMES_MAX: usize = 60;
 const DEPTH_MAX: usize = 12;
 
@@ -52,11 +52,11 @@ pub async fn by_okeanos(volume: &Rc<Volume>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut next = vec![("/".to_string(), InodeNumber(2), 0)];
     while let Some((path, number, depth)) = next.pop() {
-        let told = match volume.inode(number).await {
+        let inode = match volume.inode(number).await {
             Ok(inode) => one_by_okeanos(volume, &inode, &path).await,
             Err(error) => Err(error),
         };
-        match told {
+        match inode {
             Ok((line, children)) => {
                 lines.push(line);
                 if depth < DEPTH_MAX {
@@ -126,10 +126,10 @@ async fn children(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Result<Children, Er
     }
 }
 
-/// `Err`: why the kernel does not mount it. The image is replayed by that, and written.
+/// Lists by the kernel, which replays and writes the image. `Err`: why it does not mount it.
 pub fn by_kernel(image: &Path) -> Result<Vec<String>, String> {
     let directory = tempfile::tempdir().unwrap();
-    // Somebody else may take the free loop device at the same moment: then once more.
+    // Another process may take the free loop device at the same moment: then try again.
     for attempt in 0.. {
         let mut mount = Command::new("mount");
         let mounted = mount.args(["-o", "loop"]).arg(image).arg(directory.path()).output().unwrap();
@@ -139,7 +139,7 @@ pub fn by_kernel(image: &Path) -> Result<Vec<String>, String> {
             false if words.contains("loop device") && attempt < 20 => {
                 std::thread::sleep(std::time::Duration::from_millis(200));
             }
-            // The words are those of the mount program's version.
+            // The wording depends on the mount program's version.
             false => return Err("mount fails".into()),
         }
     }
@@ -150,8 +150,8 @@ pub fn by_kernel(image: &Path) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// A process that another thread has just forked has what is open here open, too, until it executes
-/// its program.
+/// A process that another thread has just forked has this process's files open, too, until it
+/// executes its program.
 fn unmount(directory: &Path) {
     for _ in 0..100 {
         let unmounted =
@@ -223,7 +223,7 @@ fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
-/// This thread, and what it starts, gets mounts of its own.
+/// Moves this thread, and the processes it starts, to a private mount namespace.
 pub fn private_mounts() {
     // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero
     // bytes.

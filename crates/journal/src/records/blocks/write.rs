@@ -101,7 +101,7 @@ impl Body<'_> {
             tags: Vec::new(),
             logged: Vec::new(),
             packing: Packing::new(layout.block_size),
-            room: DescriptorBlock::room(&layout),
+            room: DescriptorBlock::capacity(&layout),
             wholes,
         }
     }
@@ -176,7 +176,7 @@ impl Body<'_> {
         self.blocks.push((BlockKind::Descriptor, Rc::new(block)));
         self.blocks.append(&mut logged);
         self.packing = Packing::new(self.layout.block_size);
-        self.room = DescriptorBlock::room(&self.layout);
+        self.room = DescriptorBlock::capacity(&self.layout);
     }
 
     /// Escapes a logged block if it begins with the magic (a copy of it: the cache shares the

@@ -1,27 +1,27 @@
-//! A set of blocks as bits, so that a search for free ones looks at 64 at a time, whoever holds
+//! A set of blocks as bits, so that a search for free ones looks at 64 at a time whatever withholds
 //! them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Blocks of a tile: its bits are a page.
+/// Blocks of a tile: its bits fill a page.
 const TILE: u64 = 4096 * 8;
 const WORD: u64 = u64::BITS as u64;
 
-/// Room for tiles alone that hold something.
+/// Only tiles with a block in the set, by their number.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct BlockSet {
     tiles: BTreeMap<u64, Tile>,
 }
 
 struct Tile {
-    /// How many bits are set.
+    /// Number of set bits.
     count: u64,
     words: Box<[u64; (TILE / WORD) as usize]>,
 }
 
-impl Held {
-    /// None of the range is in the set yet.
+impl BlockSet {
+    /// Adds a range of which no block is in the set.
     pub fn insert(&mut self, range: &Range<u64>) {
         assert!(range.start < range.end);
         for (tile, part) in parts(range) {
@@ -34,7 +34,7 @@ impl Held {
             }
         }
     }
-    /// All of the range is in the set.
+    /// Removes a range of which all blocks are in the set.
     pub fn remove(&mut self, range: &Range<u64>) {
         for (number, part) in parts(range) {
             let tile = self.tiles.get_mut(&number).expect("withheld");
@@ -62,22 +62,22 @@ impl Held {
             })
         })
     }
-    /// The set from a block on, as words of bits that begin there.
-    pub fn words(&self, within: Range<u64>) -> HeldWords<'_> {
+    /// The set from a block on, as words of bits that begin at that block.
+    pub fn words(&self, within: Range<u64>) -> BlockSetWords<'_> {
         let tiles =
             (within.start / TILE..within.end.div_ceil(TILE)).map(|tile| self.tiles.get(&tile));
-        HeldWords { begin: within.start % TILE, tiles: tiles.collect() }
+        BlockSetWords { begin: within.start % TILE, tiles: tiles.collect() }
     }
 }
 
-/// A part of a [`Held`].
-pub(crate) struct HeldWords<'a> {
-    /// Where the first word begins in the first tile.
+/// A part of a [`BlockSet`].
+pub(crate) struct BlockSetWords<'a> {
+    /// Bit in the first tile at which the first word begins.
     begin: u64,
     tiles: Vec<Option<&'a Tile>>,
 }
 
-impl HeldWords<'_> {
+impl BlockSetWords<'_> {
     /// The word of 64 blocks whose number is `index`; zeros behind the end.
     pub fn get(&self, index: u32) -> u64 {
         let at = self.begin + u64::from(index) * WORD;
@@ -117,7 +117,7 @@ fn parts(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> {
     })
 }
 
-/// The words of a part of a tile, each with the bits that are meant.
+/// The words of a part of a tile, each with a mask of the part's bits.
 fn masks(part: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     let Range { start, end } = part;
     (start / WORD..end.div_ceil(WORD)).map(move |word| {
@@ -132,15 +132,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Against a plain set, over the border of two tiles.
+    /// Compares with a plain set, across the border of two tiles.
     #[test]
     fn blocks_come_and_go_to_the_bit() {
         let (from, to) = (TILE - 200, TILE + 200);
-        let mut held = Held::default();
+        let mut held = BlockSet::default();
         let mut plain: BTreeSet<u64> = BTreeSet::new();
         let ranges = [(0, 1), (1, 70), (130, 300), (380, 400), (320, 321)];
         let ranges = ranges.map(|(start, end)| from + start..from + end);
-        let check = |held: &Held, plain: &BTreeSet<u64>| {
+        let check = |held: &BlockSet, plain: &BTreeSet<u64>| {
             let runs: Vec<u64> = held.runs(from..to).flatten().collect();
             assert_eq!(runs, plain.iter().copied().collect::<Vec<_>>());
             for start in [from, from + 1, from + 63, from + 137, TILE - 1, TILE] {
