@@ -5,8 +5,8 @@ use units::{Instant, Timestamp};
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// Time, chance and tasks: everything outside the program that is not a disk. Real or virtual; the
-/// floors above cannot tell which. Below the doors nothing else may ask for the time or for
-/// randomness.
+/// layers above cannot distinguish them. Below the front ends nothing else may ask for the time or
+/// for randomness.
 pub trait World {
     fn now(&self) -> Instant;
     fn wall_clock(&self) -> Timestamp;

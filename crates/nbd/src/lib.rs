@@ -1,4 +1,4 @@
-//! The network-block-device door: requests of NBD clients to calls of a disk, and results to
+//! The network-block-device front end: requests of NBD clients to calls of a disk, and results to
 //! replies. It decides nothing.
 //!
 //! Fixed newstyle handshake, structured replies, flush, FUA, trim, write-zeroes, several
