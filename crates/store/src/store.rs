@@ -179,9 +179,9 @@ pub trait Store {
     /// Makes content and attributes of the file, as of now, survive whatever the servers are made
     /// to survive.
     fn make_durable(&self, open: OpenFile) -> Answer<()>;
-    /// Sends the content of a file to the servers, as of now: the first part of a sync of many files.
-    /// An error is as final as that of [`Store::make_durable`]. A store that gains nothing by it
-    /// does nothing.
+    /// Sends the content of a file to the servers, as of now: the first part of a sync of many
+    /// files. An error is as final as that of [`Store::make_durable`]. A store that gains nothing
+    /// by it does nothing.
     fn send_content(&self, _open: OpenFile) -> Answer<()> {
         Box::pin(async { Ok(()) })
     }
