@@ -4,7 +4,6 @@
 //! mount(2) returns with the first request (INIT) queued, so one thread can mount and then serve.
 //! Under `fuseblk` the kernel opens the device exclusively. Another exclusive opener makes the
 //! mount fail, and from then on nobody else can open it exclusively.
-//! the mount fail, and from then on nobody else can take it.
 
 use crate::descriptor;
 use std::ffi::CString;

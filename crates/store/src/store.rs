@@ -41,7 +41,6 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 ///    the file in between is always reported. Tokens of other clients are recalled before.
 /// 9. Sizes beyond the constants of this crate are [`crate::Refusal::Invalid`]; an answer never
 ///    exceeds them.
-///    exceeds them.
 pub trait Store {
     /// Returns a name for errors and tables, such as `dir:/srv/shared`.
     fn name(&self) -> &str;

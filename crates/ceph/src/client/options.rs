@@ -34,7 +34,7 @@ impl Options {
         })
     }
 
-    /// Returns the location of the store, whoever connects; recorded in journals.
+    /// Returns the location of the store, which is the same for every client; recorded in journals.
     pub(super) fn name(&self) -> String {
         let file_system =
             if self.file_system.is_empty() { "" } else { &format!(":{}", self.file_system) };

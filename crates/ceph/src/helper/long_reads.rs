@@ -5,7 +5,6 @@
 //! the file again. So the helper looks the file up itself. Whether that ends such a read is not
 //! shown, since none was met again. A lookup changes nothing, and a read that waits for another
 //! client continues to wait.
-//! again. A look changes nothing, and a read that waits for another client waits on.
 
 use super::files::{File, lock};
 use std::collections::BTreeMap;

@@ -233,8 +233,8 @@ pub enum Reply {
 }
 wire_enum!(Reply {
     0 => Done, 1 => HelloReply { hello_reply }, 2 => Attributes { attributes },
-    3 => Bytes { bytes }, 4 => Listing { listing }, 5 => Space { space }, 6 => Created { attributes, is_held },
-    7 => Lock { mode, start, end },
+    3 => Bytes { bytes }, 4 => Listing { listing }, 5 => Space { space },
+    6 => Created { attributes, is_held }, 7 => Lock { mode, start, end },
 });
 
 /// A message from the helper. `request` is the number of its request.

@@ -1,7 +1,6 @@
 //! Opening, reading and writing, and the effect of a descriptor's flags on the page cache. A
 //! synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as
 //! one WRITE with the flag.
-//! one WRITE that says so.
 
 use super::{Result, VolumeFrontEnd, caller};
 use crate::Answer;

@@ -1,4 +1,4 @@
-//! Notes: the state of a file, where the kernel cannot tell it.
+//! Notes: the state of a file, where the kernel does not know it.
 
 use super::own_directory::OwnDirectory;
 use crate::attributes::{FileId, Version};
