@@ -110,7 +110,7 @@ fn text_of(
     let Version { number: version, ctime_ns, size } =
         replay.last.states.last().copied().unwrap_or(replay.last.base);
     let mut text = format!(
-        "Bytes of file {number} that were synced on this host and could not be brought to the store.\n{name}\n{why}\n\
+        "Bytes of file {number} that were synced on this host and could not be written to the store.\n{name}\n{why}\n\
          Last state journaled: version {version}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",
     );
     for (at, bytes) in runs.iter().take(RANGES_MAX) {

@@ -89,7 +89,7 @@ impl Host {
     ) -> Result<(), HostError> {
         let reported = file.reported.get();
         let home = file.dirty.get().map_or(reported, |dirty| dirty.base);
-        let is_fault = units::fault!("host-outgrows-its-room");
+        let is_fault = units::fault!("host-outgrows-its-grant");
         if !is_fault && end > reported.size && end >= self.store.held_below(home.size) {
             self.destage_locked(file).await?;
         }

@@ -47,7 +47,7 @@ impl Host {
             };
             let number = file.id.0;
             self.report_trouble(&format!(
-                "file {number} could not be brought to the store: {error}; {next}, and what was synced stays in the \
+                "file {number} could not be written to the store: {error}; {next}, and what was synced stays in the \
                  journal (find -inum {number} prints its name)"
             ));
         }
