@@ -95,7 +95,7 @@ impl Gap {
 mod tests {
     use super::*;
 
-    /// Completes consecutive records of two blocks, each of which takes that number of `milliseconds`.
+    /// Completes consecutive records of two blocks; `milliseconds` has the time of each.
     fn completed(gap: &mut Gap, milliseconds: &[u64]) -> u32 {
         let (mut position, mut time, mut late) = (0, Instant(0), 0);
         gap.interrupted();
