@@ -1,4 +1,4 @@
-# The doors of the repository. `make demo` and `make test` need root (they mount file systems in a
+# The entry points of the repository. `make demo` and `make test` need root (they mount file systems in a
 # mount namespace of their own) and install from Debian what they miss.
 
 SHELL := /bin/bash

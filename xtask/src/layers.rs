@@ -163,7 +163,7 @@ fn check_lints(
     name: &str,
     complaints: &mut Vec<String>,
 ) -> Result<(), String> {
-    let lints = workspace.file("lints/below-the-doors.toml")?;
+    let lints = workspace.file("lints/below-the-front-ends.toml")?;
     let own = workspace.file(&format!("crates/{name}/clippy.toml")).ok();
     let is_below = layers.layer_of(name).is_some_and(|layer| layer < FRONT_ENDS);
     let is_expected = is_below && !WITHOUT_LINTS.contains(&name);

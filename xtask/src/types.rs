@@ -30,7 +30,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/ext4/tests/all/names/operations.rs", "renames_obey_their_rules"),
     ("crates/format/src/ext4/superblock.rs", "check_geometry"),
     ("crates/format/src/jbd2/tables.rs", "superblock"),
-    ("crates/fuse/src/host_door/mod.rs", "perform"),
+    ("crates/fuse/src/host_front_end/mod.rs", "perform"),
     ("crates/fuse/src/request.rs", "operation"),
     ("crates/host/tests/all/explorer.rs", "play"),
     ("crates/hostile/tests/all/golden.rs", "open_and_list"),

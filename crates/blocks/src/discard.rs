@@ -1,4 +1,4 @@
-//! Discards: blocks that hold nothing of worth. Nothing of them is written home any more, and the
+//! Discards: blocks whose content is no longer needed. They are not written back any more, and the
 //! log's records of them are revoked.
 //!
 //! What a discarded block holds is undefined until it is written again, as on any disk.
@@ -9,7 +9,7 @@ use engine::{Contents, EngineError};
 use std::ops::Range;
 use units::HomeBlock;
 
-/// Blocks that are freed without looking after others in between.
+/// Blocks freed before the task yields to others.
 const STEP_BLOCKS: u64 = 8192;
 
 impl Shared {
@@ -30,7 +30,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whole blocks of the range are freed; of others nothing changes.
+    /// Frees the whole blocks of the range; blocks covered in part do not change.
     pub async fn discard(&self, at: u64, length: u64) -> Result<(), EngineError> {
         let _open = self.changes.read().await;
         let size = self.layout.block_size();

@@ -1,4 +1,4 @@
-//! Finding the superblock: where it stands, or its copy.
+//! Finds the superblock, or its copy.
 
 use crate::error::BlocksError;
 use device::{Buffer, DeviceError, Disk, Durability};
@@ -8,18 +8,18 @@ use format::blocks::{
 };
 use std::rc::Rc;
 
-/// What is read and written as one: no disk has longer logical sectors.
+/// Bytes read and written as one: no disk has longer logical sectors.
 const PAGE: usize = 4096;
 
-/// The superblock that counts.
+/// The superblock in use.
 #[derive(Clone, Debug)]
 pub struct FoundSuperblock {
     pub superblock: BlocksSuperblock,
-    /// The one at the start of the disk is damaged, and this is the copy.
+    /// Whether this is the copy, because the one at the start of the disk is damaged.
     pub is_copy: bool,
 }
 
-/// What a disk was found to be.
+/// The kind of a disk.
 #[derive(Clone, Debug)]
 pub enum BlocksDisk {
     Volume(FoundSuperblock),
@@ -60,7 +60,7 @@ pub async fn find_superblock(disk: &dyn Disk) -> Result<BlocksDisk, BlocksError>
     })
 }
 
-/// The copy at the end of the disk, if it is one of a disk of this size.
+/// Returns the copy at the end of the disk, if it is one of a disk of this size.
 async fn copy_of(disk: &dyn Disk, size: u64) -> Result<Option<BlocksSuperblock>, BlocksError> {
     let Some(at) = blocks_copy_at(size) else { return Ok(None) };
     let found = parse_at(disk, at).await?;
@@ -77,7 +77,7 @@ async fn parse_at(
     Ok(BlocksSuperblock::parse(&disk.read(at, PAGE).await?[..BLOCKS_SUPERBLOCK_SIZE]))
 }
 
-/// Writes a superblock durably at its place, or the copy.
+/// Writes a superblock, or the copy, durably at its place.
 pub(crate) async fn write_superblock(
     disk: &dyn Disk,
     superblock: &BlocksSuperblock,

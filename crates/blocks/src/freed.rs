@@ -11,7 +11,7 @@ const RUNS_MAX: usize = 1024;
 #[derive(Default)]
 pub(crate) struct FreedRuns {
     runs: RefCell<Vec<FreedRun>>,
-    /// How many there were.
+    /// Number of runs added so far.
     count: Cell<u64>,
 }
 
@@ -21,7 +21,7 @@ struct FreedRun {
     number: u64,
 }
 
-/// Runs that a commit of `by` settles: those that there were when it was asked for.
+/// The runs that a commit of `by` settles: those that existed when it was requested.
 #[derive(Clone, Copy)]
 pub(crate) struct Unsettled {
     pub by: TransactionId,
@@ -37,7 +37,8 @@ impl FreedRuns {
     pub fn is_full(&self) -> bool {
         self.runs.borrow().len() >= RUNS_MAX
     }
-    /// The latest transaction that has freed one of `blocks` and is not known to be committed.
+    /// Returns the latest transaction that has freed one of `blocks` and is not known to be
+    /// committed.
     pub fn latest(&self, blocks: &Range<u64>) -> Option<Unsettled> {
         let runs = self.runs.borrow();
         let overlaps =
@@ -45,18 +46,18 @@ impl FreedRuns {
         let by = runs.iter().filter(overlaps).map(|run| run.by).next_back()?;
         Some(Unsettled { by, before: self.count.get() })
     }
-    /// Whether one of `blocks` may not be written yet.
+    /// Returns whether one of `blocks` may not be written yet.
     pub fn holds(&self, blocks: &Range<u64>) -> bool {
         self.latest(blocks).is_some() && !units::fault!("blocks-freed-reused")
     }
-    /// The runs of blocks that [`FreedRuns::settle`] takes away.
+    /// Returns the runs of blocks that [`FreedRuns::settle`] removes.
     pub fn settled_by(&self, done: Unsettled) -> Vec<Range<u64>> {
         let runs = self.runs.borrow();
         let settled = runs.iter().filter(|run| done.settles(run));
         settled.map(|run| run.blocks.clone()).collect()
     }
-    /// They are committed. A transaction that had nothing to log was none, and its number is that
-    /// of the next: so the numbers of transactions alone would not tell.
+    /// Removes runs that are committed. A transaction with nothing to log is skipped, and the next
+    /// one gets its number: so numbers of transactions alone are not enough.
     pub fn settle(&self, done: Unsettled) {
         self.runs.borrow_mut().retain(|run| !done.settles(run));
     }

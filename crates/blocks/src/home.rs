@@ -6,9 +6,10 @@ use engine::{Completed, DiskHome, Home};
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// Addresses are blocks of the disk, so that a scattered log is found near the disk's arm.
+/// The home of a volume's data. Addresses are blocks of the disk, so that a scattered log is found
+/// near the disk's arm.
 ///
-/// Invariant: nothing is written home that is no data, whatever a record in the log says.
+/// Invariant: only data blocks are written back, whatever a record in the log says.
 pub(crate) struct VolumeHome {
     disk: Rc<dyn Disk>,
     whole: DiskHome,
@@ -22,7 +23,7 @@ impl VolumeHome {
 }
 
 impl Home for VolumeHome {
-    /// Blocks of the log count, which a journal inside the volume has among the blocks of home.
+    /// Includes blocks of the log: a journal inside the volume has them among the blocks of home.
     fn contains(&self, at: HomeBlock, count: u64) -> bool {
         let used = self.layout.used();
         at.get() >= used.start && at.get().checked_add(count).is_some_and(|end| end <= used.end)

@@ -1,8 +1,8 @@
-//! Where the blocks of the exported disk lie.
+//! Places of the exported disk's blocks.
 //!
-//! Invariants: a layout exists only of a superblock that was checked, so its arithmetic cannot
+//! Invariants: a layout exists only for a superblock that was checked, so its arithmetic cannot
 //! overflow. Each exported block has one home, in the data and in no scattered log. Neighbours are
-//! neighbours at home, but where a log lies between two groups.
+//! neighbours at home, except where a log lies between two groups.
 
 use engine::{LogExtent, LogPlaces};
 use format::blocks::{BlocksRole, BlocksSuperblock};
@@ -18,14 +18,14 @@ pub struct BlocksLayout {
 /// Exported blocks that lie side by side at home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockRun {
-    /// The first one, on the exported disk.
+    /// The first block, on the exported disk.
     pub block: u64,
     pub home: HomeBlock,
     pub count: u64,
 }
 
 impl BlocksLayout {
-    /// `None`: it is the superblock of a journal device, or none that parses.
+    /// Creates a layout; `None` for the superblock of a journal device, or one that does not parse.
     pub fn new(superblock: BlocksSuperblock) -> Option<BlocksLayout> {
         let is_volume = superblock.role == BlocksRole::Volume && superblock.check().is_ok();
         is_volume.then_some(BlocksLayout { superblock })
@@ -40,13 +40,13 @@ impl BlocksLayout {
     pub fn blocks(&self) -> u64 {
         self.superblock.exported_blocks()
     }
-    /// The byte of the disk that the exported disk begins at. Without scattered logs a file system
-    /// on a drained volume can be read there.
+    /// Returns the byte of the disk at which the exported disk begins. Without scattered logs a
+    /// file system on a drained volume can be read there.
     pub fn data_offset(&self) -> u64 {
         self.superblock.data_at << self.block_size().shift()
     }
 
-    /// The home of an exported block, and how many follow it there, itself included.
+    /// Returns the home of an exported block, and how many follow it there, itself included.
     fn place(&self, block: u64) -> (HomeBlock, u64) {
         let data_at = self.superblock.data_at;
         let Some(groups) = self.superblock.groups else {
@@ -62,7 +62,7 @@ impl BlocksLayout {
         (home, end - block)
     }
 
-    /// Exported blocks as runs at home. They exist.
+    /// Splits exported blocks, which must exist, into runs at home.
     pub(crate) fn runs(&self, blocks: Range<u64>) -> impl Iterator<Item = BlockRun> + '_ {
         assert!(blocks.end <= self.blocks(), "{blocks:?} is checked before");
         let mut next = blocks.start;
@@ -75,7 +75,7 @@ impl BlocksLayout {
         })
     }
 
-    /// Whether all of these blocks of the disk are homes of exported ones.
+    /// Returns whether these blocks of the disk are all homes of exported ones.
     pub(crate) fn is_data(&self, at: HomeBlock, count: u64) -> bool {
         let data = self.superblock.data_at..self.superblock.data_at + self.superblock.data_blocks;
         let Some(end) = at.get().checked_add(count) else { return false };
@@ -90,7 +90,7 @@ impl BlocksLayout {
         group >= groups.logs.into() || to <= log_at
     }
 
-    /// The blocks of the disk that data or logs may take.
+    /// Returns the blocks of the disk that data or logs may take.
     pub(crate) fn used(&self) -> Range<u64> {
         let superblock = &self.superblock;
         let start = match superblock.journal_blocks {
@@ -100,7 +100,7 @@ impl BlocksLayout {
         start..superblock.data_at + superblock.data_blocks
     }
 
-    /// The scattered logs, whose log blocks are numbered from `first` on.
+    /// Returns the scattered logs, whose log blocks are numbered from `first` on.
     pub(crate) fn logs(&self, first: LogBlock) -> Option<LogPlaces> {
         let groups = self.superblock.groups?;
         let (group_blocks, blocks) = (u64::from(groups.group_blocks), groups.log_blocks);
@@ -111,7 +111,7 @@ impl BlocksLayout {
         Some(LogPlaces { first, blocks, homes })
     }
 
-    /// The journal on the volume's own disk, and its scattered logs behind it.
+    /// Returns the journal on the volume's own disk, and its scattered logs after it.
     pub(crate) fn extents(&self) -> (Vec<LogExtent>, Option<LogPlaces>) {
         let superblock = &self.superblock;
         let count = superblock.journal_blocks;

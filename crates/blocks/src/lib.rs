@@ -3,7 +3,7 @@
 //!
 //! [`BlockVolume`] is a [`device::Disk`], with a disk's contract: a flush makes durable what was
 //! acknowledged before it, and a durable write (FUA) itself. A write of blocks is one handle of the
-//! engine. Of blocks that memory holds only the bytes that differ are logged. The contract:
+//! engine. For blocks in memory only the bytes that differ are logged. The contract:
 //! `docs/modes/blocks.md`.
 #![forbid(unsafe_code)]
 

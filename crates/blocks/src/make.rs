@@ -1,4 +1,4 @@
-//! Making a block volume, and a journal device.
+//! Makes a block volume, and a journal device.
 
 use crate::error::BlocksError;
 use crate::find::write_superblock;
@@ -24,14 +24,14 @@ pub struct GroupBytes {
     pub group: u64,
 }
 
-/// How a volume is to be made.
+/// Options of a new volume.
 #[derive(Clone, Debug)]
 pub struct BlocksFormatOptions {
     pub block_size: BlockSize,
     pub uuid: [u8; 16],
     /// The identity of the journal's device; `None`: the journal is inside.
     pub journal_uuid: Option<[u8; 16]>,
-    /// In bytes; `None`: 256 MiB, or a sixteenth of a disk below 4 GiB.
+    /// Size in bytes; `None`: 256 MiB, or a sixteenth of a disk below 4 GiB.
     pub journal_bytes: Option<u64>,
     pub groups: Option<GroupBytes>,
     /// Seconds since 1970.
@@ -62,7 +62,7 @@ impl BlocksFormatOptions {
         let data_blocks = (copy_at >> shift).saturating_sub(journal_end >> shift);
         if data_blocks == 0 {
             return Err(format!(
-                "a disk of {size} bytes has no room for data beside a journal of {inside} bytes"
+                "a disk of {size} bytes has no space for data beside a journal of {inside} bytes"
             ));
         }
         if self.groups.is_some() && self.journal_uuid.is_some() {
@@ -110,13 +110,13 @@ fn groups(bytes: GroupBytes, data_blocks: u64, shift: u32) -> Result<BlockGroups
     }
     let logs = u32::try_from(data_blocks / u64::from(group_blocks)).map_err(|_| wrong())?;
     if logs == 0 {
-        return Err(format!("{}: the disk has no room for a group", wrong()));
+        return Err(format!("{}: the disk has no space for a group", wrong()));
     }
     Ok(BlockGroups { group_blocks, log_blocks, logs })
 }
 
-/// Makes an empty volume. Its exported disk holds what lay there before. Signatures of others at
-/// either end of the disk are gone.
+/// Makes an empty volume. Its exported disk holds what was there before. Signatures of other
+/// formats at either end of the disk are erased.
 ///
 /// # Errors
 /// [`BlocksError::BadSizes`] says which sizes cannot be; nothing was written then.
@@ -129,19 +129,19 @@ pub async fn format_volume(
     let layout = BlocksLayout::new(superblock.clone());
     let layout = layout.ok_or_else(|| bad("the sizes contradict each other".to_owned()))?;
     clear(disk, 0).await?;
-    let copy_at = blocks_copy_at(superblock.disk_bytes).expect("a plan has room for the copy");
+    let copy_at = blocks_copy_at(superblock.disk_bytes).expect("a plan has space for the copy");
     clear(disk, copy_at).await?;
     // A signature between the copy and the end: of md, of GPT.
     clear_tail(disk).await?;
     write_journal(disk, &superblock).await?;
     write_superblock(disk, &superblock, copy_at).await?;
-    // Last: a volume is there whole or not at all.
+    // Last: a volume exists whole or not at all.
     disk.flush().await?;
     write_superblock(disk, &superblock, SUPERBLOCK_AT).await?;
     Ok(layout)
 }
 
-/// Makes the empty journal of a volume on a device of its own, which it fills.
+/// Makes the empty journal of a volume on its own device, which it fills.
 ///
 /// # Errors
 /// [`BlocksError::BadSizes`] says which sizes cannot be; nothing was written then.
@@ -179,7 +179,7 @@ pub async fn format_journal(
     Ok(write_superblock(disk, &superblock, SUPERBLOCK_AT).await?)
 }
 
-/// An empty journal. What an older one left in its blocks is of another UUID.
+/// Writes an empty journal. Remains of an older one in its blocks have another UUID.
 async fn write_journal(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result<(), BlocksError> {
     if superblock.journal_blocks == 0 {
         return Ok(());
@@ -193,7 +193,7 @@ async fn write_journal(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result
     Ok(disk.write(at, vec![Rc::new(page)], Durability::Durable).await?)
 }
 
-/// Zeros in the reserved area at `at`.
+/// Zeros the reserved area at `at`.
 async fn clear(disk: &dyn Disk, at: u64) -> Result<(), BlocksError> {
     let zeros = Rc::new(Buffer::zeroed(RESERVED_BYTES as usize));
     Ok(disk.write(at, vec![zeros], Durability::Durable).await?)

@@ -16,7 +16,7 @@ use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
 use std::rc::Rc;
 use units::LogBlock;
 
-/// What a block volume stands on.
+/// The disks and options of a block volume.
 #[derive(Clone)]
 pub struct BlockParts {
     pub world: Rc<dyn World>,
@@ -76,10 +76,10 @@ impl BlockParts {
     }
 }
 
-/// Whether `disk` is the journal of the volume with this superblock.
+/// Checks that `disk` is the journal of the volume with this superblock.
 ///
 /// # Errors
-/// [`BlocksError`] says what it is instead.
+/// [`BlocksError`] names what it is instead.
 pub async fn check_journal(
     disk: &dyn Disk,
     volume: &BlocksSuperblock,
@@ -99,10 +99,10 @@ pub async fn check_journal(
 
 impl BlockVolume {
     /// Reads the superblock, replays the log if it holds anything, and opens the engine over it.
-    /// A volume that is opened to be read is written to by the replay alone.
+    /// Only the replay writes to a volume that is opened read-only.
     ///
     /// # Errors
-    /// [`BlocksError`] says what is wrong with which disk, and what to do.
+    /// [`BlocksError`] names the disk, the fault, and the remedy.
     pub async fn open(parts: BlockParts) -> Result<BlockVolume, BlocksError> {
         let found = parts.find().await?;
         let mut report = BlocksReport { warnings: found.parts.warnings(), ..Default::default() };
@@ -121,7 +121,7 @@ impl BlockVolume {
     }
 }
 
-/// The copy of the superblock is written anew where it is damaged.
+/// Writes the copy of the superblock again where it is damaged.
 async fn restore_copy(disk: &dyn Disk, layout: &BlocksLayout) -> Result<(), BlocksError> {
     let superblock = layout.superblock();
     let Some(at) = blocks_copy_at(superblock.disk_bytes) else { return Ok(()) };
@@ -132,7 +132,7 @@ async fn restore_copy(disk: &dyn Disk, layout: &BlocksLayout) -> Result<(), Bloc
     Ok(())
 }
 
-/// Replays the log of a volume that is not open; all is home then. With `dry_run` nothing is
+/// Replays the log of a closed volume; everything is written back then. With `dry_run` nothing is
 /// written.
 ///
 /// # Errors
@@ -146,7 +146,7 @@ pub async fn recover(parts: &BlockParts, dry_run: bool) -> Result<RecoveryReport
     Ok(report)
 }
 
-/// The transactions that recovery would replay, as they stand in the log. Nothing is written.
+/// Returns the transactions that recovery would replay, as they are in the log. Writes nothing.
 ///
 /// # Errors
 /// As [`BlockVolume::open`].

@@ -5,7 +5,7 @@ use device::Buffer;
 use engine::EngineError;
 
 impl Shared {
-    /// Whole sectors, within the disk.
+    /// Reads whole sectors within the disk.
     pub async fn read(&self, at: u64, length: usize) -> Result<Buffer, EngineError> {
         let mut content = Buffer::to_fill(length);
         if length == 0 {

@@ -1,12 +1,12 @@
-//! What opening a volume did.
+//! The report of opening a volume.
 
 use engine::RecoveryReport;
 
-/// What opening a volume found and did.
+/// Findings and actions of opening a volume.
 #[derive(Clone, Debug, Default)]
 pub struct BlocksReport {
     pub recovery: RecoveryReport,
-    /// The superblock was written anew from its copy.
+    /// Whether the superblock was restored from its copy.
     pub superblock_restored: bool,
     pub warnings: Vec<String>,
 }

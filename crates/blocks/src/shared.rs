@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::Owner;
 
-/// All data of the exported disk has one owner: a flush is of the whole disk.
+/// The one owner of all data of the exported disk: a flush is of the whole disk.
 pub(crate) const OWNER: Owner = Owner(1);
 /// The longest write that is one handle, in bytes, where the log has room for it.
 const ATOMIC_MAX: usize = 1 << 20;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub writing: BlocksWritten,
     /// Blocks that one handle may write.
     pub handle_blocks: u64,
-    /// Changes go on, or the log is being emptied.
+    /// Held shared by changes, and exclusively while the log is emptied.
     pub changes: Rc<RwLock>,
     pub name: String,
     pub report: BlocksReport,
@@ -98,7 +98,8 @@ impl Shared {
         self.requests.set(BlockRequests { durable_writes, ..counts });
     }
 
-    /// As a client of the exported disk sees an error of the engine.
+    /// Returns the error of a device that a client of the exported disk sees for an error of the
+    /// engine.
     pub fn device_error(
         &self,
         error: EngineError,
@@ -117,7 +118,7 @@ impl Shared {
     }
 }
 
-/// While it lives, the volume is not closed.
+/// Keeps the volume from being closed.
 pub(crate) struct Busy(Rc<Shared>);
 impl Busy {
     pub fn new(shared: &Rc<Shared>) -> Busy {

@@ -4,8 +4,8 @@
 //! 1. A request is checked, then carried out to its end even if its caller does not wait.
 //! 2. A write is acknowledged when it belongs to a transaction; with [`Persistence::WriteThrough`],
 //!    or if it is durable, when that transaction is committed. A flush commits all transactions
-//!    that acknowledged writes belong to.
-//! 3. After a failed write or flush of the disk beneath every write, flush and discard fails.
+//!    with acknowledged writes.
+//! 3. After a failed write or flush of the disk below every write, flush and discard fails.
 
 use crate::layout::BlocksLayout;
 use crate::report::BlocksReport;
@@ -15,7 +15,7 @@ use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Opera
 use engine::{Engine, EngineError, Statistics};
 use std::rc::Rc;
 
-/// Sectors that clients may write. The engine changes parts of blocks as one.
+/// Sectors that clients may write. The engine changes parts of blocks atomically.
 const SECTOR: u32 = 512;
 
 /// A block volume that is open. Clones are the same disk.
@@ -48,35 +48,35 @@ impl BlockVolume {
     pub fn requests(&self) -> BlockRequests {
         self.0.requests.get()
     }
-    /// The first error that a change or a flush had because of the disks beneath.
+    /// Returns the first error that the disks below caused in a change or a flush.
     pub fn failure(&self) -> Option<String> {
         self.0.first_error.borrow().clone()
     }
     pub fn engine(&self) -> &Rc<Engine> {
         &self.0.engine
     }
-    /// The longest aligned write, in bytes, that a crash leaves whole or not at all, in modes that
-    /// log data.
+    /// Returns the longest aligned write, in bytes, that a crash leaves whole or not at all, in
+    /// modes that log data.
     pub fn atomic_bytes(&self) -> u64 {
         self.0.handle_blocks << self.0.layout.block_size().shift()
     }
 
-    /// Writes everything home and empties the log. Changes wait as long; what they write is in the
-    /// log again.
+    /// Writes everything back and empties the log. Changes wait until that is done, and are then
+    /// logged again.
     ///
     /// # Errors
-    /// The disk beneath failed, now or earlier.
+    /// The disk below failed, now or earlier.
     pub async fn drain(&self) -> Result<(), EngineError> {
         let _alone = self.0.changes.write().await;
         self.0.engine.quiesce().await?;
         self.0.engine.begin_writing().await
     }
 
-    /// Waits for requests, writes everything home and empties the log. Later requests fail. Closing
+    /// Waits for requests, writes everything back and empties the log. Later requests fail. Closing
     /// twice is harmless.
     ///
     /// # Errors
-    /// The disk beneath failed, now or earlier: the log keeps what was committed.
+    /// The disk below failed, now or earlier: the log keeps what was committed.
     pub async fn close(&self) -> Result<(), EngineError> {
         let shared = &self.0;
         shared.closed.set(true);
@@ -84,7 +84,7 @@ impl BlockVolume {
         shared.engine.shutdown().await
     }
 
-    /// A request from its check to its answer.
+    /// Carries out a request from its check to its answer.
     fn request<T: 'static, F: Future<Output = Result<T, EngineError>> + 'static>(
         &self,
         (operation, at, length): (Operation, u64, u64),
@@ -143,7 +143,7 @@ impl Disk for BlockVolume {
         let about = (Operation::Write, at, length);
         self.request(about, move |shared| async move { shared.write(at, parts, durability).await })
     }
-    /// Commits what was acknowledged before. Nothing is written if all of it is durable.
+    /// Commits what was acknowledged before. Nothing is written if it is durable already.
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
         self.request((Operation::Flush, 0, 0), |shared| async move {
             if units::fault!("blocks-flush-answered") {

@@ -1,11 +1,11 @@
-//! Writes: a request is one handle, or several if it is very long.
+//! Writes: a request is one handle, or several if it is longer than a handle.
 //!
 //! Invariants
-//! 1. What a handle needs to read is in memory before it starts, but for what was evicted since.
+//! 1. What a handle needs to read is in memory before it starts, except for blocks evicted since.
 //! 2. The changes of one block are one step: other requests see it before or after.
 //! 3. No block is written while a transaction that freed it is uncommitted: its revoke would hide
-//!    the new content, or an older record come back. Nor is one freed while an open handle writes
-//!    it: the commit of both would drop from memory what was written.
+//!    the new content, or an older record would come back. Nor is a block freed while an open
+//!    handle writes it: the commit of both would drop from memory what was written.
 
 use crate::layout::BlockRun;
 use crate::shared::{OWNER, Persistence, Shared};
@@ -14,22 +14,21 @@ use engine::{Base, Credits, EngineError, FileRun, FileUpdate, Handle};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
 
-/// Runs of whole blocks from so many bytes on may go home past the cache, where they are not
-/// logged.
-const PAST_CACHE_FROM: u64 = 64 << 10;
+/// Runs of whole blocks of at least this many bytes may bypass the cache, if they are not logged.
+const BYPASS_BYTES_MIN: u64 = 64 << 10;
 
 /// Bytes of a request that one handle writes.
 struct Piece<'a> {
     at: u64,
     bytes: &'a [u8],
-    /// Memory of just these bytes.
+    /// Memory of exactly these bytes.
     memory: Option<&'a Rc<Buffer>>,
     /// Bytes of the whole request.
     request: u64,
 }
 
 impl Shared {
-    /// Whole sectors, within the disk.
+    /// Writes whole sectors within the disk.
     pub async fn write(
         &self,
         at: u64,
@@ -89,7 +88,7 @@ impl Shared {
         Ok(handle.stop())
     }
 
-    /// Reads what the first and the last block need of their old content, if they change in part.
+    /// Reads the old content of the first and the last block, if they change in part.
     async fn prepare(&self, piece: &Piece<'_>, runs: &[BlockRun]) -> Result<(), EngineError> {
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(()) };
         let first = (first.block, first.home);
@@ -101,7 +100,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The range of an exported block that a piece changes, and its bytes.
+    /// Returns the range of an exported block that a piece changes, and its bytes.
     fn part_of<'a>(&self, piece: &Piece<'a>, block: u64) -> (BlockRange, &'a [u8]) {
         let size = self.layout.block_size();
         let (start, end) = (block << size.shift(), (block + 1) << size.shift());
@@ -117,7 +116,7 @@ impl Shared {
         piece: &Piece<'_>,
         run: BlockRun,
     ) -> Result<(), EngineError> {
-        if self.goes_past_cache(handle, piece, run)? {
+        if self.bypasses_cache(handle, piece, run)? {
             return Ok(());
         }
         for index in 0..run.count {
@@ -127,8 +126,9 @@ impl Shared {
         Ok(())
     }
 
-    /// A long run of whole blocks that is not logged needs no place in memory.
-    fn goes_past_cache(
+    /// Returns whether a run bypasses the cache: a large run of whole blocks that is not logged
+    /// needs no memory.
+    fn bypasses_cache(
         &self,
         handle: &mut Handle,
         piece: &Piece<'_>,
@@ -137,7 +137,7 @@ impl Shared {
         let size = self.layout.block_size();
         let (from, length) = (run.block << size.shift(), run.count << size.shift());
         let end = piece.at + piece.bytes.len() as u64;
-        if length < PAST_CACHE_FROM || from < piece.at || from + length > end {
+        if length < BYPASS_BYTES_MIN || from < piece.at || from + length > end {
             return Ok(false);
         }
         let start = (from - piece.at) as usize;
@@ -174,7 +174,7 @@ impl Shared {
             durable_only: false,
         };
         if range == self.layout.block_size().whole() && is_zero(bytes) && !self.is_zero_now(home) {
-            // A byte and the base say as much as a block of zeros.
+            // A byte and the base describe a block of zeros.
             let range = BlockRange::new(0, 1);
             let update = FileUpdate { range, bytes: &bytes[..1], base: Base::Zero, ..update };
             return handle.file_data(update).await.map(drop);
@@ -195,7 +195,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
 
-/// One buffer of all parts.
+/// Joins all parts in one buffer.
 fn in_one(mut parts: Vec<Rc<Buffer>>) -> Rc<Buffer> {
     if parts.len() == 1 {
         return parts.remove(0);

@@ -2,20 +2,20 @@ use crate::abi::OutHeader;
 use runtime::Slice;
 use zerocopy::{Immutable, IntoBytes};
 
-/// An answer on its way to the kernel: an errno, or a payload. The payload's beginning is copied
-/// bytes; file data may follow as slices of shared buffers.
+/// An answer to the kernel: an errno, or a payload. The payload begins with copied bytes; file data
+/// may follow as slices of shared buffers.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Positive errno, or zero.
     error: i32,
-    /// Room for the header, then the payload's beginning.
+    /// Space for the header, then the beginning of the payload.
     head: Vec<u8>,
     body: Vec<Slice>,
-    /// What the kernel has to ask for again before it sees this answer.
+    /// What the kernel must forget before it sees this answer.
     stale: Vec<Stale>,
 }
 
-/// What the kernel keeps and is to forget, by node.
+/// Data of a node that the kernel caches and is to forget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stale {
     Attributes(u64),
@@ -26,41 +26,41 @@ pub(crate) enum Stale {
 const HEADER: usize = size_of::<OutHeader>();
 
 impl Answer {
-    /// Success; a payload may be appended.
+    /// Creates a success to which a payload may be appended.
     pub fn empty() -> Answer {
-        Answer::with_room(0)
+        Answer::with_capacity(0)
     }
-    /// Success, with memory for `payload` bytes ready.
-    pub fn with_room(payload: usize) -> Answer {
+    /// Creates a success, with memory for `payload` bytes.
+    pub fn with_capacity(payload: usize) -> Answer {
         let mut head = Vec::with_capacity(HEADER + payload);
         head.resize(HEADER, 0);
         Answer { error: 0, head, body: Vec::new(), stale: Vec::new() }
     }
     pub fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
-        let mut answer = Answer::with_room(size_of_val(value));
+        let mut answer = Answer::with_capacity(size_of_val(value));
         answer.append(value);
         answer
     }
     pub fn bytes(payload: &[u8]) -> Answer {
-        let mut answer = Answer::with_room(payload.len());
+        let mut answer = Answer::with_capacity(payload.len());
         answer.append_bytes(payload);
         answer
     }
-    /// File data in shared buffers: `slices` in order, nothing copied.
+    /// Creates an answer of file data in shared buffers: `slices` in order, nothing copied.
     pub fn slices(slices: Vec<Slice>) -> Answer {
         Answer { body: slices, ..Answer::empty() }
     }
-    /// `errno` is positive.
+    /// Creates an error; `errno` is positive.
     pub fn error(errno: i32) -> Answer {
         assert!(errno > 0, "errno {errno}");
         Answer { error: errno, ..Answer::empty() }
     }
-    /// The operation changed attributes of `node` that this kind of answer does not tell.
+    /// Marks attributes of `node` as changed without this answer reporting them.
     pub fn with_stale_attributes(mut self, node: u64) -> Answer {
         self.stale.push(Stale::Attributes(node));
         self
     }
-    /// The operation changed entries of the directory `node` without the kernel's knowing.
+    /// Marks entries of the directory `node` as changed without the kernel's knowledge.
     pub fn with_stale_listing(mut self, node: u64) -> Answer {
         self.stale.push(Stale::Listing(node));
         self
@@ -83,11 +83,11 @@ impl Answer {
         let length = self.payload_length().next_multiple_of(alignment);
         self.head.resize(HEADER + length, 0);
     }
-    /// In bytes.
+    /// Returns the length in bytes.
     pub fn payload_length(&self) -> usize {
         self.head.len() - HEADER + self.body.iter().map(|slice| slice.range.len()).sum::<usize>()
     }
-    /// Whether the message is copied bytes alone, and so many at most.
+    /// Returns whether the message is copied bytes alone, at most `length` of them.
     pub(crate) fn is_within(&self, length: usize) -> bool {
         self.body.is_empty() && self.head.len() <= length
     }
@@ -95,7 +95,7 @@ impl Answer {
         self.error
     }
 
-    /// The message as `/dev/fuse` takes it: header and payload, in pieces.
+    /// Converts to the message that `/dev/fuse` takes: header and payload, in pieces.
     pub(crate) fn into_message(mut self, unique: u64) -> (Vec<u8>, Vec<Slice>) {
         self.drop_payload_of_error();
         let header = self.header(unique);
@@ -103,8 +103,8 @@ impl Answer {
         (self.head, self.body)
     }
 
-    /// The header, and the payload copied to the beginning of `payload`; how long it is. `None`
-    /// when it does not fit.
+    /// Copies the payload to the beginning of `payload`. Returns the header and the length; `None`
+    /// if it does not fit.
     pub(crate) fn copy_to(mut self, unique: u64, payload: &mut [u8]) -> Option<(OutHeader, usize)> {
         self.drop_payload_of_error();
         let length = self.payload_length();

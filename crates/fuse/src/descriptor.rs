@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Room for one descriptor with its header.
+/// Space for one descriptor with its header.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
@@ -28,7 +28,7 @@ pub fn send(
     let mut message = message(&mut part, &mut control);
     match descriptor {
         None => message.msg_controllen = 0,
-        // SAFETY: the header and the number behind it lie within `control`, which is aligned for
+        // SAFETY: the header and the number after it lie within `control`, which is aligned for
         // them.
         Some(descriptor) => unsafe {
             let size = size_of::<libc::c_int>() as u32;
@@ -49,8 +49,8 @@ pub fn send(
     }
 }
 
-/// Waits for a message: its length (zero when the other end is closed), and the descriptor that
-/// came with it.
+/// Waits for a message. Returns its length (zero when the other end is closed), and the descriptor
+/// that came with it.
 pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -66,8 +66,8 @@ pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Optio
             length => break length as usize,
         }
     };
-    // SAFETY: the kernel filled the control buffer. CMSG_FIRSTHDR gives null or a header within it,
-    // and an SCM_RIGHTS message of this length holds one new descriptor that nobody else owns.
+    // SAFETY: the kernel filled the control buffer. CMSG_FIRSTHDR returns null or a header within
+    // it, and an SCM_RIGHTS message of this length holds one new descriptor that nobody else owns.
     let descriptor = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         let least = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as usize;

@@ -1,30 +1,31 @@
-//! What only the kernel's version tells.
+//! Facts that follow from the kernel's version and the machine.
 
 use std::ffi::CStr;
 
-/// Whether the kernel checks who may change flags and projects of files, and never passes such a
-/// call on unchecked. It does from Linux 5.13 on (`vfs_fileattr_set`).
+/// Returns whether the kernel checks who may change flags and projects of files, and never passes
+/// such a call on unchecked. It does from Linux 5.13 on (`vfs_fileattr_set`).
 pub fn checks_flags() -> bool {
-    let mut told = std::mem::MaybeUninit::<libc::utsname>::uninit();
+    let mut reported = std::mem::MaybeUninit::<libc::utsname>::uninit();
     // SAFETY: the kernel fills the structure where it returns zero, and ends each text with a zero
     // byte.
     let release = unsafe {
-        if libc::uname(told.as_mut_ptr()) != 0 {
+        if libc::uname(reported.as_mut_ptr()) != 0 {
             return false;
         }
-        CStr::from_ptr(told.assume_init_ref().release.as_ptr())
+        CStr::from_ptr(reported.assume_init_ref().release.as_ptr())
     };
     version_of(&release.to_string_lossy()).is_some_and(|version| version >= (5, 13))
 }
 
-/// The size of a page of this machine, in bytes; `None` where the kernel does not say.
+/// Returns the size of a page of this machine, in bytes; `None` where the kernel does not report
+/// it.
 pub fn page_bytes() -> Option<u64> {
     // SAFETY: sysconf takes an integer and touches no memory of ours.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two())
 }
 
-/// The first two numbers of a release. One that reads otherwise is believed to be old.
+/// Returns the first two numbers of a release. One with another format counts as old.
 fn version_of(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -1,4 +1,4 @@
-//! The FUSE door: it translates requests of the kernel and decides nothing.
+//! The FUSE front ends: they translate requests of the kernel and decide nothing.
 //!
 //! [`mount`] gives a [`Connection`]; a [`Session`] serves it, and hands each [`Request`] to a
 //! [`FileSystem`].
@@ -8,22 +8,22 @@ pub mod abi;
 mod answer;
 pub mod descriptor;
 mod file_system;
-mod host_door;
+mod host_front_end;
 mod kernel;
 mod message;
 mod mount;
 mod privilege;
 mod request;
 mod session;
-mod volume_door;
+mod volume_front_end;
 
 pub use answer::Answer;
 pub use file_system::FileSystem;
-pub use host_door::HostDoor;
+pub use host_front_end::HostFrontEnd;
 pub use kernel::checks_flags;
 pub use mount::{Connection, Kind, MountError, MountOptions, mount, possible_processors};
 pub use request::{MalformedRequest, Operation, Request};
 pub use session::{
     InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport,
 };
-pub use volume_door::{AttributeOptions, ClosedBadly, DoorOptions, VolumeDoor};
+pub use volume_front_end::{AttributeOptions, ClosedBadly, FrontEndOptions, VolumeFrontEnd};

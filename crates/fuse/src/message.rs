@@ -1,20 +1,20 @@
-//! Memory that requests are read into.
+//! Memory into which requests are read.
 //!
-//! A short request is copied out of it. A long one takes the memory along. So no byte of it is
-//! copied, and the next one of its kind meets memory that the processor knows. It lies so that a
-//! disk can be given the data of a WRITE as they are. Whoever counts what requests hold counts such
-//! memory as a whole ([`Bytes::held`]).
+//! A short request is copied out of it; a long one takes the memory along. So none of its bytes are
+//! copied, and the next long request meets memory that is in the processor's cache. The data of a
+//! WRITE lie aligned for a disk. Accounting of requests counts such memory as a whole
+//! ([`Bytes::held`]).
 
 use crate::abi::{InHeader, WriteIn};
 use device::Buffer;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// From here on copying costs more than it saves memory.
+/// From this length, in bytes, copying costs more than it saves memory.
 const LONG: usize = 256 << 10;
-/// Where the data of a WRITE begin in its message.
+/// Offset of the data of a WRITE in its message.
 const DATA_AT: usize = size_of::<InHeader>() + size_of::<WriteIn>();
-/// To this the data are aligned.
+/// Alignment of the data.
 const PAGE: usize = 4096;
 
 /// The bytes of a request.
@@ -27,24 +27,24 @@ pub(crate) enum Bytes {
 /// Memory for the next message.
 pub(crate) struct Inbox {
     buffer: Buffer,
-    /// Where a message begins.
+    /// Offset at which a message begins.
     begin: usize,
-    /// The longest message.
+    /// Length of the longest message.
     length: usize,
 }
 
 impl Inbox {
-    /// `length`: of the longest message, in bytes.
+    /// Creates an inbox for messages of at most `length` bytes.
     pub fn new(length: usize) -> Inbox {
         let buffer = Buffer::to_fill((length + PAGE).next_multiple_of(PAGE));
         let begin = buffer.as_ptr().wrapping_add(DATA_AT).align_offset(PAGE);
         Inbox { buffer, begin, length }
     }
-    /// Where the next message is to be put.
+    /// Returns the memory for the next message.
     pub fn space(&mut self) -> &mut [u8] {
         &mut self.buffer[self.begin..self.begin + self.length]
     }
-    /// The message of `length` bytes that was put there. Room for the next one is there again.
+    /// Takes the message of `length` bytes that was put there, and makes space for the next one.
     pub fn take(&mut self, length: usize) -> Bytes {
         let range = self.begin..self.begin + length;
         if length < LONG {
@@ -56,15 +56,15 @@ impl Inbox {
 }
 
 impl Bytes {
-    /// Of memory, in bytes.
+    /// Returns the memory held, in bytes.
     pub fn held(&self) -> usize {
         match self {
             Bytes::Short(bytes) => bytes.len(),
             Bytes::Long(buffer, _) => buffer.len(),
         }
     }
-    /// A long WRITE in two: what stands before its data, and the data where they are, if they are
-    /// whole sectors.
+    /// Splits a long WRITE into the bytes before its data, and the data in place, if they are whole
+    /// sectors.
     pub fn into_data(self) -> Result<(Vec<u8>, Rc<Buffer>), Bytes> {
         match self {
             Bytes::Long(buffer, range)

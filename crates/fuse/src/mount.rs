@@ -1,9 +1,9 @@
-//! Getting a `/dev/fuse` descriptor that is mounted on a directory: mount(2) as root, the
-//! set-user-id helper `fusermount3` as an ordinary user.
+//! Mounts a `/dev/fuse` descriptor on a directory: mount(2) as root, the set-user-id helper
+//! `fusermount3` as an ordinary user.
 //!
 //! mount(2) returns with the first request (INIT) queued, so one thread can mount and then serve.
-//! Under `fuseblk` the kernel opens the device exclusively. Whoever else has it exclusively makes
-//! the mount fail, and from then on nobody else can take it.
+//! Under `fuseblk` the kernel opens the device exclusively. Another exclusive opener makes the
+//! mount fail, and from then on nobody else can open it exclusively.
 
 use crate::descriptor;
 use std::ffi::CString;
@@ -16,30 +16,30 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The subtype: mountinfo shows `fuse.okeanos` or `fuseblk.okeanos`, and the mode behind it.
+/// The subtype: mountinfo shows `fuse.okeanos` or `fuseblk.okeanos`, followed by the mode.
 const SUBTYPE: &str = "okeanos";
-/// Linux takes no block device with blocks larger than a page. It only passes on what it learns
+/// Linux takes no block device with blocks larger than a page. It only passes on the size it gets
 /// here; all requests are in bytes.
 const KERNEL_BLOCK_MAX: u32 = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Over a block device: sync, syncfs and umount reach us, and the kernel holds the device
-    /// exclusively.
+    /// Over a block device: sync, syncfs and umount reach the daemon, and the kernel holds the
+    /// device exclusively.
     Block { device: PathBuf, block_size: u32 },
-    /// Over anything; `name` is what mountinfo shows as source.
+    /// Over anything else; mountinfo shows `name` as the source.
     Plain { name: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     pub kind: Kind,
-    /// Shown behind the type, as in `fuseblk.okeanos.selective`: the kernel has no other room for
+    /// Shown after the type, as in `fuseblk.okeanos.selective`: the kernel has no other place for
     /// it.
     pub mode: Option<String>,
     /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them.
     pub flags: libc::c_ulong,
-    /// Whether users other than the one who mounts may look in.
+    /// Whether users other than the one who mounts have access.
     pub allow_other: bool,
 }
 
@@ -66,12 +66,12 @@ pub enum MountError {
 #[derive(Debug)]
 pub struct Connection {
     pub fuse: OwnedFd,
-    /// The kernel keeps a queue for each processor that might ever be there. Known before the
-    /// mount: it may cover the place where the kernel tells it.
+    /// Number of processors that may ever be present: the kernel keeps a queue for each. Read
+    /// before the mount, which may cover the file that has it.
     pub processors: u16,
 }
 
-/// Mounts on `directory`. The caller serves the connection soon, as whoever looks into it waits.
+/// Mounts on `directory`. The caller must serve the connection soon, as accesses to the mount wait.
 pub fn mount(directory: &Path, options: &MountOptions) -> Result<Connection, MountError> {
     let processors = possible_processors();
     // SAFETY: geteuid has no preconditions.
@@ -88,7 +88,7 @@ pub fn possible_processors() -> u16 {
     last_of(&list).map_or(1, |last| last + 1)
 }
 
-/// The last number of a list such as `0-3,8`.
+/// Returns the last number of a list such as `0-3,8`.
 fn last_of(list: &str) -> Option<u16> {
     list.trim().rsplit(['-', ',']).next()?.parse().ok()
 }
@@ -127,7 +127,7 @@ fn subtype(options: &MountOptions) -> String {
     options.mode.as_ref().map_or_else(|| SUBTYPE.into(), |mode| format!("{SUBTYPE}.{mode}"))
 }
 
-/// The data argument of mount(2). The kernel checks permissions by mode and ACL
+/// Returns the data argument of mount(2). The kernel checks permissions by mode and ACL
 /// (`default_permissions`).
 fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
     // SAFETY: these two calls have no preconditions.
@@ -145,8 +145,8 @@ fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
     data
 }
 
-/// `fusermount3` opens and mounts `/dev/fuse` and sends the descriptor over a socket that it
-/// inherits.
+/// Mounts by `fusermount3`, which opens and mounts `/dev/fuse` and sends the descriptor over a
+/// socket that it inherits.
 fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let Kind::Plain { name } = &options.kind else {
         let error = io::Error::from_raw_os_error(libc::EPERM);
@@ -154,7 +154,7 @@ fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd
     };
     let (ours, theirs) = UnixStream::pair().map_err(MountError::HelperSilent)?;
     keep_over_exec(&theirs).map_err(MountError::HelperSilent)?;
-    // fusermount3 takes commas and backslashes in names behind a backslash.
+    // fusermount3 takes commas and backslashes in names after a backslash.
     let name = name.replace('\\', "\\\\").replace(',', "\\,");
     let mut list = format!("fsname={name},subtype={},default_permissions", subtype(options));
     for (flag, word) in [

@@ -1,8 +1,8 @@
-//! What a caller may do beyond its user number. FUSE tells the number alone; capabilities stand in
-//! /proc.
+//! Privileges of a caller beyond its user number. FUSE passes the number alone; capabilities are
+//! read from /proc.
 //!
-//! Asked only where the kernel passes a call on unchecked, or does not tell calls apart. Looking
-//! does not block: the caller waits for our answer, so its process stays, and no file takes a lock
+//! Read only where the kernel passes a call on unchecked, or does not distinguish calls. Reading
+//! does not block: the caller waits for the answer, so its process stays, and no file takes a lock
 //! that it could hold. In doubt the answer is no.
 
 use std::fs;
@@ -17,8 +17,8 @@ pub enum Capability {
     SystemAdministration = 21,
 }
 
-/// Whether the thread has it, as the kernel's `capable` means it: in the user namespace that this
-/// process is in. Thread 0 is of a process namespace that we do not see.
+/// Returns whether the thread has it, as the kernel's `capable` means it: in the user namespace of
+/// this process. Thread 0 is in a process namespace that is not visible here.
 pub fn holds(thread: u32, capability: Capability) -> bool {
     let status = || fs::read_to_string(format!("/proc/{thread}/status")).ok();
     thread != 0
@@ -33,7 +33,8 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Whether the group is among the thread's supplementary ones. FUSE passes the first group alone.
+/// Returns whether the group is among the thread's supplementary ones. FUSE passes the first group
+/// alone.
 pub fn is_in_group(thread: u32, group: u32) -> bool {
     let status = || fs::read_to_string(format!("/proc/{thread}/status")).ok();
     thread != 0 && status().is_some_and(|status| groups(&status).any(|own| own == group))
@@ -45,8 +46,8 @@ fn groups(status: &str) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// The calls that change owners, then those of 32-bit programs: lchown, fchown, chown, each with 16
-/// and with 32 bits, and fchownat. As numbers of 64-bit programs the latter are no calls for which
-/// the kernel sends a SETATTR without a field.
+/// and with 32 bits, and fchownat. As numbers of 64-bit programs the latter are calls for which the
+/// kernel sends no SETATTR without a field.
 #[cfg(target_arch = "x86_64")]
 const OWNER_CALLS: [libc::c_long; 11] = [
     libc::SYS_chown,
@@ -63,13 +64,13 @@ const OWNER_CALLS: [libc::c_long; 11] = [
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OWNER_CALLS: [libc::c_long; 2] = [libc::SYS_fchown, libc::SYS_fchownat];
-/// A caller that is not asleep yet is looked at again.
-const LOOKS_MAX: usize = 1000;
+/// A caller that is not asleep yet is checked again, at most this often.
+const TRIES_MAX: usize = 1000;
 
-/// Whether the thread waits in a call that changes the owner of a file; `None` where that cannot be
-/// seen. Other threads run until this one is asleep.
+/// Returns whether the thread waits in a call that changes the owner of a file; `None` where that
+/// is not visible. Other threads run until this one is asleep.
 pub async fn changes_owner(thread: u32) -> Option<bool> {
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..TRIES_MAX {
         match fs::read_to_string(format!("/proc/{thread}/syscall")).as_deref().map(waits_in) {
             Ok(Some(number)) => return Some(OWNER_CALLS.contains(&number)),
             Ok(None) => std::thread::yield_now(),
@@ -80,12 +81,14 @@ pub async fn changes_owner(thread: u32) -> Option<bool> {
     None
 }
 
-/// The number of the call, from the line of proc_pid_syscall(5); `None` while the thread runs.
+/// Returns the number of the call, from the line of proc_pid_syscall(5); `None` while the thread
+/// runs.
 fn waits_in(line: &str) -> Option<libc::c_long> {
     line.split(' ').next()?.parse().ok()
 }
 
-/// Capabilities of another namespace are worth nothing here, and anybody may make one.
+/// Returns whether the thread is in our user namespace. Capabilities of another one do not count:
+/// anybody may create a namespace.
 pub fn is_of_our_user_namespace(thread: u32) -> bool {
     let namespace =
         |of: &str| fs::metadata(format!("/proc/{of}/ns/user")).map(|file| (file.dev(), file.ino()));

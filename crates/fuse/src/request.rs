@@ -1,4 +1,4 @@
-//! Bytes of the kernel to one [`Operation`]. A request that contradicts itself is
+//! Parses the kernel's bytes to one [`Operation`]. A request that contradicts itself is
 //! `MalformedRequest`, never a panic.
 
 use crate::abi::*;
@@ -8,33 +8,33 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 use zerocopy::FromBytes;
 
-/// A request as it arrived, with all its bytes. Whoever serves it drops it before its answer is
-/// sent: the transport's memory may be lent to it. So there is one of each.
+/// A request as it arrived, with all its bytes. The file system drops it before its answer is sent,
+/// as the transport's memory may be lent to it. So it cannot be cloned.
 #[derive(Debug)]
 pub struct Request {
     pub header: InHeader,
     bytes: Bytes,
-    /// Where in `bytes` the fixed structure, names and data stand.
+    /// Range of `bytes` that has the fixed structure, names and data.
     body: Range<usize>,
-    /// Where names and data stand, when the transport keeps them apart from the fixed structure
+    /// Where names and data are, if the transport keeps them apart from the fixed structure
     /// (io_uring).
     payload: Option<Payload>,
 }
 
 #[derive(Debug)]
 enum Payload {
-    /// Behind so many bytes of the body.
+    /// After this many bytes of the body.
     At(usize),
-    /// In memory of the transport, its first bytes: nothing was copied.
+    /// The first bytes of memory of the transport: nothing was copied.
     Lent(Rc<dyn Lent>, usize),
-    /// In memory of its own: the data of a long WRITE.
+    /// Memory of its own: the data of a long WRITE.
     Own(Rc<Buffer>),
 }
 
-/// Memory of the transport, which keeps it as it is for as long as this lives.
+/// Memory of the transport, which stays unchanged for as long as this lives.
 pub(crate) trait Lent: Deref<Target = [u8]> + std::fmt::Debug {}
 
-/// The request does not hold what its operation needs.
+/// A request that lacks what its operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedRequest;
 
@@ -86,7 +86,7 @@ pub enum Operation<'a> {
     Write {
         arguments: WriteIn,
         data: &'a [u8],
-        /// Of the data alone: whoever needs them longer may keep it.
+        /// Memory of the data alone, to be kept if they are needed longer.
         memory: Option<&'a Rc<Buffer>>,
     },
     Statfs,
@@ -135,16 +135,15 @@ pub enum Operation<'a> {
     },
     Fallocate(FallocateIn),
     Lseek(LseekIn),
-    /// As Linux 6.18 asks. Kernels that only know COPY_FILE_RANGE may not write the pages of a
+    /// As Linux 6.18 sends it. Kernels that only know COPY_FILE_RANGE may not write the pages of a
     /// mapping back before it.
     CopyFileRange(CopyFileRangeIn),
-    /// An operation that this door does not know, or leaves to the kernel (ACCESS,
-    /// COPY_FILE_RANGE).
+    /// An operation that is not supported, or left to the kernel (ACCESS, COPY_FILE_RANGE).
     Other,
 }
 
 impl Request {
-    /// `message`: all that one read(2) of `/dev/fuse` gave.
+    /// Parses `message`: the result of one read(2) of `/dev/fuse`.
     pub fn from_message(message: &[u8]) -> Result<Request, MalformedRequest> {
         Request::from_bytes(message.to_vec().into())
     }
@@ -169,7 +168,7 @@ impl Request {
         })
     }
 
-    /// From the parts that a ring entry keeps: the fixed structure and the payload.
+    /// Parses the parts that a ring entry keeps: the fixed structure and the payload.
     pub fn from_parts(
         header: InHeader,
         fixed: &[u8],
@@ -188,7 +187,7 @@ impl Request {
         })
     }
 
-    /// The same; the payload stays where it is.
+    /// Parses such parts, and leaves the payload where it is.
     pub(crate) fn from_lent(
         header: InHeader,
         fixed: &[u8],
@@ -199,7 +198,7 @@ impl Request {
         Ok(Request { header, bytes, body: 0..fixed.len(), payload })
     }
 
-    /// Of memory of its own, in bytes.
+    /// Returns the memory that the request owns, in bytes.
     pub(crate) fn held(&self) -> usize {
         let own = self.own_data().map_or(0, |data| data.held());
         self.bytes.held() + own
@@ -212,7 +211,7 @@ impl Request {
         }
     }
 
-    /// Whether the kernel waits for an answer.
+    /// Returns whether the kernel waits for an answer.
     pub fn wants_answer(&self) -> bool {
         !matches!(self.header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
     }
@@ -311,15 +310,15 @@ impl Request {
     }
 }
 
-/// How long a payload is without what the kernel appends.
+/// Returns the length of a payload without what the kernel appends.
 fn without_extensions(header: &InHeader, length: usize) -> Result<usize, MalformedRequest> {
     length.checked_sub(usize::from(header.total_extlen) * RECORD_ALIGNMENT).ok_or(MalformedRequest)
 }
 
-/// What is left of a request's body while it is taken apart.
+/// The unparsed rest of a request's body.
 struct Body<'a> {
     bytes: &'a [u8],
-    /// Present when the fixed structure, and nothing else, stands in `bytes`.
+    /// Present if `bytes` has the fixed structure and nothing else.
     payload: Option<&'a [u8]>,
 }
 
@@ -335,7 +334,7 @@ impl<'a> Body<'a> {
             Some(Payload::Own(data)) => Body { bytes: body, payload: Some(data) },
         }
     }
-    /// For operations without a fixed structure.
+    /// Moves on to names and data, for operations without a fixed structure.
     fn payload(&mut self) -> &mut Body<'a> {
         if let Some(payload) = self.payload.take() {
             self.bytes = payload;
@@ -347,7 +346,7 @@ impl<'a> Body<'a> {
         self.bytes = self.payload.take().unwrap_or(rest);
         Ok(value)
     }
-    /// Like `fixed`, but older kernels send a shorter structure: what is missing is zero.
+    /// Parses like `fixed`, but older kernels send a shorter structure: missing bytes are zero.
     fn fixed_padded(&mut self) -> Result<InitIn, MalformedRequest> {
         let mut whole = [0; size_of::<InitIn>()];
         let given = self.bytes.len().min(whole.len());
@@ -358,7 +357,7 @@ impl<'a> Body<'a> {
             InitIn::read_from_bytes(&whole).map_err(|_| MalformedRequest)
         }
     }
-    /// A name that ends with a zero byte.
+    /// Parses a name that ends with a zero byte.
     fn name(&mut self) -> Result<&'a [u8], MalformedRequest> {
         let end = self.bytes.iter().position(|&byte| byte == 0).ok_or(MalformedRequest)?;
         let (name, rest) = self.bytes.split_at(end);

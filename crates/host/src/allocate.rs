@@ -1,4 +1,4 @@
-//! Room for a range of a file, and holes in it: at the store at once, as another size is.
+//! Allocates ranges of files and punches holes, at the store and at once, as changes of size do.
 
 use crate::error::HostError;
 use crate::host::{Host, end_of};
@@ -7,8 +7,8 @@ use std::rc::Rc;
 use store::{Allocation, FileId, Token};
 
 impl Host {
-    /// What was journaled of the file goes home first: no replay may bring back what a hole has
-    /// taken. Where others share the file, the store sees to the order.
+    /// Destages the journaled bytes of the file first: no replay may bring back what a hole has
+    /// removed. Where others share the file, the store orders the changes.
     pub async fn allocate(
         self: &Rc<Self>,
         id: FileId,
@@ -39,7 +39,7 @@ impl Host {
             if !file.recalled.get() {
                 self.hold(&file, Token::ExclusiveWrite).await?;
                 if !units::fault!("host-hole-before-destage") {
-                    self.bring_home(&file).await?;
+                    self.destage_locked(&file).await?;
                 }
             }
             if file.recalled.get() {
@@ -49,10 +49,10 @@ impl Host {
             }
             let open = file.open.get().expect("a file with a token is open");
             match self.noted(self.store.allocate(open, what, range.clone()).await) {
-                Ok(attributes) => file.told.set(attributes.version),
+                Ok(attributes) => file.reported.set(attributes.version),
                 Err(error) => {
-                    // A part of it may be done.
-                    self.settle_untold(&file).await?;
+                    // A part of the change may have been carried out.
+                    self.settle_unreported(&file).await?;
                     return Err(error);
                 }
             }

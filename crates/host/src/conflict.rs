@@ -1,10 +1,10 @@
-//! Files that cannot be replayed, because others changed them since: what was journaled of them is
-//! set aside at the store.
+//! Conflict files: the journaled bytes of a file that cannot be replayed, because another client
+//! has changed it since, are set aside at the store.
 //!
 //! `okeanos-conflicts/FILE-LOG` holds the journaled bytes at their offsets, and zeros between. The
-//! same name with `.txt` says of which file they are, which bytes were journaled, and why they were
-//! set aside. The names follow from the log, so a second recovery after a crash writes the same
-//! files again.
+//! same name with `.txt` names their file, lists the ranges that were journaled, and states why
+//! they were set aside. The names follow from the log, so a second recovery after a crash writes
+//! the same files again.
 
 use crate::error::HostError;
 use crate::replay::FileReplay;
@@ -13,16 +13,16 @@ use store::{
     TRANSFER_BYTES_MAX, Version,
 };
 
-/// In the root of the store.
+/// Directory in the root of the store that holds the conflict files.
 pub const CONFLICT_DIRECTORY: &str = "okeanos-conflicts";
-/// Tried until one is free or ours.
+/// Names tried until one is free or ours.
 const NAMES_MAX: u32 = 16;
-/// Of the list in the text.
+/// Ranges that the text lists at most.
 const RANGES_MAX: usize = 10_000;
 
-/// It lies under `name`, or under one with a number behind it. What is there already counts only if
-/// it is of the kind, and of an owner, that we give it. Others may have put there what leads
-/// elsewhere.
+/// Opens or makes the file `name`, or the same name with a number appended. An existing file counts
+/// only if it has the kind and the owner that we give it: another user may have put a link there
+/// that leads elsewhere.
 async fn found_or_made(
     store: &dyn Store,
     parent: FileId,
@@ -62,7 +62,7 @@ async fn write_file(
     store.close(open).await
 }
 
-/// The name that it got, below [`CONFLICT_DIRECTORY`]. Durable when this returns.
+/// Writes a conflict file, durably, and returns its name below [`CONFLICT_DIRECTORY`].
 pub(crate) async fn set_aside(
     store: &dyn Store,
     replay: &FileReplay,
@@ -70,7 +70,7 @@ pub(crate) async fn set_aside(
     why: &str,
 ) -> Result<String, HostError> {
     let owner = Creator { uid: replay.last.uid, gid: replay.last.gid, umask: 0 };
-    // Who is not root makes everything as himself, below a root that is his.
+    // An ordinary user creates everything under their own id, below a root that they own.
     let ours = store.attributes(store.root()).await?;
     let ours = Creator { uid: ours.uid, gid: ours.gid, umask: 0 };
     // An ordinary user can give nothing away.
@@ -110,7 +110,7 @@ fn text_of(
     let Version { number: version, ctime_ns, size } =
         replay.last.states.last().copied().unwrap_or(replay.last.base);
     let mut text = format!(
-        "Bytes of file {number} that were synced on this host and could not be brought to the store.\n{name}\n{why}\n\
+        "Bytes of file {number} that were synced on this host and could not be written to the store.\n{name}\n{why}\n\
          Last state journaled: version {version}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",
     );
     for (at, bytes) in runs.iter().take(RANGES_MAX) {

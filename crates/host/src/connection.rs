@@ -1,14 +1,13 @@
-//! A connection that is lost comes back while the host runs: what was answered is in the journal,
-//! and goes on as after a crash.
+//! Reconnection: a lost connection is made again while the host runs. What was acknowledged is in
+//! the journal and is recovered as after a crash.
 //!
-//! 1. When the connection is lost no operation begins any more. Those under way end with errors of
-//!    the store; those that may be repeated begin again when the connection is back.
-//! 2. When none is under way, what the journal has not yet is committed, and the store connects
-//!    anew. Then the journal is recovered, file by file: the token, the comparison, the replay or
-//!    the setting aside.
-//! 3. A new log begins, all tokens and open files are taken anew. A file of which something was set
-//!    aside answers with an error until every descriptor of it is closed. Who wrote it must learn
-//!    that it is not there.
+//! 1. When the connection is lost no operation starts any more. Operations in flight end with
+//!    errors of the store; those that may be repeated start again on the new connection.
+//! 2. When none is in flight, the running transaction is committed and the store reconnects. Then
+//!    the journal is recovered, file by file: take the token, compare, and replay or set aside.
+//! 3. A new log begins, and all tokens and open files are taken anew. A file with a conflict file
+//!    answers with an error until every descriptor of it is closed: its writer must learn that the
+//!    bytes are not in it.
 
 use crate::error::HostError;
 use crate::files::Failure;
@@ -20,10 +19,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::FileId;
 
-/// Between two tries to connect.
+/// Pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// An operation is under way for as long as this lives.
+/// Keeps an operation counted as in flight until it is dropped.
 pub(crate) struct Busy<'a>(&'a Host);
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
@@ -42,7 +41,7 @@ impl Host {
         self.busy.set(self.busy.get() + 1);
         Busy(self)
     }
-    /// Each operation begins here: waits for a lost connection, as long as it may.
+    /// Starts an operation: waits for a lost connection, up to the limit of the options.
     pub(crate) async fn enter(&self) -> Result<Busy<'_>, HostError> {
         if let (Err(_), Some(patience)) = (self.check(), self.options.reconnect) {
             let is_over = || (self.check().is_ok() || self.closed.get()).then_some(());
@@ -52,12 +51,12 @@ impl Host {
         self.check()?;
         Ok(self.busy())
     }
-    /// Whether an operation that ended so may begin again.
+    /// Returns whether an operation that ended with `error` may start again.
     pub(crate) fn is_again(&self, error: &HostError) -> bool {
         error.is_lost() && self.options.reconnect.is_some() && !self.closed.get()
     }
-    /// Every error of the store goes through here: a lost connection ends everything but the
-    /// journal.
+    /// Passes on a result of the store. Every error of the store goes through here: a lost
+    /// connection ends everything but the journal.
     pub(crate) fn noted<T>(&self, result: Result<T, store::StoreError>) -> Result<T, HostError> {
         result.map_err(|error| {
             if error.is_lost() {
@@ -72,19 +71,19 @@ impl Host {
         self.drained.notify();
         self.lease.end();
         self.ended.notify();
-        // Nobody waits for a token that cannot come back.
+        // No task may wait for a token that cannot come back.
         for file in self.files.all() {
-            self.forget_kept(&file);
+            self.invalidate_attributes(&file);
             file.recalled.set(false);
             file.returned.notify();
         }
     }
-    /// `tell` is called after each recovery of a connection.
-    pub fn on_reconnection(&self, tell: Box<dyn Fn(&HostRecoveryReport)>) {
-        *self.told.borrow_mut() = Some(tell);
+    /// Sets the function that is called after each recovery of a connection.
+    pub fn on_reconnection(&self, listener: Box<dyn Fn(&HostRecoveryReport)>) {
+        *self.recovery_listener.borrow_mut() = Some(listener);
     }
 
-    /// What runs beside the operations, as long as one connection.
+    /// Starts the tasks that run as long as one connection.
     pub(crate) fn start_tasks(self: &Rc<Self>) {
         self.world.spawn(Box::pin(self.clone().watch_store()));
         self.world.spawn(Box::pin(self.clone().flush_journal()));
@@ -97,26 +96,26 @@ impl Host {
             self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(())).await;
             let is_idle = || (self.busy.get() == 0 || self.closed.get()).then_some(());
             self.idle.until(is_idle).await;
-            let turn = self.restoring.write().await;
+            let guard = self.restoring.write().await;
             if self.closed.get() {
                 return;
             }
             match self.restore().await {
                 Ok(report) => {
-                    drop(turn);
+                    drop(guard);
                     self.count(|counters| counters.reconnections += 1);
                     self.count_set_aside(&report);
                     *self.lost.borrow_mut() = None;
                     self.start_tasks();
                     self.restored.notify();
-                    if let Some(tell) = &*self.told.borrow() {
-                        tell(&report);
+                    if let Some(listener) = &*self.recovery_listener.borrow() {
+                        listener(&report);
                     }
                 }
-                // The journal is no better next time.
+                // Trying again would not repair the journal.
                 Err(HostError::Aborted(_) | HostError::Device(_) | HostError::Log(_)) => return,
                 Err(_) => {
-                    drop(turn);
+                    drop(guard);
                     let until = self.world.now().plus(AGAIN);
                     let closed = self.ended.until(|| self.closed.get().then_some(()));
                     race(self.world.sleep_until(until), closed).await;
@@ -125,7 +124,7 @@ impl Host {
         }
     }
 
-    /// Of a recovery: for the statistics.
+    /// Counts the files that a recovery set aside, for the statistics.
     pub fn count_set_aside(&self, report: &HostRecoveryReport) {
         let is_aside = |file: &&FileOutcome| matches!(file.outcome, FileFate::SetAside { .. });
         let aside = report.files.iter().filter(is_aside).count() as u64;
@@ -138,7 +137,7 @@ impl Host {
         let recovered = race(self.recover_again(), self.until_silent()).await;
         let (Either::Left(recovered) | Either::Right(recovered)) = recovered;
         let mut report = recovered?;
-        // The log is empty now. What follows may fail, and then the fates alone tell.
+        // The log is empty now. If what follows fails, only `fates` knows what became of the files.
         self.begin_lease().await?;
         let log = HostLog::open(self.world.clone(), &self.journal, self.options.records).await?;
         *self.log.borrow_mut() = log;
@@ -156,7 +155,8 @@ impl Host {
             let before = file.failure.take();
             let is_open = file.opens.get() > 0 && !units::fault!("host-failure-forgotten");
             let lost = fates.remove(&file.id).and_then(|outcome| lost_with(outcome.outcome));
-            // Who has it open must not take a later sync for a promise of what was set aside.
+            // A program that has it open must not take a later sync for a promise of the bytes set
+            // aside.
             *file.failure.borrow_mut() = match (lost, before) {
                 (Some(why), _) => Some(Failure::SetAside(why)),
                 (None, Some(lasting)) if is_open && lasting.lasts() => Some(lasting),
@@ -168,8 +168,7 @@ impl Host {
         Ok(report)
     }
 
-    /// Ends with an error when the servers do not answer any more, so that who waits for a recovery
-    /// does not wait longer than for them.
+    /// Fails when the servers no longer answer, which bounds the wait for a recovery.
     async fn until_silent<T>(&self) -> Result<T, HostError> {
         let lease_ms = self.store.lease_ms();
         if lease_ms == u64::MAX {
@@ -182,8 +181,9 @@ impl Host {
         }
     }
 
-    /// What became of a file stays known until a connection is restored: the next one may be lost
-    /// amid the recovery, and the ledger says only that the file is finished.
+    /// Recovers the journal and keeps each outcome until a connection is restored. The next
+    /// connection may be lost during the recovery, and the ledger records only that a file is
+    /// finished.
     async fn recover_again(&self) -> Result<HostRecoveryReport, HostError> {
         let note = |outcome: &FileOutcome| {
             self.fates.borrow_mut().insert(FileId(outcome.file), outcome.clone());
@@ -192,11 +192,11 @@ impl Host {
     }
 }
 
-/// Why what was synced of a file is not in it any more.
+/// Returns why synced bytes of a file are no longer in it.
 fn lost_with(fate: FileFate) -> Option<String> {
     match fate {
         FileFate::SetAside { why, .. } => Some(why),
-        // It had lost its last name, and the connection was all that kept it.
+        // It had lost its last name, and only the connection kept it.
         FileFate::Removed => {
             Some("it had no name any more, and was gone with the connection".into())
         }

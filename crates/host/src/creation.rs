@@ -1,17 +1,17 @@
-//! A new file is made, opened, and held with one question to the store: nobody else can have it
-//! yet.
+//! Creates, opens and takes the token of a new file with one request to the store: no other client
+//! can have it yet.
 //!
-//! 1. Another client may want it before the store's answer is here. Then the recall is told first,
-//!    and the token of the answer is void: it is given back, and taken again like any other.
-//! 2. What was recalled is remembered while anything is being made, also when its file has been
-//!    forgotten since.
+//! 1. Another client may want the file before the store's answer arrives. Then the recall comes
+//!    first and the token of the answer is void: it is returned, and taken again like any other.
+//! 2. Recalls are remembered while any file is being created, even if their file has been forgotten
+//!    since.
 
 use crate::error::HostError;
 use crate::host::Host;
 use store::{Created, Creator, FileId, Found, Token};
 
 impl Host {
-    /// A regular file, opened by an application with the same operation.
+    /// Creates a regular file that the same operation opens for an application.
     pub async fn create(
         &self,
         parent: FileId,
@@ -36,7 +36,7 @@ impl Host {
             }
             return Ok(found);
         }
-        // What was taken since the answer counts, and nothing else.
+        // Only a token that was taken since the answer counts.
         let _guard = file.lock.write().await;
         if is_held && file.token.get().is_none() {
             self.noted(self.store.return_token(found.file).await)?;

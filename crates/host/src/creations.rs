@@ -1,33 +1,33 @@
-//! Files that are being made, and what was recalled meanwhile.
+//! Files that are being created, and the recalls that arrive during that time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use store::FileId;
 
-/// Recalls that may be of files which are being made.
+/// Recalls that may concern files that are being created.
 #[derive(Default)]
 pub(crate) struct Creations {
-    under_way: Cell<usize>,
+    in_flight: Cell<usize>,
     recalled: RefCell<BTreeSet<FileId>>,
 }
 
-/// A file is being made for as long as this lives.
+/// Keeps a creation counted as in flight until it is dropped.
 pub(crate) struct Creation<'a>(&'a Creations);
 
 impl Creations {
     pub fn note_recall(&self, file: FileId) {
-        if self.under_way.get() > 0 {
+        if self.in_flight.get() > 0 {
             self.recalled.borrow_mut().insert(file);
         }
     }
     pub fn begin(&self) -> Creation<'_> {
-        self.under_way.set(self.under_way.get() + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
         Creation(self)
     }
 }
 
 impl Creation<'_> {
-    /// Whether `file` has been recalled since it began.
+    /// Returns whether `file` has been recalled since the creation began.
     pub fn is_recalled(&self, file: FileId) -> bool {
         self.0.recalled.borrow().contains(&file)
     }
@@ -35,8 +35,8 @@ impl Creation<'_> {
 
 impl Drop for Creation<'_> {
     fn drop(&mut self) {
-        self.0.under_way.set(self.0.under_way.get() - 1);
-        if self.0.under_way.get() == 0 {
+        self.0.in_flight.set(self.0.in_flight.get() - 1);
+        if self.0.in_flight.get() == 0 {
             self.0.recalled.borrow_mut().clear();
         }
     }

@@ -1,11 +1,11 @@
-//! How many names are left of a file, asked behind the answer to the unlink. If none is, what is
-//! dirty of it is dropped.
+//! Asks the store, after an unlink was answered, how many names the file has left. If none, its
+//! dirty bytes are dropped.
 //!
-//! 1. Only the store knows. On Ceph this question has the metadata server write its journal, and
-//!    waits for that. So it comes for all files of a while at once: one write serves them all.
-//! 2. Until it is answered the file's lock is held: nobody writes the file, and it goes nowhere.
-//! 3. What waits is bounded. Beyond half of it, or when the journal is short, nothing waits for
-//!    others to come. Beyond all of it the unlinks wait.
+//! 1. Only the store knows. On Ceph the question makes the metadata server write its journal and
+//!    wait for that, so the questions of a while are sent together: one write serves them all.
+//! 2. The file's lock is held until the answer: the file is neither written nor destaged.
+//! 3. The number of waiting files is bounded. Beyond half of the bound, or when the journal is
+//!    short, questions are sent at once. At the bound unlinks wait.
 
 use crate::departures::Departure;
 use crate::destage::{Work, at_once};
@@ -16,15 +16,15 @@ use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// For others to come.
+/// How long a question waits for others to join it.
 const WHILE: Duration = Duration::from_secs(1);
-/// Questions at once: threads of the store are left for others.
+/// Questions sent at once; leaves threads of the store for other requests.
 const QUESTIONS: usize = 16;
 
 impl Host {
     pub(crate) async fn add_departure(&self, file: Rc<File>, settled: Option<WriteGuard>) {
         let bytes = file.held_bytes();
-        let may = || (self.departures.has_room(bytes) || self.check().is_err()).then_some(());
+        let may = || (self.departures.has_space(bytes) || self.check().is_err()).then_some(());
         self.departures.changed.until(may).await;
         if self.check().is_ok() {
             self.departures.add(Departure { file, settled, bytes });
@@ -45,20 +45,20 @@ impl Host {
                 (departures.is_half_full() || self.closing.get() || self.check().is_err())
                     .then_some(())
             });
-            // What waits holds the tail of a journal that is short.
+            // Waiting files hold the tail of a journal that is short.
             let no_longer = race(no_longer, log.until_short());
             race(self.world.sleep_until(self.world.now().plus(WHILE)), no_longer).await;
             let work = departures.take().into_iter().map(|one| self.follow(one));
             at_once(work.collect(), QUESTIONS).await;
         }
-        // When the connection was lost the recovery looks after these.
+        // After a lost connection the recovery takes care of these files.
         departures.take().iter().for_each(|one| departures.end(one.bytes));
     }
 
     fn follow(&self, Departure { file, settled, bytes }: Departure) -> Work<'_> {
         Box::pin(async move {
-            // What goes wrong is noted with the connection, or its records stay until the file goes
-            // to the store.
+            // Errors are recorded with the connection, or the records stay until the file is
+            // destaged.
             let _ = self.follow_name(file, settled).await;
             self.departures.end(bytes);
             Ok(())

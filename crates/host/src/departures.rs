@@ -1,5 +1,4 @@
-//! Files of which a name went, that nobody has open, and that have something dirty: until it is
-//! known whether it was the last one.
+//! Closed files with dirty bytes that lost a name, until it is known whether it was the last one.
 
 use crate::files::File;
 use runtime::sync::{Event, WriteGuard};
@@ -13,16 +12,16 @@ const BYTES_MAX: u64 = 32 << 20;
 #[derive(Default)]
 pub(crate) struct Departures {
     waiting: RefCell<Vec<Departure>>,
-    /// Files and bytes, those that are asked for now included.
+    /// Files and their bytes, including those whose question is in flight.
     files: Cell<usize>,
     bytes: Cell<u64>,
-    /// Something came or went, or nobody should wait any longer.
+    /// Set when a file is added or removed, or when questions must not wait any longer.
     pub changed: Event,
 }
 
 pub(crate) struct Departure {
     pub file: Rc<File>,
-    /// The file's lock, which is held from before.
+    /// The file's lock, held since the unlink.
     pub settled: Option<WriteGuard>,
     pub bytes: u64,
 }
@@ -31,8 +30,9 @@ impl Departures {
     pub fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
     }
-    /// For a file with so many dirty bytes. One that is larger than the bound waits alone.
-    pub fn has_room(&self, bytes: u64) -> bool {
+    /// Returns whether a file with `bytes` dirty bytes may wait here. A file beyond the bound waits
+    /// alone.
+    pub fn has_space(&self, bytes: u64) -> bool {
         let is_first = self.files.get() == 0;
         is_first || (self.files.get() < FILES_MAX && self.bytes.get() + bytes <= BYTES_MAX)
     }
@@ -45,7 +45,7 @@ impl Departures {
         self.waiting.borrow_mut().push(departure);
         self.changed.notify();
     }
-    /// They count until [`Departures::end`].
+    /// Takes all files; they count until [`Departures::end`].
     pub fn take(&self) -> Vec<Departure> {
         self.waiting.take()
     }

@@ -1,11 +1,11 @@
-//! Files go to the store: when they are old, when the journal or memory is short, and when another
-//! wants them. Which of them go now: [`crate::destage_choice`].
+//! Destages files to the store: when they are old, when the journal or memory is short, or when
+//! another client wants them. [`crate::destage_choice`] decides which files go.
 //!
-//! The order for one file, under its lock. Its states are in the journal, the store makes it
-//! durable, its slot is freed, and the journal makes that durable. Only then it is written again,
-//! or its token is returned.
+//! Each file is destaged in this order, under its lock: its states are in the journal; the store
+//! makes it durable; its slot is freed; the journal makes that durable. Only then is the file
+//! written again or its token returned.
 
-use crate::destage_choice::{GiveWay, LoggedFacts, due, for_journal, share_of};
+use crate::destage_choice::{DestageChoice, LoggedFacts, due, for_journal, share_of};
 use crate::error::HostError;
 use crate::files::{Dirty, File};
 use crate::host::Host;
@@ -18,41 +18,41 @@ use std::time::Duration;
 use store::{StoreEvent, Token};
 use units::Instant;
 
-/// Files on their way at once.
+/// Files destaged at once.
 const FILES_AT_ONCE: usize = 64;
-/// What is done with one file. What goes wrong is noted elsewhere, so that the others go on.
+/// The work on one file. Its errors are recorded with the file, so that the others go on.
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
-/// Between two looks under pressure.
+/// Pause between two checks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a file that others want stays closed at the store, if nobody reads it.
+/// How long a file that another client wants stays closed at the store, if nobody reads it.
 const CLOSED: Duration = Duration::from_secs(2);
-/// When nothing can go to the store.
+/// Pause when nothing can be destaged.
 const STUCK: Duration = Duration::from_secs(1);
-/// How often failed files are looked for.
+/// Interval at which failed files are looked for.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The oldest of them.
-fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, GiveWay)> {
-    files.into_iter().take(count).map(|(_, file)| (file, GiveWay::ToStore)).collect()
+/// Chooses the oldest `count` files.
+fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, DestageChoice)> {
+    files.into_iter().take(count).map(|(_, file)| (file, DestageChoice::ToStore)).collect()
 }
 
-/// So many at once.
+/// Runs all work, at most `limit` pieces at once.
 pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {
     let _ = join_window(work, limit).await;
 }
 
 impl Host {
-    /// The file's lock is held for writing. Its slot is freed, durably: what comes next builds on
-    /// what the store has now. And who has the token next may change the file: no recovery may find
-    /// our records of it then.
-    pub(crate) async fn bring_home(&self, file: &File) -> Result<(), HostError> {
+    /// Destages a file whose lock the caller holds for writing, and frees its slot durably. What
+    /// follows builds on the store's present state, and the next holder of the token may change the
+    /// file: no recovery may find our records of it then.
+    pub(crate) async fn destage_locked(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
         if !self.may_try_again(file) {
             self.check_file(file)?;
         }
         let Some(dirty) = file.dirty.get() else { return Ok(()) };
-        // The store may give up any of these states from here on: a crash must find them in the
-        // journal.
+        // From here on the store may write back any of these states: after a crash they must be
+        // found in the journal.
         if !units::fault!("host-state-not-journaled") {
             self.log().commit(dirty.last).await?;
         }
@@ -61,8 +61,8 @@ impl Host {
             self.log().free(dirty.slot);
             self.log().commit_all().await?;
         }
-        // Where the store forgets what failed, a second try that succeeds would prove nothing. The
-        // journal has it all.
+        // Where the store forgets a failed write, a second flush that succeeds proves nothing. The
+        // journal still has everything.
         self.noted_with(file, self.store.make_durable(open).await)?;
         self.succeeded(file).await?;
         self.log().free(dirty.slot);
@@ -79,29 +79,33 @@ impl Host {
         self.log().commit_all().await
     }
 
-    /// Before a write up to `end`, under the file's lock. When a file outgrows its room at the
-    /// store, the store tells its servers of the file's state. That state may not be in the journal
-    /// yet. So the file is brought home first: the servers are told of a state that they have.
-    pub(crate) async fn make_room(&self, file: &File, end: u64) -> Result<(), HostError> {
-        let told = file.told.get();
-        let home = file.dirty.get().map_or(told, |dirty| dirty.base);
-        let is_fault = units::fault!("host-outgrows-its-room");
-        if !is_fault && end > told.size && end >= self.store.held_below(home.size) {
-            self.bring_home(file).await?;
+    /// Destages a file before a write up to `end`, under the file's lock, if the write outgrows the
+    /// size that the servers granted. The store would then report the file's state to its servers,
+    /// and that state may not be in the journal yet.
+    pub(crate) async fn destage_before_growth(
+        &self,
+        file: &File,
+        end: u64,
+    ) -> Result<(), HostError> {
+        let reported = file.reported.get();
+        let home = file.dirty.get().map_or(reported, |dirty| dirty.base);
+        let is_fault = units::fault!("host-outgrows-its-grant");
+        if !is_fault && end > reported.size && end >= self.store.held_below(home.size) {
+            self.destage_locked(file).await?;
         }
         Ok(())
     }
 
-    /// The store may be in a state that it has not told. What it can make durable is the new
-    /// beginning; the lock is held.
-    pub(crate) async fn settle_untold(&self, file: &File) -> Result<(), HostError> {
+    /// Settles a file whose store may be in a state that it has not reported: makes it durable and
+    /// builds on that state. The caller holds the lock.
+    pub(crate) async fn settle_unreported(&self, file: &File) -> Result<(), HostError> {
         self.check()?;
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
         }
         let Some(open) = file.open.get() else { return Ok(()) };
         self.noted_with(file, self.store.make_durable(open).await)?;
-        file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+        file.reported.set(self.noted(self.store.attributes(file.id).await)?.version);
         if let Some(dirty) = file.dirty.get() {
             self.log().free(dirty.slot);
             self.files.set_dirty(file, None);
@@ -112,26 +116,26 @@ impl Host {
 
     pub(crate) async fn destage(&self, file: &Rc<File>) -> Result<(), HostError> {
         let guard = file.lock.write().await;
-        self.bring_home(file).await?;
+        self.destage_locked(file).await?;
         drop(guard);
         self.let_go(file).await
     }
 
-    /// All files, and nobody writes any more. To make each durable has Ceph's metadata server write
-    /// its journal as often. So all contents go first, then the attributes of all at once; then
-    /// there is little left to make durable.
-    pub(crate) async fn bring_all_home(&self) -> Result<(), HostError> {
+    /// Destages all files; no file is written any more. On Ceph making a file durable costs one
+    /// journal write of the metadata server. So all contents are sent first, then the attributes of
+    /// all files together, which leaves little to make durable.
+    pub(crate) async fn destage_all(&self) -> Result<(), HostError> {
         self.check()?;
         self.closing.set(true);
         self.departures.changed.notify();
         let files = self.files.all();
         for file in &files {
-            // What has begun ends, with its state in the log.
+            // Writes that have begun end, with their state in the log.
             drop(file.lock.write().await);
         }
         self.check()?;
         if self.files.has_more_dirty(1) {
-            // As for one file: the store may give up any state of any file from here on.
+            // As for one file: from here on the store may write back any state of any file.
             if !units::fault!("host-flushed-before-journal") {
                 self.log().commit_all().await?;
             }
@@ -146,12 +150,12 @@ impl Host {
             self.noted(self.store.send_attributes().await)?;
         }
         let failed = RefCell::new(None);
-        let told = &failed;
+        let reported = &failed;
         let work = files.iter().map(|file| -> Work<'_> {
             Box::pin(async move {
                 let _guard = file.lock.write().await;
-                if let Err(error) = self.bring_home(file).await {
-                    told.borrow_mut().get_or_insert(error);
+                if let Err(error) = self.destage_locked(file).await {
+                    reported.borrow_mut().get_or_insert(error);
                 }
                 Ok(())
             })
@@ -159,7 +163,7 @@ impl Host {
         at_once(work.collect(), FILES_AT_ONCE).await;
         failed.take().map_or(Ok(()), Err)
     }
-    /// What goes wrong is noted with the file.
+    /// Sends the content of a file. Errors are recorded with the file.
     async fn send_content(&self, file: &Rc<File>) {
         let _guard = file.lock.write().await;
         let (Some(_), Some(open)) = (file.dirty.get(), file.open.get()) else { return };
@@ -180,10 +184,10 @@ impl Host {
                 Either::Left(StoreEvent::Recall { file, .. }) => {
                     self.creations.note_recall(file);
                     let file = self.files.get_or_new(file);
-                    // Before anyone else runs: nobody begins to write any more.
+                    // Set before any other task runs: no write starts from now on.
                     if !file.recalled.replace(true) {
                         self.lease.begin_recall(file.id);
-                        self.forget_kept(&file);
+                        self.invalidate_attributes(&file);
                         self.count(|counters| counters.recalls += 1);
                         self.world.spawn(Box::pin(self.clone().give_back(file)));
                     }
@@ -203,7 +207,7 @@ impl Host {
 
     async fn give_back(self: Rc<Self>, file: Rc<File>) {
         let _busy = self.busy();
-        // What goes wrong here is noted with the file or the connection, and told by the next sync.
+        // Errors are recorded with the file or the connection, and reported by the next sync.
         let _ = self.try_give_back(&file).await;
         self.lease.end_recall(file.id);
         file.recalled.set(false);
@@ -215,14 +219,14 @@ impl Host {
         if units::fault!("host-recall-acknowledged-early") {
             self.noted(self.store.acknowledge_recall(file.id).await)?;
         }
-        // The servers hear of all that was told with the recall, and a write under way may have the
-        // store give the token back.
+        // The recall makes the store send every reported state to the servers, and a write in
+        // flight may make it return the token.
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
         }
         self.noted(self.store.acknowledge_recall(file.id).await)?;
         let _guard = file.lock.write().await;
-        self.bring_home(file).await?;
+        self.destage_locked(file).await?;
         let held = self.end_token(file);
         self.noted(self.store.return_token(file.id).await)?;
         match held {
@@ -231,11 +235,12 @@ impl Host {
         }
     }
 
-    /// Some stores give nobody an exclusive token of a file that a client has open. So one that is
-    /// only read, such as by `tail -f`, or written in turns, is closed there: until the next read
-    /// or write, and for a moment at most. Another may take its last name meanwhile, and nobody
-    /// opens it then. A recall may come with that. The store tells how many names are left when it
-    /// is done. Locks of programs hang on what is open.
+    /// Closes a file at the store for other clients. Some stores grant no exclusive token of a file
+    /// that a client has open. So a file that is only read, such as by `tail -f`, or written
+    /// alternately, is closed until the next read or write, for [`CLOSED`] at most. Another client
+    /// may remove its last name during that time, and then nobody opens it; a recall may follow,
+    /// and the store reports how many names are left when it is done. Files with program locks stay
+    /// open, because the locks belong to the open file.
     async fn close_for_others(self: &Rc<Self>, file: &Rc<File>) -> Result<(), HostError> {
         let stays = !self.store.wants_files_closed() || !file.locks.is_empty();
         if stays
@@ -256,7 +261,7 @@ impl Host {
             let _guard = file.lock.write().await;
             let is_closed = file.open.get().is_none() && file.token.get().is_none();
             if is_closed && file.opens.get() > 0 && !file.recalled.get() {
-                // As a read does. Who cannot open it is told so with the next one.
+                // As for a read. If it cannot be opened, the next operation returns the error.
                 let _ = self.hold(&file, Token::SharedRead).await;
             }
         }
@@ -268,12 +273,12 @@ impl Host {
     pub(crate) async fn flush_journal(self: Rc<Self>) {
         let _busy = self.busy();
         while self.pause(self.options.journal_flush).await {
-            // A failure is told by the next sync.
+            // The next sync reports a failure.
             let _ = self.log().commit_all().await;
         }
     }
 
-    /// False: it is over.
+    /// Pauses for `time`. Returns false if the connection or the host has ended.
     async fn pause(&self, time: Duration) -> bool {
         let is_over = || self.closed.get() || self.check().is_err();
         let until = self.world.now().plus(time);
@@ -287,8 +292,9 @@ impl Host {
         let (log, writeback) = (self.log(), self.options.writeback);
         let mut look_at = self.world.now().plus(writeback);
         loop {
-            let crowded =
-                self.crowd.until(|| (self.is_crowded(1) || self.is_memory_short()).then_some(()));
+            let crowded = self
+                .many_dirty
+                .until(|| (self.has_too_many_dirty(1) || self.is_memory_short()).then_some(()));
             let pressed = race(log.until_short(), crowded);
             let pause = LOOK.min(look_at.since(self.world.now()));
             match race(pressed, self.pause(pause)).await {
@@ -313,24 +319,25 @@ impl Host {
         }
     }
 
-    fn is_crowded(&self, times: usize) -> bool {
+    fn has_too_many_dirty(&self, times: usize) -> bool {
         self.files.has_more_dirty(times * self.options.dirty_files_max)
     }
-    /// Whoever closes a file need not wait for others', as long as these go to the store fast
-    /// enough.
-    pub(crate) async fn leave_crowd(&self) {
-        if !self.is_crowded(1) {
+    /// Bounds the number of dirty files. A program that closes a file does not wait for other files
+    /// as long as these are destaged fast enough.
+    pub(crate) async fn limit_dirty_files(&self) {
+        if !self.has_too_many_dirty(1) {
             return;
         }
-        self.crowd.notify();
-        let dirty = if self.is_crowded(2) { self.files.dirty() } else { Vec::new() };
+        self.many_dirty.notify();
+        let dirty = if self.has_too_many_dirty(2) { self.files.dirty() } else { Vec::new() };
         if let Some((_, oldest)) = dirty.iter().find(|(_, file)| file.failure.borrow().is_none()) {
-            // What goes wrong is the oldest file's, and told by its next sync.
+            // Errors belong to the oldest file and are reported by its next sync.
             let _ = self.destage(oldest).await;
         }
     }
 
-    /// What memory has no room for, and old files if they are looked for. False: there was nothing.
+    /// Destages what exceeds the memory bound, and old files if `by_age`. Returns false if there
+    /// was nothing to destage.
     async fn destage_due(&self, by_age: bool) -> bool {
         let expire = match self.options.destage {
             Destage::After(age) if by_age => Some(age),
@@ -347,53 +354,54 @@ impl Host {
         let mut chosen = to_store(files, count);
         chosen.extend(self.due_again(&again));
         let is_some = !chosen.is_empty();
-        self.give_way_all(chosen).await;
+        self.carry_out(chosen).await;
         is_some
     }
 
-    /// The journal or memory is short, or too many files are dirty. False: nothing could be done.
+    /// Destages or relogs files when the journal or memory is short, or too many files are dirty.
+    /// Returns false if nothing could be done.
     async fn relieve(&self) -> bool {
         let (failed, files): (Vec<_>, Vec<_>) =
             self.files.dirty().into_iter().partition(|(_, file)| file.has_failed());
         let mut chosen = self.due_again(&failed);
         if self.log().is_short() {
-            chosen.extend(self.give_way_to_journal(&files));
-        } else if self.is_crowded(1) {
+            chosen.extend(self.choose_for_journal(&files));
+        } else if self.has_too_many_dirty(1) {
             let count = share_of(files.len());
             chosen.extend(to_store(files, count));
         }
         let mut did_something = !chosen.is_empty();
-        self.give_way_all(chosen).await;
+        self.carry_out(chosen).await;
         if self.is_memory_short() {
             did_something |= self.destage_due(false).await;
         }
-        // What has just failed may hold the tail, and others fill the log soon.
+        // A file that has just failed may hold the tail, and other files will soon fill the log.
         did_something |= self.carry_on_failed().await;
-        // With the revokes the tail moves.
+        // The tail moves with the revokes.
         let _ = self.log().commit_all().await;
         self.refuse_if_stuck(did_something);
         did_something
     }
 
-    fn give_way_to_journal(&self, files: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, GiveWay)> {
+    fn choose_for_journal(&self, files: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, DestageChoice)> {
         let log = self.log();
         let facts = files.iter().map(|(dirty, file)| LoggedFacts {
             slot_since: dirty.slot_since,
             held_bytes: file.held_bytes(),
             logged_bytes: log.logged_bytes(dirty.slot),
-            may_be_logged_anew: self.may_be_logged_anew(file, dirty),
+            may_be_relogged: self.may_be_relogged(file, dirty),
         });
         let chosen = for_journal(&facts.collect::<Vec<_>>()).into_iter();
         chosen.map(|(file, way)| (files[file].1.clone(), way)).collect()
     }
 
-    async fn give_way_all(&self, files: Vec<(Rc<File>, GiveWay)>) {
+    async fn carry_out(&self, files: Vec<(Rc<File>, DestageChoice)>) {
         let work = files.iter().map(|(file, way)| -> Work<'_> {
             Box::pin(async move {
-                // Noted with the file or the connection.
+                // Recorded with the file or the connection.
                 let _ = match way {
-                    GiveWay::ToStore => self.destage(file).await,
-                    GiveWay::LoggedAnew => self.log_anew_or_destage(file).await,
+                    DestageChoice::ToStore => self.destage(file).await,
+                    DestageChoice::Relogged => self.relog_or_destage(file).await,
                 };
                 Ok(())
             })

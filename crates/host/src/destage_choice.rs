@@ -1,45 +1,45 @@
-//! Which dirty files go to the store now, and of which the records are logged anew instead.
+//! Chooses which dirty files are destaged now, and which have their records logged again instead.
 //!
-//! This is the one place that decides it. Recalls, names, sizes and the unmount bring a file to the
-//! store whatever is decided here.
+//! No other place decides that. Recalls, changes of names and sizes, and the unmount destage a file
+//! whatever is decided here.
 //!
-//! 1. A file that has been dirty for `destage=` goes, however often it was written since. Nothing
-//!    here makes it wait.
-//! 2. Memory is short: the oldest files go, until what they hold is no more than `dirty=`.
-//! 3. The journal is short: those files give way whose records lie nearest to its tail. A file of
-//!    which most was written over is logged anew, if that frees at least as much of the log as it
-//!    takes. The store gets nothing of it then.
-//! 4. Too many files are dirty: the oldest go.
+//! 1. A file that has been dirty for `destage=` is destaged, however often it was written since.
+//!    Nothing here delays it.
+//! 2. If memory is short, the oldest files are destaged until the rest holds no more than `dirty=`.
+//! 3. If the journal is short, the files whose records lie nearest to its tail are chosen. A file
+//!    that was mostly overwritten is relogged, if that frees at least as much of the log as it
+//!    takes; the store gets nothing of it.
+//! 4. If too many files are dirty, the oldest are destaged.
 
 use std::time::Duration;
 use units::Instant;
 
-/// Files that give way at least, under pressure, if there are so many.
-const GIVE_WAY_LEAST: usize = 64;
+/// Files chosen at least, under pressure, as far as there are as many.
+const RELIEF_FILES_MIN: usize = 64;
 
-/// What becomes of a file.
+/// How a file leaves the log's tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum GiveWay {
+pub(crate) enum DestageChoice {
     ToStore,
-    LoggedAnew,
+    Relogged,
 }
 
-/// What the journal has of one dirty file.
+/// Facts about the records that the journal has of one dirty file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedFacts {
-    /// When its slot was begun: its records lie no nearer to the tail.
+    /// When its slot was begun; no record of it lies nearer to the tail.
     pub slot_since: Instant,
-    /// What the store may not have, each byte once, with what each piece takes.
+    /// Bytes that the store may lack, each counted once, and the overhead of each range.
     pub held_bytes: u64,
-    /// What the log has of it, each byte once in each transaction.
+    /// Bytes that the log has of the file, each counted once in each transaction.
     pub logged_bytes: u64,
-    /// The store can only be in the state that the slot builds on, or in its last one.
-    pub may_be_logged_anew: bool,
+    /// Whether the store can only be in the state that the slot builds on, or in its last one.
+    pub may_be_relogged: bool,
 }
 
-/// How many of all dirty files go to the store when nothing is short but perhaps memory. `files`:
-/// when each became dirty and what it holds, the oldest first, which go first. `expire`: see
-/// `destage=`.
+/// Returns how many dirty files are destaged when the journal is not short. `files` has when each
+/// became dirty and the bytes that it holds, oldest first; the oldest are destaged first. `expire`:
+/// see `destage=`.
 pub(crate) fn due(
     files: &[(Instant, u64)],
     now: Instant,
@@ -57,21 +57,25 @@ pub(crate) fn due(
     files.iter().take_while(goes).count()
 }
 
-/// How many files give way at once under pressure, of so many dirty ones.
+/// Returns how many of `dirty` files are chosen at once under pressure.
 pub(crate) fn share_of(dirty: usize) -> usize {
-    dirty.div_ceil(4).max(GIVE_WAY_LEAST).min(dirty)
+    dirty.div_ceil(4).max(RELIEF_FILES_MIN).min(dirty)
 }
 
-/// The journal is short: which files give way, and how.
-pub(crate) fn for_journal(files: &[LoggedFacts]) -> Vec<(usize, GiveWay)> {
+/// Chooses the files that relieve a short journal, and how.
+pub(crate) fn for_journal(files: &[LoggedFacts]) -> Vec<(usize, DestageChoice)> {
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|file| files[*file].slot_since);
     order.truncate(share_of(files.len()));
     let way = |file: &LoggedFacts| {
         let frees = file.logged_bytes.saturating_sub(file.held_bytes);
         // A change of attributes alone has no bytes.
-        let pays = file.held_bytes > 0 && frees >= file.held_bytes;
-        if file.may_be_logged_anew && pays { GiveWay::LoggedAnew } else { GiveWay::ToStore }
+        let is_worthwhile = file.held_bytes > 0 && frees >= file.held_bytes;
+        if file.may_be_relogged && is_worthwhile {
+            DestageChoice::Relogged
+        } else {
+            DestageChoice::ToStore
+        }
     };
     order.into_iter().map(|file| (file, way(&files[file]))).collect()
 }
@@ -90,7 +94,7 @@ mod tests {
             slot_since: at(0),
             held_bytes: 100,
             logged_bytes: 100 * times,
-            may_be_logged_anew: true,
+            may_be_relogged: true,
         }
     }
 
@@ -110,22 +114,26 @@ mod tests {
         assert_eq!(due(&files, at(31), None, 29), 1);
         assert_eq!(due(&files, at(31), None, 19), 2);
         assert_eq!(due(&files, at(31), None, 0), 3);
-        // What goes by age counts.
+        // Files destaged by age count.
         assert_eq!(due(&files, at(70), Some(MINUTE), 20), 1);
     }
 
     #[test]
-    fn a_short_journal_logs_anew_what_frees_more_than_it_takes() {
+    fn a_short_journal_relogs_what_frees_more_than_it_takes() {
         let files = [written_over(1), written_over(2), written_over(9)];
         let ways = for_journal(&files);
         assert_eq!(
             ways,
-            [(0, GiveWay::ToStore), (1, GiveWay::LoggedAnew), (2, GiveWay::LoggedAnew)]
+            [
+                (0, DestageChoice::ToStore),
+                (1, DestageChoice::Relogged),
+                (2, DestageChoice::Relogged)
+            ]
         );
-        let other = LoggedFacts { may_be_logged_anew: false, ..written_over(9) };
-        assert_eq!(for_journal(&[other]), [(0, GiveWay::ToStore)]);
+        let other = LoggedFacts { may_be_relogged: false, ..written_over(9) };
+        assert_eq!(for_journal(&[other]), [(0, DestageChoice::ToStore)]);
         let attributes = LoggedFacts { held_bytes: 0, ..written_over(0) };
-        assert_eq!(for_journal(&[attributes]), [(0, GiveWay::ToStore)]);
+        assert_eq!(for_journal(&[attributes]), [(0, DestageChoice::ToStore)]);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Which bytes of a file the store may not have. What is written again and again counts once, as
+//! The byte ranges of a file that the store may lack. A byte that is overwritten counts once, as
 //! the store buffers it once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What one range takes of memory, here and at the store: so many small ones are no way around a
-/// bound.
+/// Memory that one range takes, here and at the store. Counting it keeps many small ranges within
+/// the bound.
 const RANGE_BYTES: u64 = 64;
 
-/// Disjoint ranges by where they begin; those that touch are one.
+/// Disjoint ranges by their start; ranges that touch are merged.
 #[derive(Default)]
 pub(crate) struct DirtyRanges {
     ranges: BTreeMap<u64, u64>,
@@ -19,11 +19,11 @@ impl DirtyRanges {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// What a bound of memory counts.
+    /// Returns the bytes that count against the bound of memory.
     pub fn held_bytes(&self) -> u64 {
         self.bytes + self.ranges.len() as u64 * RANGE_BYTES
     }
-    /// In their order, none longer than `most`.
+    /// Returns the ranges in order, cut into pieces of at most `most` bytes.
     pub fn pieces(&self, most: u64) -> Vec<Range<u64>> {
         let cut = |(start, end): (&u64, &u64)| {
             let (start, end) = (*start, *end);
@@ -39,7 +39,7 @@ impl DirtyRanges {
             return;
         }
         self.bytes += end - start;
-        // From the last one that it touches backwards.
+        // From the last range that it touches backwards.
         while let Some((&at, &last)) =
             self.ranges.range(..=end).next_back().filter(|(_, last)| **last >= start)
         {
@@ -59,11 +59,11 @@ mod tests {
     #[test]
     fn bytes_written_more_than_once_count_once() {
         for seed in 0..200 {
-            let dice = SplitMix::new(seed);
+            let random = SplitMix::new(seed);
             let (mut ranges, mut file) = (DirtyRanges::default(), [false; 200]);
             for step in 0..60 {
-                let start = dice.next() % 180;
-                let end = start + dice.next() % 20;
+                let start = random.next() % 180;
+                let end = start + random.next() % 20;
                 ranges.insert(start..end);
                 file[start as usize..end as usize].fill(true);
                 let own: Vec<bool> = (0..200)

@@ -14,7 +14,8 @@ pub enum HostError {
         "{journal} is not a host journal: {why}; okeanos host mount --format makes one, and what it held is lost"
     )]
     NotAJournal { journal: String, why: String },
-    /// Checksums are right, so a program wrote this: nothing of it is replayed.
+    /// Records with correct checksums and impossible contents: a program wrote them, so nothing is
+    /// replayed.
     #[error(
         "{journal}: transaction {transaction} has bytes of file slot {slot} and no record that says of which file; \
          nothing was replayed, and nothing changed: keep a copy of the journal, and report this"
@@ -22,7 +23,7 @@ pub enum HostError {
     DamagedSlot { journal: String, slot: u32, transaction: u32 },
     #[error("{journal} belongs to {found}, and not to {wanted}")]
     Foreign { journal: String, found: String, wanted: String },
-    /// File numbers and versions mean something else there.
+    /// File numbers and versions have another meaning there.
     #[error(
         "{journal} has records for another store: {store} is {found} now, and was {wanted}. Is the right file system \
          mounted there? If the former one is lost for good, okeanos host mount --format makes a new journal"
@@ -30,37 +31,37 @@ pub enum HostError {
     OtherStore { journal: String, store: String, found: String, wanted: String },
     #[error("{journal} is too small: {found} bytes; at least {needed}")]
     TooSmall { journal: String, found: u64, needed: u64 },
-    /// What was promised may not hold any more; the journal is kept for recovery.
+    /// Promises may no longer hold; the journal is kept for recovery.
     #[error(
         "the journal failed: {0}; what was synced is in it up to then: unmount, and mount again"
     )]
     Aborted(String),
-    /// The store's answer to a flush was an error: nobody knows what it has. The journal still has
-    /// it.
+    /// The store failed a flush, so what it has is unknown. The journal still has everything.
     #[error(
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
-    NotHome(StoreError),
-    /// What was synced before is not in the file. Until every descriptor of it is closed.
+    NotDestaged(StoreError),
+    /// Synced bytes are not in the file; lasts until every descriptor of it is closed.
     #[error(
         "bytes of the file were set aside in okeanos-conflicts: {0}; close it, and open it again"
     )]
     SetAside(String),
-    /// Another host may have had the lock since. Until every descriptor of the file is closed.
+    /// Another host may have held the lock since; lasts until every descriptor of the file is
+    /// closed.
     #[error(
         "locks of the file were lost with the connection to the store; close it, and open it again"
     )]
     LocksLost,
-    /// The store gives no token then. What is in the journal stays there.
+    /// The store grants no token in this case. What is in the journal stays there.
     #[error(
         "file {file} is open on another client, which keeps it: close it there, and mount again; what was synced \
          stays in the journal"
     )]
     KeptOpen { file: u64 },
-    /// The store refuses what the journal has for it.
+    /// The store refuses bytes that the journal has for it.
     #[error(
-        "file {file} could not be brought to the store: {error}; what was synced stays in the journal. Make room there \
-         (find -inum {file} in it tells the name) or remove the cause, and mount again"
+        "file {file} could not be written to the store: {error}; what was synced stays in the journal. Make room there \
+         (find -inum {file} in it prints the name) or remove the cause, and mount again"
     )]
     NotReplayed { file: u64, error: StoreError },
     #[error("the host is about to unmount")]
@@ -70,7 +71,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether the connection to the store went.
+    /// Returns whether the connection to the store is lost.
     pub fn is_lost(&self) -> bool {
         match self {
             HostError::Lost(_) => true,
@@ -80,11 +81,12 @@ impl HostError {
     }
     pub fn errno(&self) -> i32 {
         match self {
-            HostError::NotHome(error) | HostError::NotReplayed { error, .. } => match error.errno()
-            {
-                code @ (28 | 122) => code,
-                _ => 5,
-            },
+            HostError::NotDestaged(error) | HostError::NotReplayed { error, .. } => {
+                match error.errno() {
+                    code @ (28 | 122) => code,
+                    _ => 5,
+                }
+            }
             HostError::Store(error) => error.errno(),
             HostError::Lost(_) => 107,
             HostError::Foreign { .. }

@@ -1,36 +1,36 @@
-//! Files that the store does not take: no space, a quota, an error of its disks.
+//! Files that the store refuses: no space, a quota, an error of its disks.
 //!
-//! 1. The journal has what was synced of them, and keeps it. Syncs and changes of the file get the
-//!    store's error until the store has taken it. It is asked again after pauses that grow.
-//! 2. A store that keeps what failed is asked again as it is. From one that forgets it, as Ceph's
-//!    library may, a success would prove nothing: there the connection is made anew once there is
-//!    space, and the journal replayed.
-//! 3. Others go on. Where such a file holds the tail of the log, its records are logged anew. If
-//!    all of them are more than a quarter of the log, they stay where they are.
-//! 4. Who then waits for room, in the log or in memory, gets the error instead.
+//! 1. The journal keeps what was synced of them. Syncs and changes of the file return the store's
+//!    error until the store has taken it. It is asked again after pauses that grow.
+//! 2. A store that keeps failed writes is simply asked again. At a store that forgets them, as
+//!    Ceph's library may, a success would prove nothing: there the host reconnects once there is
+//!    space, and replays the journal.
+//! 3. Other files go on. Where a failed file holds the tail of the log, its records are relogged.
+//!    If all of them together exceed a quarter of the log, they stay where they are.
+//! 4. A caller that then waits for space, in the log or in memory, gets the error instead.
 
-use crate::destage_choice::GiveWay;
+use crate::destage_choice::DestageChoice;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
 use std::rc::Rc;
 use store::{Refusal, StoreError};
 
-/// Memory beyond `dirty=` for writes that come while files go to the store: a part of it.
+/// Memory beyond `dirty=` for writes that arrive while files are destaged: this part of it.
 const MEMORY_OVER: u64 = 4;
 
 impl Host {
-    /// `tell` is called with what goes wrong while nobody waits for it.
-    pub fn on_trouble(&self, tell: Box<dyn Fn(&str)>) {
-        *self.trouble.borrow_mut() = Some(tell);
+    /// Sets the function that is called with errors for which no caller waits.
+    pub fn on_trouble(&self, listener: Box<dyn Fn(&str)>) {
+        *self.trouble.borrow_mut() = Some(listener);
     }
-    fn tell_trouble(&self, what: &str) {
-        if let Some(tell) = &*self.trouble.borrow() {
-            tell(what);
+    fn report_trouble(&self, what: &str) {
+        if let Some(listener) = &*self.trouble.borrow() {
+            listener(what);
         }
     }
 
-    /// An answer to a flush of the file.
+    /// Records the store's answer to a flush of the file.
     pub(crate) fn noted_with(
         &self,
         file: &File,
@@ -46,37 +46,37 @@ impl Host {
                 false => "it is replayed from the journal once there is space".into(),
             };
             let number = file.id.0;
-            self.tell_trouble(&format!(
-                "file {number} could not be brought to the store: {error}; {next}, and what was synced stays in the \
-                 journal (find -inum {number} tells its name)"
+            self.report_trouble(&format!(
+                "file {number} could not be written to the store: {error}; {next}, and what was synced stays in the \
+                 journal (find -inum {number} prints its name)"
             ));
         }
         self.noted(result)
     }
-    /// The store has all of the file.
+    /// Records that the store has all of the file.
     pub(crate) async fn succeeded(&self, file: &File) -> Result<(), HostError> {
         if file.succeed() {
-            self.tell_trouble(&format!("file {} is at the store now", file.id.0));
+            self.report_trouble(&format!("file {} is at the store now", file.id.0));
             self.log().refuse(None);
-            // It may have been in a state that was not told.
-            file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+            // The store may have been in a state that it had not reported.
+            file.reported.set(self.noted(self.store.attributes(file.id).await)?.version);
         }
         Ok(())
     }
 
-    /// Whether a success would prove that the store has all of it.
+    /// Returns whether a success would prove that the store has all of the file.
     pub(crate) fn may_try_again(&self, file: &File) -> bool {
         file.has_failed() && self.store.keeps_failed_writes() && !units::fault!("host-failed-once")
     }
 
-    /// Of failed files, those whose pause is over.
-    pub(crate) fn due_again(&self, failed: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, GiveWay)> {
+    /// Returns the failed files whose pause has ended.
+    pub(crate) fn due_again(&self, failed: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, DestageChoice)> {
         let now = self.world.now();
         let due = failed.iter().filter(|(_, file)| self.may_try_again(file) && file.may_go(now));
-        due.map(|(_, file)| (file.clone(), GiveWay::ToStore)).collect()
+        due.map(|(_, file)| (file.clone(), DestageChoice::ToStore)).collect()
     }
 
-    /// Failed files leave the tail of a log that is short. False: none could.
+    /// Relogs failed files at the tail of a short log. Returns false if none could be.
     pub(crate) async fn carry_on_failed(&self) -> bool {
         let log = self.log();
         let failed: Vec<_> =
@@ -89,19 +89,19 @@ impl Host {
         let mut did_something = false;
         for (dirty, file) in failed {
             if self.may_try_again(&file) && log.is_old(dirty.slot) {
-                // A lost connection is noted.
+                // A lost connection is already recorded.
                 did_something |= self.carry_on(&file).await.unwrap_or(false);
             }
         }
         did_something
     }
 
-    /// Who waits for room that cannot come learns why.
+    /// Returns the store's error to callers that wait for space that cannot come.
     pub(crate) fn refuse_if_stuck(&self, did_something: bool) {
         let is_stuck = !did_something && (self.log().is_short() || self.is_memory_short());
         let failed = if is_stuck { self.files.failed() } else { Vec::new() };
         let why = failed.iter().find_map(|file| match &*file.failure.borrow() {
-            Some(Failure::NotHome(error)) => Some(error.clone()),
+            Some(Failure::NotDestaged(error)) => Some(error.clone()),
             _ => None,
         });
         let log = self.log();
@@ -116,20 +116,20 @@ impl Host {
     pub(crate) fn is_memory_short(&self) -> bool {
         self.files.held_bytes() > self.options.dirty_bytes_max
     }
-    /// Waits until a write of `bytes` does not take more memory than `dirty=` and a quarter. Hold
-    /// no file meanwhile.
+    /// Waits until a write of `bytes` keeps memory within `dirty=` and a quarter. The caller must
+    /// hold no file.
     pub(crate) async fn memory(&self, bytes: usize) -> Result<(), HostError> {
         let bound = self.options.dirty_bytes_max;
-        let has_room = || {
+        let has_space = || {
             let held = self.files.held_bytes();
             held <= bound || held + bytes as u64 <= bound + bound / MEMORY_OVER
         };
-        if has_room() || units::fault!("host-memory-unbounded") {
+        if has_space() || units::fault!("host-memory-unbounded") {
             return Ok(());
         }
-        self.crowd.notify();
+        self.many_dirty.notify();
         let may_go_on = || {
-            if self.check().is_err() || self.closing.get() || has_room() {
+            if self.check().is_err() || self.closing.get() || has_space() {
                 return Some(Ok(()));
             }
             self.log().refusal().map(|why| Err(why.into()))
@@ -139,7 +139,7 @@ impl Host {
 
     // A store that forgets what failed
 
-    /// There is space again: the journal has what the store has forgotten.
+    /// Reconnects when the store has space again: the journal has what the store has forgotten.
     pub(crate) async fn retry_elsewhere(&self) {
         if self.store.keeps_failed_writes() || self.options.reconnect.is_none() {
             return;
@@ -147,7 +147,7 @@ impl Host {
         let now = self.world.now();
         let is_full = |file: &Rc<File>| {
             let failure = file.failure.borrow();
-            let Some(Failure::NotHome(error)) = &*failure else { return false };
+            let Some(Failure::NotDestaged(error)) = &*failure else { return false };
             error.errno() == Refusal::NoSpace.errno()
         };
         let due: Vec<_> = self.files.failed().into_iter().filter(is_full).collect();
@@ -156,7 +156,7 @@ impl Host {
         }
         due.iter().for_each(|file| file.put_off(now));
         let wanted: u64 = self.files.held_bytes();
-        // Who cannot tell has none.
+        // A store that cannot report its space counts as full.
         let Ok(space) = self.store.space().await else { return };
         let available = space.blocks_available.saturating_mul(space.block_bytes.into());
         if available > wanted.saturating_mul(2) {

@@ -1,10 +1,10 @@
-//! What is known of each file that is open, dirty, or held by a token.
+//! The state of each file that is open, dirty, or held by a token.
 //!
-//! 1. A file's lock is held for writing by whoever writes it, brings it to the store, or changes
-//!    its token. So while a file goes to the store nothing is added to it: the store gets only
-//!    states that are in the journal.
-//! 2. `recalled` is set when the store has told so, before anyone else runs, and asked right before
-//!    each write. From then on nobody writes until the token is back.
+//! 1. A task holds a file's lock for writing while it writes the file, destages it, or changes its
+//!    token. So nothing is added to a file while it is destaged: the store gets only states that
+//!    are in the journal.
+//! 2. `recalled` is set as soon as the store reports the recall, before any other task runs, and
+//!    checked right before each write. From then on no task writes until the token is back.
 
 use crate::dirty_ranges::DirtyRanges;
 use crate::lock_owners::ProgramLocks;
@@ -21,34 +21,35 @@ use units::{Instant, TransactionId};
 pub(crate) struct File {
     pub id: FileId,
     pub lock: Rc<RwLock>,
-    /// Descriptors of applications.
+    /// Number of applications' descriptors.
     pub opens: Cell<u64>,
-    /// At the store, for reading alone if that is all it allows.
+    /// The open file at the store, for reading only if that is all it allows.
     pub open: Cell<Option<OpenFile>>,
     pub is_read_only: Cell<bool>,
-    /// Of programs of this host.
+    /// Locks of programs on this host.
     pub locks: ProgramLocks,
     pub token: Cell<Option<Token>>,
-    /// How many tokens it has had: the number of this one.
+    /// Number of tokens that the file has had, which identifies the present one.
     pub grant: Cell<u64>,
-    /// For which of them it is known that the file has no capabilities.
+    /// The token for which it is known that the file has no capabilities.
     pub without_capabilities: Cell<u64>,
-    /// A door's kernel may keep its attributes.
-    pub kept: Cell<bool>,
-    /// As the store told last.
-    pub told: Cell<Version>,
+    /// Whether the front end's kernel may cache its attributes.
+    pub cached_by_kernel: Cell<bool>,
+    /// The version that the store reported last.
+    pub reported: Cell<Version>,
     pub dirty: Cell<Option<Dirty>>,
-    /// As long as it is dirty.
+    /// Dirty ranges; empty while the file is clean.
     pub ranges: RefCell<DirtyRanges>,
-    /// Its last name went while it was open.
+    /// Whether its last name was removed while it was open.
     pub nameless: Cell<bool>,
     pub recalled: Cell<bool>,
-    /// The token is back.
+    /// Set when the token is back.
     pub returned: Event,
     pub failure: RefCell<Option<Failure>>,
-    /// After a failure: when the store is asked again, and how long that was put off.
+    /// After a failure: when the store is asked again, and the pause before.
     pub retry: Cell<Option<Retry>>,
-    /// Its last name is being removed here. A recovery that does not find it misses nothing.
+    /// Whether its last name is being removed here. A recovery that does not find the file then
+    /// loses nothing.
     pub is_removed: Cell<bool>,
 }
 
@@ -58,28 +59,29 @@ pub(crate) struct Retry {
     pub pause: Duration,
 }
 
-/// Between a failed destage and the next try: at first, and at most. It doubles each time.
+/// Pauses between a failed destage and the next attempt: the first and the longest. Each is twice
+/// the one before.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(300)];
 
-/// Why syncs of a file fail, and changes of it.
+/// The reason why syncs and changes of a file fail.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// Others changed it, and bytes of it were set aside: until every descriptor is closed.
+    /// Another client changed it and bytes were set aside; lasts until every descriptor is closed.
     SetAside(String),
-    /// Programs had locks of it when the connection ended: until every descriptor is closed.
+    /// Programs held locks of it when the connection ended; lasts until every descriptor is closed.
     LocksLost,
-    /// What the store answered to a flush. The journal has it all.
-    NotHome(StoreError),
+    /// The store's error for a flush. The journal has everything.
+    NotDestaged(StoreError),
 }
 
 impl Failure {
-    /// Whether it stands until every descriptor of the file is closed.
+    /// Returns whether the failure lasts until every descriptor of the file is closed.
     pub fn lasts(&self) -> bool {
         matches!(self, Failure::SetAside(_) | Failure::LocksLost)
     }
 }
 
-/// Something that the store may not have.
+/// Changes of a file that the store may lack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dirty {
     pub slot: Slot,
@@ -87,16 +89,16 @@ pub(crate) struct Dirty {
     pub since: Instant,
     /// When its slot was begun.
     pub slot_since: Instant,
-    /// The latest transaction with anything of it.
+    /// The latest transaction with records of it.
     pub last: TransactionId,
 }
 
 #[derive(Default)]
 pub(crate) struct Files {
     table: RefCell<BTreeMap<FileId, Rc<File>>>,
-    /// How many of them are dirty.
+    /// Number of dirty files.
     dirty: Cell<usize>,
-    /// What the store buffers of all of them.
+    /// Bytes that the store buffers of all files.
     held_bytes: Cell<u64>,
 }
 
@@ -104,7 +106,7 @@ impl Files {
     pub fn get(&self, id: FileId) -> Option<Rc<File>> {
         self.table.borrow().get(&id).cloned()
     }
-    /// What the store may not have of a file changed.
+    /// Sets what the store may lack of a file.
     pub fn set_dirty(&self, file: &File, dirty: Option<Dirty>) {
         if dirty.is_none() {
             self.held_bytes.set(self.held_bytes.get() - file.held_bytes());
@@ -114,7 +116,7 @@ impl Files {
             (usize::from(dirty.is_some()), usize::from(file.dirty.replace(dirty).is_some()));
         self.dirty.set(self.dirty.get() + now - before);
     }
-    /// The store buffers these bytes of the file, too.
+    /// Adds bytes that the store buffers of the file.
     pub fn hold(&self, file: &File, range: Range<u64>) {
         let before = file.held_bytes();
         file.ranges.borrow_mut().insert(range);
@@ -138,8 +140,8 @@ impl Files {
                 token: Cell::new(None),
                 grant: Cell::new(0),
                 without_capabilities: Cell::new(0),
-                kept: Cell::new(false),
-                told: Cell::default(),
+                cached_by_kernel: Cell::new(false),
+                reported: Cell::default(),
                 dirty: Cell::new(None),
                 ranges: RefCell::default(),
                 nameless: Cell::new(false),
@@ -152,16 +154,16 @@ impl Files {
         };
         self.table.borrow_mut().entry(id).or_insert_with(fresh).clone()
     }
-    /// Forgets a file that nobody uses and that is nowhere else known.
+    /// Forgets a file that is idle and that no other owner refers to.
     pub fn forget(&self, file: &Rc<File>) {
         let is_idle =
             file.opens.get() == 0 && file.open.get().is_none() && file.dirty.get().is_none();
-        // The table, and whoever asks.
+        // The table's reference and the caller's.
         if is_idle && Rc::strong_count(file) <= 2 {
             self.table.borrow_mut().remove(&file.id);
         }
     }
-    /// Dirty ones, the oldest first.
+    /// Returns the dirty files, oldest first.
     pub fn dirty(&self) -> Vec<(Dirty, Rc<File>)> {
         let table = self.table.borrow();
         let dirty = table.values().filter_map(|file| Some((file.dirty.get()?, file.clone())));
@@ -169,7 +171,7 @@ impl Files {
         dirty.sort_by_key(|(dirty, file)| (dirty.since, file.id));
         dirty
     }
-    /// Whether more than `most` are dirty and can go to the store.
+    /// Returns whether more than `most` dirty files can be destaged.
     pub fn has_more_dirty(&self, most: usize) -> bool {
         let can_go =
             |file: &&Rc<File>| file.dirty.get().is_some() && file.failure.borrow().is_none();
@@ -181,53 +183,54 @@ impl Files {
 }
 
 impl File {
-    /// What the store answered to a flush of it.
+    /// Records the store's error for a flush of the file.
     pub fn fail(&self, error: StoreError, now: Instant) {
         let [first, most] = RETRY_AFTER;
         let pause = self.retry.get().map_or(first, |before| (before.pause * 2).min(most));
         self.retry.set(Some(Retry { at: now.plus(pause), pause }));
         let mut failure = self.failure.borrow_mut();
         if !failure.as_ref().is_some_and(Failure::lasts) {
-            *failure = Some(Failure::NotHome(error));
+            *failure = Some(Failure::NotDestaged(error));
         }
     }
-    /// The next try comes later still.
+    /// Doubles the pause before the next attempt.
     pub fn put_off(&self, now: Instant) {
         if let Some(Retry { pause, .. }) = self.retry.get() {
             let pause = (pause * 2).min(RETRY_AFTER[1]);
             self.retry.set(Some(Retry { at: now.plus(pause), pause }));
         }
     }
-    /// The store has it now. Whether it had failed before.
+    /// Records that the store has the file. Returns whether it had failed before.
     pub fn succeed(&self) -> bool {
         self.retry.set(None);
         let mut failure = self.failure.borrow_mut();
-        let had_failed = matches!(*failure, Some(Failure::NotHome(_)));
+        let had_failed = matches!(*failure, Some(Failure::NotDestaged(_)));
         if had_failed {
             *failure = None;
         }
         had_failed
     }
-    /// Nobody but those who have it open misses it.
+    /// Returns whether only programs that have the file open can still reach it.
     pub fn is_gone(&self) -> bool {
         self.is_removed.get() || self.nameless.get()
     }
     pub fn has_failed(&self) -> bool {
-        matches!(*self.failure.borrow(), Some(Failure::NotHome(_)))
+        matches!(*self.failure.borrow(), Some(Failure::NotDestaged(_)))
     }
-    /// Whether the store may be asked to take it: after a failure, not before its time.
+    /// Returns whether the file may be destaged: after a failure, not before its pause has ended.
     pub fn may_go(&self, now: Instant) -> bool {
         let is_later = |retry: Retry| now >= retry.at;
         !self.has_failed() || self.retry.get().is_none_or(is_later)
     }
-    /// The last descriptor is closed: who opens it now sees what is there.
+    /// Forgets a lasting failure when the last descriptor is closed: a later open sees the store's
+    /// state.
     pub fn forgive(&self) {
         let mut failure = self.failure.borrow_mut();
         if self.dirty.get().is_none() || failure.as_ref().is_some_and(Failure::lasts) {
             *failure = None;
         }
     }
-    /// What the store buffers of it.
+    /// Returns the bytes that the store buffers of the file.
     pub fn held_bytes(&self) -> u64 {
         self.ranges.borrow().held_bytes()
     }

@@ -1,5 +1,5 @@
-//! What a door serves: reading, writing and syncing files of the store through the journal. Names:
-//! `names`; going to the store: `destage`; a connection that is lost: `connection`.
+//! The operations that a front end calls: reading, writing and syncing files of the store through
+//! the journal. Names: `names`; destaging: `destage`; lost connections: `connection`.
 
 use crate::creations::Creations;
 use crate::departures::Departures;
@@ -10,7 +10,7 @@ use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::{FileOutcome, HostRecoveryReport};
-use crate::shared_looks::SharedLooks;
+use crate::shared_lookups::SharedLookups;
 use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
@@ -22,7 +22,7 @@ use std::rc::Rc;
 use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
 use units::TransactionId;
 
-/// When a write is promised.
+/// When a write is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durable {
     /// Within `journal_flush`.
@@ -31,63 +31,64 @@ pub enum Durable {
     Now,
 }
 
-/// Where a write goes.
+/// Offset of a write.
 #[derive(Clone, Copy)]
 enum Position {
     At(u64),
     End,
 }
 
-/// Who is told of recoveries that come of themselves.
+/// Called after each recovery that the host started by itself.
 type Listener = Box<dyn Fn(&HostRecoveryReport)>;
 
-/// Writes down what goes wrong while nobody waits for it.
+/// Reports errors for which no caller waits.
 pub(crate) type Trouble = Box<dyn Fn(&str)>;
 
-/// Has a door's kernel forget the attributes of a file; it has when this returns.
+/// Makes the front end's kernel forget the attributes of a file; it has when this returns.
 pub(crate) type Forget = Box<dyn Fn(FileId)>;
 
 pub struct Host {
     pub(crate) world: Rc<dyn World>,
     pub(crate) store: Rc<dyn Store>,
     pub(crate) journal: HostJournal,
-    /// Of this connection: the next one begins a new log.
+    /// The log of this connection: the next one begins a new log.
     pub(crate) log: RefCell<Rc<HostLog>>,
     pub(crate) options: HostOptions,
     pub(crate) files: Files,
     pub(crate) creations: Creations,
     pub(crate) departures: Departures,
-    pub(crate) attributes_asked: SharedLooks<FileId, Result<FileAttributes, StoreError>>,
-    pub(crate) names_asked: SharedLooks<(FileId, Vec<u8>), Result<Found, StoreError>>,
+    pub(crate) attributes_asked: SharedLookups<FileId, Result<FileAttributes, StoreError>>,
+    pub(crate) names_asked: SharedLookups<(FileId, Vec<u8>), Result<Found, StoreError>>,
     pub(crate) lease: StoreLease,
-    /// The connection is gone: why.
+    /// Why the connection was lost.
     pub(crate) lost: RefCell<Option<String>>,
-    /// Nobody changes a file any more: all goes to the store.
+    /// Set when no file may change any more and everything is destaged.
     pub(crate) closing: Cell<bool>,
     pub(crate) closed: Cell<bool>,
-    /// [`Host::closed`] was set, or the connection lost.
+    /// Set by [`Host::closed`] or when the connection is lost.
     pub(crate) ended: Event,
-    /// More files may be dirty than should be.
-    pub(crate) crowd: Event,
-    /// Less is held in memory, or nobody gets more.
+    /// Set when more files may be dirty than allowed.
+    pub(crate) many_dirty: Event,
+    /// Set when less is held in memory, or no caller gets more.
     pub(crate) drained: Event,
-    /// Operations and tasks under way with this connection.
+    /// Operations and tasks in flight on this connection.
     pub(crate) busy: Cell<usize>,
     pub(crate) idle: Event,
-    /// Held by whoever restores the connection, or closes.
+    /// Held while the connection is restored or closed.
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
-    /// What recoveries have done with files since the connection was lost.
+    /// Outcomes of the files that were recovered since the connection was lost.
     pub(crate) fates: RefCell<BTreeMap<FileId, FileOutcome>>,
-    pub(crate) told: RefCell<Option<Listener>>,
-    /// Who writes down what goes wrong while nobody waits for it.
+    pub(crate) recovery_listener: RefCell<Option<Listener>>,
+    /// Receives errors for which no caller waits.
     pub(crate) trouble: RefCell<Option<Trouble>>,
     pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
 }
 
 impl Host {
-    /// The journal must be recovered ([`crate::recover`]), with this store and this connection.
+    /// Opens a host. The journal must be recovered ([`crate::recover`]) with this store and this
+    /// connection.
     pub async fn open(
         world: Rc<dyn World>,
         store: Rc<dyn Store>,
@@ -104,21 +105,21 @@ impl Host {
             files: Files::default(),
             creations: Creations::default(),
             departures: Departures::default(),
-            attributes_asked: SharedLooks::default(),
-            names_asked: SharedLooks::default(),
+            attributes_asked: SharedLookups::default(),
+            names_asked: SharedLookups::default(),
             lease: StoreLease::default(),
             lost: RefCell::default(),
             closing: Cell::default(),
             closed: Cell::default(),
             ended: Event::default(),
-            crowd: Event::default(),
+            many_dirty: Event::default(),
             drained: Event::default(),
             busy: Cell::default(),
             idle: Event::default(),
             restoring: Rc::default(),
             restored: Event::default(),
             fates: RefCell::default(),
-            told: RefCell::default(),
+            recovery_listener: RefCell::default(),
             trouble: RefCell::default(),
             forget: RefCell::default(),
             counters: Cell::default(),
@@ -155,7 +156,7 @@ impl Host {
 
     // Descriptors
 
-    /// An application opens a file that is there.
+    /// Opens an existing file for an application.
     pub async fn open_file(&self, id: FileId) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         let file = self.files.get_or_new(id);
@@ -178,11 +179,10 @@ impl Host {
         let _busy = self.busy();
         self.drop_nameless(&file).await?;
         self.let_go(&file).await?;
-        self.leave_crowd().await;
+        self.limit_dirty_files().await;
         Ok(())
     }
-    /// Gives up what nobody needs: the token and the open file of one that is neither open nor
-    /// dirty.
+    /// Returns the token and closes the file at the store, if it is neither open nor dirty.
     pub(crate) async fn let_go(&self, file: &Rc<File>) -> Result<(), HostError> {
         let is_idle =
             || file.opens.get() == 0 && file.dirty.get().is_none() && !file.recalled.get();
@@ -204,14 +204,15 @@ impl Host {
         Ok(())
     }
 
-    /// The file's lock is held for writing. Which token the file has then: `wanted`, a stronger
-    /// one, or that for shared writing where another does not give way.
+    /// Takes a token; the caller holds the file's lock for writing. Returns the token that the file
+    /// has then: `wanted`, a stronger one, or the one for shared writing where another client keeps
+    /// the file.
     pub(crate) async fn hold(&self, file: &File, wanted: Token) -> Result<Token, HostError> {
         self.check()?;
         let wanted = self.token_beside_locks(file, wanted);
         let mut open = self.opened(file).await?;
         if file.is_read_only.get() && wanted != Token::SharedRead {
-            // Its mode may allow it by now.
+            // Its mode may have changed since.
             open = self.noted(self.store.open(file.id, OpenMode::ReadWrite).await)?;
             self.give_up_token(file).await?;
             let former = file.open.replace(Some(open));
@@ -223,7 +224,7 @@ impl Host {
         match file.token.get() {
             Some(held) if held == wanted || held != Token::SharedRead => return Ok(held),
             Some(_) => {
-                // Two that both hold one for reading and wait for the other would wait for ever.
+                // Two hosts that both hold one for reading and wait for each other would deadlock.
                 self.end_token(file);
                 self.noted(self.store.return_token(file.id).await)?;
             }
@@ -240,7 +241,7 @@ impl Host {
         Ok(taken)
     }
 
-    /// The file's lock is held for writing. What is open at the store.
+    /// Returns the open file at the store; the caller holds the file's lock for writing.
     pub(crate) async fn opened(&self, file: &File) -> Result<OpenFile, HostError> {
         if let Some(open) = file.open.get() {
             return Ok(open);
@@ -284,7 +285,7 @@ impl Host {
         }
     }
 
-    /// `bytes` no longer than [`store::TRANSFER_BYTES_MAX`]. Whole in the journal, or not at all.
+    /// Writes `bytes`, at most [`store::TRANSFER_BYTES_MAX`]. The journal has all of them or none.
     pub async fn write(
         self: &Rc<Self>,
         id: FileId,
@@ -294,8 +295,8 @@ impl Host {
     ) -> Result<FileAttributes, HostError> {
         self.write_at(id, Position::At(at), bytes, durable).await
     }
-    /// The same behind the end of the file, as it is when this host has the token: no other host
-    /// makes it longer in between.
+    /// Appends at the end of the file, as it is when this host has the token: no other host extends
+    /// the file in between.
     pub async fn append(
         self: &Rc<Self>,
         id: FileId,
@@ -314,7 +315,8 @@ impl Host {
         if let Position::At(at) = position {
             end_of(at, bytes.len() as u64)?;
         }
-        // Known as long as this waits: a recovery in between notes with it what became of it.
+        // Stays known while this waits: a recovery in between records in it what became of the
+        // file.
         let file = self.files.get_or_new(id);
         let is_sent = Cell::new(false);
         loop {
@@ -341,8 +343,8 @@ impl Host {
         self.log().commit(last).await?;
         self.prove_lease().await
     }
-    /// The file's lock is held for writing, with a token.
-    async fn place_of(
+    /// Returns the offset of a write; the caller holds the file's lock for writing, with a token.
+    async fn offset_of(
         &self,
         file: &File,
         position: Position,
@@ -351,16 +353,16 @@ impl Host {
         let at = match position {
             Position::At(at) => at,
             Position::End if file.token.get() == Some(Token::ExclusiveWrite) => {
-                file.told.get().size
+                file.reported.get().size
             }
-            // Another keeps the file open, and may write, too.
+            // Another client keeps the file open, and may also write.
             Position::End => self.noted(self.store.attributes(file.id).await)?.version.size,
         };
         Ok((at, end_of(at, length as u64)?))
     }
 
-    /// With the transaction that has it in the journal; without one, the store has it. `is_sent` is
-    /// set before the servers may have what must not be repeated.
+    /// Writes, and returns the transaction that has the bytes in the journal, or `None` if the
+    /// store has them. Sets `is_sent` before the servers may have what must not be repeated.
     async fn try_write(
         self: &Rc<Self>,
         file: &Rc<File>,
@@ -372,9 +374,9 @@ impl Host {
         loop {
             self.check()?;
             self.check_file(file)?;
-            // Before the file: others may have to go to the store first, perhaps this one.
+            // Before the file: other files may have to be destaged first, perhaps this one.
             self.memory(bytes.len()).await?;
-            let room = self.log().room(bytes.len()).await?;
+            let reservation = self.log().reserve(bytes.len()).await?;
             let guard = file.lock.write().await;
             let token = match file.recalled.get() {
                 true => None,
@@ -384,14 +386,14 @@ impl Host {
                 self.drop_capabilities(file).await?;
             }
             let (at, end) = match token {
-                Some(_) => self.place_of(file, position, bytes.len()).await?,
+                Some(_) => self.offset_of(file, position, bytes.len()).await?,
                 None => (0, 0),
             };
             if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
-                self.make_room(file, end).await?;
+                self.destage_before_growth(file, end).await?;
             }
             if token.is_none() || file.recalled.get() {
-                drop((guard, room));
+                drop((guard, reservation));
                 file.until_returned().await;
                 continue;
             }
@@ -412,45 +414,45 @@ impl Host {
             let attributes = match self.noted(written) {
                 Ok(attributes) => attributes,
                 Err(error) => {
-                    // Some of it may be in the store's buffer, in a state that was not told: only
-                    // what is durable there is known.
-                    self.settle_untold(file).await?;
+                    // A part of it may be in the store's buffer, in a state that was not reported:
+                    // only what is durable there is known.
+                    self.settle_unreported(file).await?;
                     return Err(error);
                 }
             };
             if file.recalled.get() {
-                // Others may have had the file when the store took the bytes: no replay may follow
-                // from them.
+                // Another client may have held the file when the store took the bytes: no replay
+                // may build on them.
                 is_sent.set(is_append);
-                self.settle_untold(file).await?;
+                self.settle_unreported(file).await?;
                 return Ok((attributes, None));
             }
-            let last = self.note_change(file, &room, &attributes, (at, bytes));
+            let last = self.note_change(file, &reservation, &attributes, (at, bytes));
             return Ok((attributes, Some(last)));
         }
     }
 
-    /// The store has told a state: it belongs into the journal, and the file is dirty.
+    /// Logs a state that the store has reported, and marks the file dirty.
     pub(crate) fn note_change(
         &self,
         file: &File,
-        room: &crate::log::Room,
+        reservation: &crate::log::LogReservation,
         attributes: &FileAttributes,
         (at, bytes): (u64, &[u8]),
     ) -> TransactionId {
         let fresh = || Dirty {
             slot: self.log().new_slot(),
-            base: file.told.get(),
+            base: file.reported.get(),
             since: self.world.now(),
             slot_since: self.world.now(),
             last: self.log().running_id(),
         };
         let mut dirty = file.dirty.get().unwrap_or_else(fresh);
         let change = FileChange { is_removed: file.is_gone(), at, bytes };
-        dirty.last = self.log().append(room, dirty.slot, dirty.base, attributes, change);
+        dirty.last = self.log().append(reservation, dirty.slot, dirty.base, attributes, change);
         self.files.hold(file, at..at + bytes.len() as u64);
         self.files.set_dirty(file, Some(dirty));
-        file.told.set(attributes.version);
+        file.reported.set(attributes.version);
         dirty.last
     }
 
@@ -462,12 +464,12 @@ impl Host {
             None => Ok(()),
             Some(Failure::SetAside(why)) => Err(HostError::SetAside(why)),
             Some(Failure::LocksLost) => Err(HostError::LocksLost),
-            Some(Failure::NotHome(error)) => Err(HostError::NotHome(error)),
+            Some(Failure::NotDestaged(error)) => Err(HostError::NotDestaged(error)),
         }
     }
 
-    /// Everything of the file that was answered before survives a crash of this host when this
-    /// returns.
+    /// Makes everything durable that was acknowledged of the file before: it survives a crash of
+    /// this host.
     pub async fn sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         loop {
             let _busy = self.enter().await?;
@@ -493,7 +495,7 @@ impl Host {
         self.check()
     }
 
-    /// The same for all files.
+    /// Makes everything durable that was acknowledged of all files before.
     pub async fn sync(self: &Rc<Self>) -> Result<(), HostError> {
         let _busy = self.enter().await?;
         for file in self.files.all() {
@@ -503,13 +505,13 @@ impl Host {
         self.prove_lease().await
     }
 
-    /// Brings everything to the store, returns all tokens, and marks the journal empty.
+    /// Destages all files, returns all tokens, and marks the journal empty.
     pub async fn close(self: &Rc<Self>) -> Result<(), HostError> {
         if self.closed.get() {
             return Ok(());
         }
-        let _turn = self.restoring.write().await;
-        let mut result = match race(self.bring_all_home(), self.watch_lease()).await {
+        let _guard = self.restoring.write().await;
+        let mut result = match race(self.destage_all(), self.watch_lease()).await {
             Either::Left(result) | Either::Right(result) => result,
         };
         self.closed.set(true);
@@ -524,7 +526,7 @@ impl Host {
     }
 }
 
-/// Where a range ends, if the journal can name its blocks.
+/// Returns the end of a range, if the journal can address its blocks.
 pub(crate) fn end_of(at: u64, length: u64) -> Result<u64, HostError> {
     let end = at.checked_add(length).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
     Ok(end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?)

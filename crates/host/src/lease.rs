@@ -1,13 +1,13 @@
-//! Whether the store still keeps others away from the files of this connection, at the time when
-//! something is promised of them.
+//! The store's lease: whether it still keeps other clients away from the files of this connection
+//! at the time a sync is acknowledged.
 //!
-//! 1. An answer of the servers proves it for the time when the question was asked, and for the
-//!    store's lease after that ([`store::Store::lease_ms`]). Both clocks count: the one stands
-//!    still while the machine sleeps, the other can be set.
-//! 2. While a recall is outstanding no answer extends the lease. Nobody knows when the recall was
-//!    made: a process that was stopped reads of it late. What had been proven before counts.
+//! 1. An answer of the servers proves it for the time the request was sent and for the store's
+//!    lease after that ([`store::Store::lease_ms`]). Both clocks count: one stands still while the
+//!    machine sleeps, the other can be set.
+//! 2. While a recall is outstanding no answer extends the lease. When the recall was sent is
+//!    unknown: a stopped process reads it late. What had been proven before counts.
 //!
-//! What a sync makes of it: [`crate::lease_proof`].
+//! [`crate::lease_proof`] applies the lease to syncs.
 
 use device::World;
 use runtime::sync::RwLock;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use store::FileId;
 use units::{Instant, Timestamp};
 
-/// A moment, by both clocks.
+/// A point in time, by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedAt {
     pub now: Instant,
@@ -27,9 +27,9 @@ pub(crate) struct AskedAt {
 
 #[derive(Default)]
 pub(crate) struct StoreLease {
-    /// When the latest question was asked that has an answer.
+    /// When the latest answered request was sent.
     pub proven: Cell<Option<AskedAt>>,
-    /// What was proven when a recall was read that is outstanding.
+    /// The lease proven when each outstanding recall was read.
     recalls: RefCell<BTreeMap<FileId, Option<AskedAt>>>,
     pub asking: Rc<RwLock>,
 }
@@ -55,7 +55,7 @@ impl StoreLease {
     pub fn end_recall(&self, file: FileId) {
         self.recalls.borrow_mut().remove(&file);
     }
-    /// The connection is lost.
+    /// Ends the lease: the connection is lost.
     pub fn end(&self) {
         self.proven.set(None);
         self.recalls.borrow_mut().clear();
@@ -63,7 +63,7 @@ impl StoreLease {
     pub fn has_recalls(&self) -> bool {
         !self.recalls.borrow().is_empty()
     }
-    /// How much of the lease has gone at `at`; `None`: nothing is proven.
+    /// Returns how much of the lease has passed at `at`; `None` if nothing is proven.
     pub fn elapsed(&self, at: AskedAt) -> Option<Duration> {
         let before_recalls = self.recalls.borrow().values().copied().collect::<Vec<_>>();
         let all = before_recalls.into_iter().chain([self.proven.get()]);

@@ -1,5 +1,5 @@
-//! A sync is answered only if the store's lease lasted when its journal write was complete. Else
-//! the servers are asked: an answer to a question that was asked since is as good.
+//! Acknowledges a sync only if the store's lease lasted when its journal write was complete.
+//! Otherwise the servers are asked: an answer to a request sent since is as good.
 
 use crate::error::HostError;
 use crate::host::Host;
@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl Host {
-    /// What was journaled is complete there. Returns when it is certain that no other client could
-    /// have changed the files of this one before.
+    /// Returns when it is certain that no other client could have changed the files of this one
+    /// before the journal write was complete.
     pub(crate) async fn prove_lease(self: &Rc<Self>) -> Result<(), HostError> {
         self.check()?;
         let lease = Duration::from_millis(self.store.lease_ms());
@@ -19,13 +19,13 @@ impl Host {
         let now = AskedAt::at(&*self.world);
         match self.lease.elapsed(now) {
             Some(elapsed) if elapsed < lease => {
-                // So that nobody has to wait for the next answer.
+                // So that no sync has to wait for the next answer.
                 let is_early = elapsed < lease / 2 || self.lease.asking.is_written();
                 if !is_early && !self.lease.has_recalls() {
                     let host = self.clone();
                     self.world.spawn(Box::pin(async move {
                         let _busy = host.busy();
-                        // A lost connection is noted.
+                        // A lost connection is already recorded.
                         let _ = host.ask_for_lease(now).await;
                     }));
                 }
@@ -35,9 +35,9 @@ impl Host {
         }
     }
 
-    /// Those who wait for an answer share the next question.
+    /// Asks the servers. Callers that wait for an answer share the next request.
     pub(crate) async fn ask_for_lease(&self, since: AskedAt) -> Result<(), HostError> {
-        let _turn = self.lease.asking.write().await;
+        let _guard = self.lease.asking.write().await;
         self.check()?;
         if self.lease.proven.get().is_some_and(|proven| proven.now >= since.now) {
             return Ok(());
@@ -48,8 +48,8 @@ impl Host {
         self.lease.proven.set(Some(asked));
         Ok(())
     }
-    /// Servers that are silent end the connection within a lease; it is asked for all the time, as
-    /// nobody else may ask. Ends with the connection alone.
+    /// Ends the connection when the servers have been silent for a lease. Asks them all the time,
+    /// as no sync may need to. Returns only when the connection ends.
     pub(crate) async fn watch_lease(&self) -> Result<(), HostError> {
         let lease_ms = self.store.lease_ms();
         if lease_ms == u64::MAX {
@@ -62,7 +62,7 @@ impl Host {
         }
     }
 
-    /// The first proof of a connection.
+    /// Proves the lease of a new connection.
     pub(crate) async fn begin_lease(&self) -> Result<(), HostError> {
         self.lease.end();
         if self.store.lease_ms() == u64::MAX {

@@ -1,12 +1,12 @@
-//! What a recovery has brought about so far, for the one that comes after it if it crashes: two
-//! copies, written in turn.
+//! The progress of a recovery, for the recovery that follows if it crashes: two copies, written
+//! alternately.
 //!
 //! Files are begun in the order of their numbers, several at once: those up to `done` are finished.
-//! Of the next few it says which are finished. Of those under way it notes the states that the
-//! store told while they were replayed, before the store makes them durable. They are ours.
+//! Of the next few it records which are finished. Of those in flight it records the states that the
+//! store reported while they were replayed, before the store makes them durable: they are ours.
 
 use crate::error::HostError;
-use crate::record::{BLOCK, Rest, STATES_MAX, put_version};
+use crate::record::{BLOCK, Fields, STATES_MAX, put_version};
 use crate::superblock::{HostJournal, LEDGER_BLOCKS};
 use device::{Buffer, Durability};
 use runtime::sync::RwLock;
@@ -16,30 +16,30 @@ use std::rc::Rc;
 use store::{FileId, Version};
 
 const MAGIC: &[u8; 8] = b"OKHLEDG2";
-/// One file at a time: what a recovery by an older program has noted counts.
+/// The format of an older program, which recovered one file at a time; what it has noted counts.
 const MAGIC_OF_ONE: &[u8; 8] = b"OKHLEDG1";
-/// Files behind `done`, and their states together: more do not fit.
+/// Limits of the files behind `done`, and of their states together: more do not fit.
 pub(crate) const FILES_MAX: usize = 16;
 pub(crate) const STATES_TOGETHER_MAX: usize = 160;
-/// Instead of a count of states.
+/// Written instead of a count of states.
 const FINISHED: u32 = u32::MAX;
 
-/// How far a file is.
+/// Progress of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// First a state that the store has, then those that were told since.
+    /// A state that the store has, then those reported since.
     Noted(Vec<Version>),
     Finished,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Ledger {
-    /// Which copy is newer.
-    turn: u64,
-    /// The log that it belongs to: where it began.
+    /// Number of the write: the copy with the greater one is newer.
+    sequence: u64,
+    /// The log that it belongs to, by the log's beginning.
     pub log: (u32, u32),
     pub done: Option<FileId>,
-    /// Behind `done`.
+    /// Files behind `done`.
     pub files: BTreeMap<FileId, Progress>,
 }
 
@@ -54,7 +54,7 @@ impl Ledger {
             _ => &[],
         }
     }
-    /// `order`: all files of the log.
+    /// Marks `file` as finished; `order` lists all files of the log.
     pub fn finish(&mut self, file: FileId, order: &[FileId]) {
         self.files.insert(file, Progress::Finished);
         let begin = self.done.map_or(0, |done| order.partition_point(|file| *file <= done));
@@ -71,7 +71,7 @@ impl Ledger {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; 4];
         bytes.extend(MAGIC);
-        bytes.extend(self.turn.to_le_bytes());
+        bytes.extend(self.sequence.to_le_bytes());
         bytes.extend(self.log.0.to_le_bytes());
         bytes.extend(self.log.1.to_le_bytes());
         bytes.extend(u32::from(self.done.is_some()).to_le_bytes());
@@ -89,7 +89,7 @@ impl Ledger {
         }
         assert!(
             bytes.len() <= BLOCK.bytes(),
-            "whoever begins a file has reserved room for its states"
+            "the task that begins a file has reserved space for its states"
         );
         bytes.resize(BLOCK.bytes(), 0);
         let sum = crc32c::crc32c(&bytes[4..]);
@@ -98,13 +98,13 @@ impl Ledger {
     }
 
     fn parse(bytes: &[u8]) -> Option<Ledger> {
-        let mut rest = Rest(bytes);
+        let mut rest = Fields(bytes);
         (rest.u32()? == crc32c::crc32c(rest.0)).then_some(())?;
         let magic = rest.take::<8>()?;
         (magic == *MAGIC || magic == *MAGIC_OF_ONE).then_some(())?;
-        let (turn, log) = (rest.u64()?, (rest.u32()?, rest.u32()?));
+        let (sequence, log) = (rest.u64()?, (rest.u32()?, rest.u32()?));
         let done = (rest.u32()? == 1, FileId(rest.u64()?));
-        // The older one says of its one file whether there is one.
+        // The older format records of its one file whether there is one.
         let count = rest.u32()? as usize;
         (count <= FILES_MAX).then_some(())?;
         let mut files = BTreeMap::new();
@@ -119,38 +119,39 @@ impl Ledger {
             };
             files.insert(file, progress);
         }
-        Some(Ledger { turn, log, done: done.0.then_some(done.1), files })
+        Some(Ledger { sequence, log, done: done.0.then_some(done.1), files })
     }
 
-    /// Of the recovery of the log that begins at `log`; an empty one if there was none.
+    /// Reads the ledger of the recovery of the log that begins at `log`; an empty one if there was
+    /// none.
     pub async fn read(journal: &HostJournal, log: (u32, u32)) -> Result<Ledger, HostError> {
         let mut newest = Ledger { log, ..Ledger::default() };
-        let mut turn = 0;
+        let mut sequence = 0;
         for block in LEDGER_BLOCKS {
             let bytes = journal.disk.read(block << BLOCK.shift(), BLOCK.bytes()).await?;
             let Some(found) = Ledger::parse(&bytes) else { continue };
-            turn = turn.max(found.turn);
-            if found.log == log && found.turn > newest.turn {
+            sequence = sequence.max(found.sequence);
+            if found.log == log && found.sequence > newest.sequence {
                 newest = found;
             }
         }
-        newest.turn = turn;
+        newest.sequence = sequence;
         Ok(newest)
     }
 
     async fn write(&self, journal: &HostJournal) -> Result<(), HostError> {
-        let block = LEDGER_BLOCKS[(self.turn % 2) as usize];
+        let block = LEDGER_BLOCKS[(self.sequence % 2) as usize];
         let image = Rc::new(Buffer::copy_of(&self.to_bytes()));
         Ok(journal.disk.write(block << BLOCK.shift(), vec![image], Durability::Durable).await?)
     }
 }
 
-/// The ledger of files that are recovered at once: one write takes along all that was noted before
+/// The ledger shared by files that are recovered at once: one write covers all changes made before
 /// it began.
 pub(crate) struct SharedLedger {
     ledger: RefCell<Ledger>,
     writing: Rc<RwLock>,
-    /// How many changes there were, and how many of them are durable.
+    /// Number of changes, and how many of them are durable.
     changes: Cell<u64>,
     durable: Cell<u64>,
 }
@@ -164,10 +165,10 @@ impl SharedLedger {
             durable: Cell::default(),
         }
     }
-    pub fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
-        look(&self.ledger.borrow())
+    pub fn with<T>(&self, read: impl FnOnce(&Ledger) -> T) -> T {
+        read(&self.ledger.borrow())
     }
-    /// Durable when it returns.
+    /// Changes the ledger; durable when this returns.
     pub async fn change(
         &self,
         journal: &HostJournal,
@@ -176,12 +177,12 @@ impl SharedLedger {
         change(&mut self.ledger.borrow_mut());
         self.changes.set(self.changes.get() + 1);
         let mine = self.changes.get();
-        let _turn = self.writing.write().await;
+        let _guard = self.writing.write().await;
         if self.durable.get() >= mine {
             return Ok(());
         }
         let all = self.changes.get();
-        self.ledger.borrow_mut().turn += 1;
+        self.ledger.borrow_mut().sequence += 1;
         let ledger = self.ledger.borrow().clone();
         ledger.write(journal).await?;
         self.durable.set(all);
@@ -203,7 +204,7 @@ mod tests {
             |file: u64| (FileId(file), Progress::Noted(states(STATES_TOGETHER_MAX / FILES_MAX)));
         let mut files: BTreeMap<_, _> = (6..6 + FILES_MAX as u64).map(noted).collect();
         files.insert(FileId(7), Progress::Finished);
-        let ledger = Ledger { turn: 9, log: (3, 4), done: Some(FileId(5)), files };
+        let ledger = Ledger { sequence: 9, log: (3, 4), done: Some(FileId(5)), files };
         let mut bytes = ledger.to_bytes();
         assert_eq!(bytes.len(), BLOCK.bytes());
         assert_eq!(Ledger::parse(&bytes), Some(ledger));
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn what_an_older_program_noted_of_its_one_file_counts() {
         let files = [(FileId(6), Progress::Noted(states(STATES_MAX)))].into();
-        let ledger = Ledger { turn: 9, log: (3, 4), done: Some(FileId(5)), files };
+        let ledger = Ledger { sequence: 9, log: (3, 4), done: Some(FileId(5)), files };
         let mut bytes = ledger.to_bytes();
         bytes[4..12].copy_from_slice(MAGIC_OF_ONE);
         let sum = crc32c::crc32c(&bytes[4..]);

@@ -1,10 +1,10 @@
 //! A journal on this host in front of a shared store. What an application has synced survives a
 //! crash of this host, before the store has it.
 //!
-//! [`Host`] is what a door serves; [`recover`] is what comes before it. The engine is not used
-//! here: it brings blocks home itself and replays blindly. A store already has the data in its
-//! buffer, and each file has a guard of its own. Plans, record formats, the log and the passes of
-//! recovery are `journal`'s.
+//! [`Host`] serves a front end; [`recover`] runs before it. The engine is not used here: it writes
+//! blocks back itself and replays blindly, while a store already has the data in its buffer and
+//! each file has a guard of its own. Plans, record formats, the log and the passes of recovery are
+//! `journal`'s.
 #![forbid(unsafe_code)]
 
 mod allocate;
@@ -22,13 +22,12 @@ mod failed_destage;
 mod files;
 mod gathering;
 mod host;
-mod kept;
+mod kernel_cache;
 mod lease;
 mod lease_proof;
 mod ledger;
 mod lock_owners;
 mod log;
-mod log_anew;
 mod log_reader;
 mod names;
 mod options;
@@ -36,9 +35,10 @@ mod program_locks;
 mod record;
 mod recover;
 mod recovery_window;
+mod relog;
 mod replay;
 mod run_plan;
-mod shared_looks;
+mod shared_lookups;
 mod stats;
 mod superblock;
 
@@ -46,7 +46,7 @@ pub use conflict::CONFLICT_DIRECTORY;
 pub use error::HostError;
 pub use host::{Durable, Host};
 pub use journal::records::RecordFormat;
-pub use kept::KEPT;
+pub use kernel_cache::ATTRIBUTE_TIMEOUT;
 pub use lock_owners::Interrupt;
 pub use log::{HostLog, HostLogUse};
 pub use options::{Destage, HostOptions};

@@ -1,4 +1,4 @@
-//! Which programs have locks of a file, and by which of their descriptors.
+//! Owners of locks of a file, and the descriptors by which they locked it.
 
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ impl Interrupt {
     }
 }
 
-/// Owners of locks of one file, and the descriptors by which they asked.
+/// Owners of locks of one file, and the descriptors by which they locked it.
 #[derive(Default)]
 pub(crate) struct ProgramLocks(RefCell<BTreeMap<LockOwner, BTreeSet<u64>>>);
 
@@ -51,7 +51,7 @@ impl ProgramLocks {
             None => {}
         }
     }
-    /// Those that asked by this descriptor.
+    /// Returns the owners that locked the file by this descriptor.
     pub fn owners_by(&self, descriptor: u64) -> Vec<LockOwner> {
         let owners = self.0.borrow();
         let asked = owners.iter().filter(|(_, descriptors)| descriptors.contains(&descriptor));

@@ -1,16 +1,17 @@
 //! The log of a host: the running transaction, group commit, and which slots still need which
 //! transactions.
 //!
-//! 1. What is appended between two waits is in one transaction, so a write(2) is there whole or not
-//!    at all.
-//! 2. One transaction is on its way to the disk at a time; all who ask meanwhile share the next. So
-//!    do those whom it answers, if they are back soon ([`crate::gathering`]).
-//! 3. A slot counts as freed when the transaction with its revoke is durable. The tail passes a
-//!    transaction when every slot in it is freed; its room is used again when the superblock that
-//!    says so is durable.
-//! 4. Room is reserved before a write begins, and whoever waits for room holds no file. A sixteenth
-//!    of the log is for revokes alone, so that files can always be freed.
-//! 5. After a failed write nothing is promised any more: all that waits, and all that comes, fails.
+//! 1. Everything appended between two waits is in one transaction, so a write(2) is in the log
+//!    whole or not at all.
+//! 2. One transaction is in flight at a time; all callers that arrive during that time share the
+//!    next. So do those that it answers, if they return soon ([`crate::gathering`]).
+//! 3. A slot is freed when the transaction with its revoke is durable. The tail passes a
+//!    transaction when every slot in it is freed; its space is reused when the superblock that says
+//!    so is durable.
+//! 4. A write reserves space before it begins, and holds no file while it waits for space. A
+//!    sixteenth of the log is for revokes alone, so that files can always be freed.
+//! 5. After a failed write nothing is acknowledged any more: everything that waits, and every later
+//!    call, fails.
 
 use crate::error::HostError;
 use crate::gathering::Gathering;
@@ -32,10 +33,10 @@ use std::rc::Rc;
 use store::{FileAttributes, StoreError, Version};
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
-/// The superblock is written when the tail can move by a part of the log.
+/// The superblock is written when the tail can move by this part of the log.
 const TAIL_SHARE: u32 = 8;
 const REVOKE_SHARE: u32 = 16;
-/// Of one transaction.
+/// Part of the log that one transaction may fill.
 const TRANSACTION_SHARE: u32 = 4;
 
 pub struct HostLog {
@@ -46,19 +47,19 @@ pub struct HostLog {
     wanted: Cell<TransactionId>,
     failure: RefCell<Option<String>>,
     closed: Cell<bool>,
-    /// The task has ended: nothing of this log is written any more.
+    /// Set when the task has ended: nothing of this log is written any more.
     ended: Cell<bool>,
-    /// Why nobody gets room any more.
+    /// Why no caller gets space any more.
     held_up: RefCell<Option<String>>,
-    /// Why nobody gets room for now: files that the store does not take hold the log.
+    /// Why no caller gets space for now: files that the store refuses hold the log.
     refusal: RefCell<Option<StoreError>>,
-    /// Someone wants a commit.
+    /// Set when a caller wants a commit.
     work: Event,
-    /// A transaction is committed, room came back, or the log failed.
+    /// Set when a transaction is committed, space was freed, or the log failed.
     progress: Event,
-    /// How many wait for room.
+    /// Number of callers that wait for space.
     waiting: Cell<u32>,
-    /// Nothing runs, and someone waits for room: perhaps the tail can move.
+    /// Set when nothing runs and a caller waits for space: perhaps the tail can move.
     tail_wanted: Cell<bool>,
     gathering: Gathering,
     commits: Cell<u64>,
@@ -71,15 +72,15 @@ struct State {
     records: Rc<dyn Records>,
     started: bool,
     running: Running,
-    /// Reserved by writes that have begun, in log blocks.
+    /// Log blocks reserved by writes that have begun.
     reserved: u32,
-    /// How many such writes: each may add a state to any record.
-    rooms: usize,
+    /// Number of such writes: each may add a state to any record.
+    reservations: usize,
     next_slot: u32,
-    /// Of each slot that is not freed: the transactions that have something of it, as bytes too.
+    /// For each slot that is not freed: the transactions with records of it, and their bytes.
     slots: BTreeMap<Slot, LiveSlot>,
-    /// Oldest first: how many slots that are not freed each committed or committing transaction
-    /// has.
+    /// Committed and committing transactions, oldest first, each with its number of slots that are
+    /// not freed.
     live: VecDeque<(TransactionId, usize)>,
 }
 
@@ -87,7 +88,7 @@ struct State {
 struct LiveSlot {
     transactions: Vec<TransactionId>,
     bytes: u64,
-    /// What of it the log has or will have: a byte counts once in each transaction.
+    /// Bytes of it that the log has or will have, each counted once in each transaction.
     logged_bytes: u64,
 }
 
@@ -97,50 +98,50 @@ struct Running {
     records: BTreeMap<Slot, FileRecord>,
     freed: Vec<Slot>,
     bytes: u64,
-    /// Of the record with the most.
+    /// Number of states in the record that has the most.
     states_most: usize,
 }
 
-/// What a file record says beside the store's attributes, and the bytes that come with it.
+/// Fields of a file record besides the store's attributes, and the bytes that come with it.
 #[derive(Clone, Copy)]
 pub(crate) struct FileChange<'a> {
     pub is_removed: bool,
     pub at: u64,
-    /// None: the attributes alone.
+    /// The new bytes, or none if only attributes change.
     pub bytes: &'a [u8],
 }
 
-/// Room for one write, given back when dropped.
-pub(crate) struct Room {
+/// Space for one write, returned when dropped.
+pub(crate) struct LogReservation {
     log: Rc<HostLog>,
     blocks: u32,
 }
 
-/// How full the log is, in bytes.
+/// Usage of the log, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct HostLogUse {
     pub capacity: u64,
     pub used: u64,
-    /// Of file data that is not in the log yet.
+    /// File data that is not in the log yet.
     pub running_bytes: u64,
-    /// Of file data in the log that the store does not have yet.
+    /// File data in the log that the store does not have yet.
     pub live_bytes: u64,
 }
 
 impl State {
-    fn has_room(&self, blocks: u32) -> bool {
+    fn has_space(&self, blocks: u32) -> bool {
         let taken =
             self.records.log_blocks_bound(&self.running.transaction.holdings()) + self.reserved;
         let capacity = self.space.capacity();
         let fits_transaction = taken + blocks <= capacity / TRANSACTION_SHARE;
         let fits_log = taken + blocks + capacity / REVOKE_SHARE <= self.space.free();
-        // Whoever has room may add a state to the same file.
-        fits_transaction && fits_log && self.running.states_most + self.rooms < STATES_MAX
+        // Each reservation may add a state to the same file.
+        fits_transaction && fits_log && self.running.states_most + self.reservations < STATES_MAX
     }
 }
 
 impl State {
-    /// Whether the tail may pass something, once that is asked for.
+    /// Returns whether moving the tail would pass a transaction.
     fn can_move_tail(&self, committed: TransactionId) -> bool {
         match self.live.front() {
             Some((id, slots)) => *slots == 0 && committed.is_at_or_after(*id),
@@ -163,7 +164,7 @@ impl Running {
 }
 
 impl HostLog {
-    /// The log must be clean: recover it first.
+    /// Opens a log that is clean: recover it first.
     pub async fn open(
         world: Rc<dyn World>,
         journal: &HostJournal,
@@ -194,7 +195,7 @@ impl HostLog {
             started: false,
             running: Running::new(next, &*world),
             reserved: 0,
-            rooms: 0,
+            reservations: 0,
             next_slot: 1,
             slots: BTreeMap::new(),
             live: VecDeque::new(),
@@ -235,11 +236,14 @@ impl HostLog {
         self.progress.notify();
     }
 
-    // Room
+    // Space
 
-    /// Waits until a write of `bytes` fits. Hold no file meanwhile: others may have to go to the
-    /// store first.
-    pub(crate) async fn room(self: &Rc<Self>, bytes: usize) -> Result<Room, HostError> {
+    /// Reserves space for a write of `bytes`, and waits for it. The caller must hold no file: other
+    /// files may have to be destaged first.
+    pub(crate) async fn reserve(
+        self: &Rc<Self>,
+        bytes: usize,
+    ) -> Result<LogReservation, HostError> {
         let blocks = self.blocks_bound(bytes);
         self.waiting.set(self.waiting.get() + 1);
         let result = self.progress.until(|| {
@@ -250,14 +254,15 @@ impl HostLog {
                 return Some(Err(HostError::Lost(why.clone())));
             }
             let state = self.state.borrow();
-            if state.has_room(blocks) {
+            if state.has_space(blocks) {
                 return Some(Ok(()));
             }
             let id =
                 (!state.running.transaction.is_empty()).then(|| state.running.transaction.id());
             let can_move = state.can_move_tail(self.committed.get());
             drop(state);
-            // What runs may be all that is in the way; else others free room.
+            // The running transaction may be all that is in the way; otherwise other files free
+            // space.
             match id {
                 Some(id) => self.want(id),
                 None => {
@@ -273,20 +278,24 @@ impl HostLog {
         let result = result.await;
         self.waiting.set(self.waiting.get() - 1);
         result?;
-        Ok(self.take_room(blocks))
+        Ok(self.take_reservation(blocks))
     }
-    /// The same for who holds a file, and so must not wait for others' room. At most what runs is
-    /// committed for it.
-    pub(crate) async fn room_now(self: &Rc<Self>, bytes: usize) -> Result<Option<Room>, HostError> {
+    /// Reserves space for a caller that holds a file, and so must not wait for others' space. At
+    /// most the running transaction is committed for it.
+    pub(crate) async fn try_reserve(
+        self: &Rc<Self>,
+        bytes: usize,
+    ) -> Result<Option<LogReservation>, HostError> {
         self.check()?;
         let blocks = self.blocks_bound(bytes);
-        if !self.state.borrow().has_room(blocks) {
+        if !self.state.borrow().has_space(blocks) {
             self.commit_all().await?;
         }
-        let has_room = self.state.borrow().has_room(blocks);
-        Ok(has_room.then(|| self.take_room(blocks)))
+        let has_space = self.state.borrow().has_space(blocks);
+        Ok(has_space.then(|| self.take_reservation(blocks)))
     }
-    /// Who waits for room, and finds none, gets this error from now on. `None`: room will come.
+    /// Makes callers that wait for space, and find none, fail with this error. `None`: space will
+    /// come.
     pub fn refuse(&self, why: Option<StoreError>) {
         *self.refusal.borrow_mut() = why;
         self.progress.notify();
@@ -294,7 +303,7 @@ impl HostLog {
     pub fn refusal(&self) -> Option<StoreError> {
         self.refusal.borrow().clone()
     }
-    /// Whether a quarter of the log was written since the slot was begun.
+    /// Returns whether a quarter of the log was written since the slot was begun.
     pub fn is_old(&self, slot: Slot) -> bool {
         let state = self.state.borrow();
         let first = state.slots.get(&slot).and_then(|live| live.transactions.first());
@@ -309,18 +318,18 @@ impl HostLog {
         let wanted = Holdings { blocks: 1, fragments, fragment_bytes: bytes as u64, revokes: 0 };
         self.state.borrow().records.log_blocks_bound(&wanted)
     }
-    fn take_room(self: &Rc<Self>, blocks: u32) -> Room {
+    fn take_reservation(self: &Rc<Self>, blocks: u32) -> LogReservation {
         let mut state = self.state.borrow_mut();
         state.reserved += blocks;
-        state.rooms += 1;
-        Room { log: self.clone(), blocks }
+        state.reservations += 1;
+        LogReservation { log: self.clone(), blocks }
     }
-    /// Whether files should go to the store for the log's sake.
+    /// Returns whether the log is so full that files should be destaged.
     pub fn is_short(&self) -> bool {
         let state = self.state.borrow();
         state.space.free() < state.space.capacity() / 2
     }
-    /// Waits until [`HostLog::is_short`]; looks again when a transaction is committed.
+    /// Waits until [`HostLog::is_short`]; checks again when a transaction is committed.
     pub async fn until_short(&self) {
         self.progress.until(|| self.is_short().then_some(())).await
     }
@@ -346,14 +355,14 @@ impl HostLog {
 
     // What is logged
 
-    /// Of file data, what of the slot the log has or will have: a byte counts once in each
-    /// transaction.
+    /// Returns the bytes of the slot's file data that the log has or will have, each counted once
+    /// in each transaction.
     pub fn logged_bytes(&self, slot: Slot) -> u64 {
         self.state.borrow().slots.get(&slot).map_or(0, |slot| slot.logged_bytes)
     }
     pub fn new_slot(&self) -> Slot {
         let mut state = self.state.borrow_mut();
-        // After four thousand million it begins anew; revokes hide only what came before them.
+        // Numbers wrap after 2^32; revokes hide only what came before them.
         while state.slots.contains_key(&Slot(state.next_slot)) {
             state.next_slot = state.next_slot.wrapping_add(1);
         }
@@ -362,11 +371,11 @@ impl HostLog {
         slot
     }
 
-    /// Logs a change of a file, of which the store has told these attributes, and returns the
-    /// transaction that has it. False room is a defect: the caller holds a [`Room`].
+    /// Logs a change of a file, of which the store has reported these attributes, and returns the
+    /// transaction that has it. The caller must hold a [`LogReservation`] that is large enough.
     pub(crate) fn append(
         &self,
-        _room: &Room,
+        _reservation: &LogReservation,
         slot: Slot,
         base: Version,
         attributes: &FileAttributes,
@@ -398,7 +407,7 @@ impl HostLog {
         record.is_removed = is_removed;
         running.states_most = running.states_most.max(record.states.len());
         running.bytes += bytes.len() as u64;
-        // Counted as a whole block until the commit: what it will hold is not known yet.
+        // Counted as a whole block until the commit: its final content is not known yet.
         running.transaction.add_metadata(slot.record_at(), &[BlockRange::new(0, 1)]);
         running.transaction.close_handle(0);
         let live = state.slots.entry(slot).or_default();
@@ -410,7 +419,7 @@ impl HostLog {
         id
     }
 
-    /// The store has made everything of the slot durable.
+    /// Frees the slot: the store has made everything of it durable.
     pub fn free(&self, slot: Slot) -> TransactionId {
         let state = &mut *self.state.borrow_mut();
         let running = &mut state.running;
@@ -439,14 +448,14 @@ impl HostLog {
             self.work.notify();
         }
     }
-    /// As [`HostLog::commit_all`], and nobody waits for it.
+    /// Starts a commit as [`HostLog::commit_all`] does, and does not wait for it.
     pub(crate) fn begin_commit(&self) {
         self.want(self.running_id());
     }
     /// Makes a transaction durable, and all before it.
     pub async fn commit(&self, id: TransactionId) -> Result<(), HostError> {
         if self.state.borrow().running.transaction.is_empty() && id == self.running_id() {
-            // Nothing of it exists yet; but what came before may be on its way.
+            // It is still empty, but the one before may be in flight.
             return self.until_committed(id.previous()).await;
         }
         if id == self.running_id() && self.gathering.came() {
@@ -462,7 +471,7 @@ impl HostLog {
         };
         self.progress.until(done).await
     }
-    /// Everything that was appended up to now.
+    /// Makes everything durable that was appended up to now.
     pub async fn commit_all(&self) -> Result<(), HostError> {
         self.commit(self.running_id()).await
     }
@@ -489,7 +498,8 @@ impl HostLog {
         }
     }
 
-    /// Waits for those whom the last commit answered. Who waits for room needs it now.
+    /// Waits for the writers that the last commit answered. A caller that waits for space ends the
+    /// wait.
     async fn gather(&self) {
         let may_begin = || {
             let is_over = self.closed.get() || self.check().is_err();
@@ -501,11 +511,11 @@ impl HostLog {
     }
 
     async fn commit_running(&self) -> Result<(), HostError> {
-        let (count, begun) = (self.gathering.sets_out(), self.world.now());
+        let (count, begun) = (self.gathering.issue(), self.world.now());
         let (id, freed, plan, unit) = {
             let state = &mut *self.state.borrow_mut();
             if state.running.transaction.is_empty() {
-                // Wanted by someone whose records are committed already.
+                // Wanted by a caller whose records are committed already.
                 self.wanted.set(state.running.transaction.id().previous());
                 return Ok(());
             }
@@ -552,7 +562,7 @@ impl HostLog {
         self.move_tail().await
     }
 
-    /// The revokes of these slots are durable.
+    /// Forgets the freed slots; their revokes are durable.
     fn forget(&self, freed: &[Slot]) {
         let state = &mut *self.state.borrow_mut();
         for slot in freed {
@@ -569,7 +579,7 @@ impl HostLog {
         }
     }
 
-    /// Where the log could begin: the oldest transaction that a slot needs, or the next one.
+    /// Moves the tail to the oldest transaction that a slot needs, or to the next one.
     async fn move_tail(&self) -> Result<(), HostError> {
         let moved =
             {
@@ -595,7 +605,7 @@ impl HostLog {
                 (tail, superblock, state.records.block_bytes())
             };
         let (tail, superblock, unit) = moved;
-        // Home is durable already: a slot is freed only behind the store's fsync.
+        // Home is durable already: a slot is freed only after the store's fsync.
         run_plan(&*self.disk, unit, plan_tail_update(image_of(&superblock))).await?;
         let state = &mut *self.state.borrow_mut();
         state.superblock = superblock;
@@ -604,22 +614,22 @@ impl HostLog {
         Ok(())
     }
 
-    /// The store is out of reach, so that no room comes back: whoever waits for it learns why.
+    /// Fails the callers that wait for space: the store is out of reach, so that none will come.
     pub fn hold_up(&self, why: &str) {
         self.held_up.borrow_mut().get_or_insert_with(|| why.into());
         self.progress.notify();
     }
-    /// Commits, and writes nothing any more: the log waits for its recovery.
+    /// Commits, and ends the log for its recovery: nothing is written any more.
     pub async fn end(&self) -> Result<(), HostError> {
         self.commit_all().await?;
         self.closed.set(true);
         self.work.notify();
-        // The tail may be on its way, and must not come after what others write.
+        // The tail update may be in flight, and must not follow what others write.
         self.progress.until(|| self.ended.get().then_some(())).await;
         self.check()
     }
 
-    /// Commits, and says that the log is empty if no slot is left. Nothing is accepted any more.
+    /// Commits, marks the log empty if no slot is left, and ends it: nothing is accepted any more.
     pub async fn close(&self) -> Result<(), HostError> {
         self.end().await?;
         let (superblock, unit) = {
@@ -636,7 +646,7 @@ impl HostLog {
     }
 }
 
-/// In bytes of content: it does not shrink while file data is added.
+/// Returns the bytes of content, which do not shrink while file data is added.
 fn bytes_held(transaction: &RunningTransaction) -> u64 {
     let held = transaction.holdings();
     (held.blocks << BLOCK.shift()) + held.fragment_bytes
@@ -646,11 +656,11 @@ pub(crate) fn image_of(superblock: &JournalSuperblock) -> SuperblockImage {
     SuperblockImage { at: LogBlock(0), image: Rc::new(Buffer::copy_of(&superblock.serialize())) }
 }
 
-impl Drop for Room {
+impl Drop for LogReservation {
     fn drop(&mut self) {
         let mut state = self.log.state.borrow_mut();
         state.reserved -= self.blocks;
-        state.rooms -= 1;
+        state.reservations -= 1;
         drop(state);
         if self.log.waiting.get() > 0 {
             self.log.progress.notify();

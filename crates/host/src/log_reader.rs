@@ -1,4 +1,4 @@
-//! Gives the log to the passes of `journal::recover`, block by block, and reads it in large pieces.
+//! Feeds the log to the passes of `journal::recover`, block by block, and reads it in large pieces.
 
 use crate::error::HostError;
 use crate::run_plan::byte_of;

@@ -1,5 +1,5 @@
-//! Names and attributes. Operations on names are the store's, and there when they answer. A name
-//! that is delayed here would need a token of its directory, which the store does not give.
+//! Names and attributes. Operations on names are the store's, and done when they are answered.
+//! Delaying one here would need a token of its directory, which the store does not have.
 
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
@@ -11,7 +11,7 @@ use store::{
     Space, StoreError, Token, XattrMode,
 };
 
-/// The extended attribute that has them.
+/// The extended attribute that holds file capabilities.
 const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Host {
@@ -20,10 +20,10 @@ impl Host {
     }
     pub async fn lookup(&self, parent: FileId, name: &[u8]) -> Result<Found, HostError> {
         let at = || (parent, name.to_vec());
-        self.look(|| self.names_asked.look(at(), || self.store.lookup(parent, name))).await
+        self.query(|| self.names_asked.lookup(at(), || self.store.lookup(parent, name))).await
     }
-    /// What changes nothing may be asked again after the connection was lost.
-    async fn look<T>(&self, ask: impl AsyncFn() -> Result<T, StoreError>) -> Result<T, HostError> {
+    /// Runs a read-only request, again if the connection was lost.
+    async fn query<T>(&self, ask: impl AsyncFn() -> Result<T, StoreError>) -> Result<T, HostError> {
         loop {
             let _busy = self.enter().await?;
             match self.noted(ask().await) {
@@ -33,8 +33,8 @@ impl Host {
         }
     }
 
-    // Changes of names are not repeated: nobody knows whether one was carried out when the
-    // connection went
+    // Changes of names are not repeated: whether one was carried out when the connection was lost
+    // is unknown
 
     pub async fn make(
         &self,
@@ -58,14 +58,14 @@ impl Host {
         self.noted(self.store.link(id, parent, name).await)
     }
 
-    /// This comes before a change of a file's names, which changes its state as well, and no
-    /// journal has that state. What was journaled of the file goes home first, or a recovery would
-    /// take the new state for others' work. The token is returned, as others may have the file
-    /// before the store has done its part. While the guard is there nobody writes to the file.
+    /// Destages a file and returns its token before a change of its names. That change alters the
+    /// file's state, which no journal has: a recovery would take the new state for another
+    /// client's. Another client may have the file before the store has done its part. While the
+    /// guard exists no task writes to the file.
     async fn settled(&self, file: Option<&File>) -> Result<Option<WriteGuard>, HostError> {
         let Some(file) = file else { return Ok(None) };
         let guard = file.lock.write().await;
-        self.bring_home(file).await?;
+        self.destage_locked(file).await?;
         self.give_up_token(file).await?;
         Ok(Some(guard))
     }
@@ -75,8 +75,8 @@ impl Host {
             None => Ok(()),
         }
     }
-    /// The same before a name goes, which may be the last one: then what is dirty is of no use to
-    /// anybody.
+    /// Settles a file before a name is removed that may be the last one: then its dirty bytes are
+    /// of no use.
     async fn settled_unless_last(
         &self,
         file: Option<&Rc<File>>,
@@ -87,17 +87,17 @@ impl Host {
             return self.settled(Some(file)).await;
         }
         let guard = file.lock.write().await;
-        self.forget_kept(file);
+        self.invalidate_attributes(file);
         if file.opens.get() > 0 {
-            // Without a name it is reached by what is open alone. Who may not write to it will be
-            // told so when he does.
+            // Without a name it is reached by the open file alone. A program that may not write to
+            // it gets that error when it writes.
             let _ = self.opened(file).await;
         }
         self.note_removal(file, true).await?;
         Ok(Some(guard))
     }
-    /// A recovery that does not find the file must know that it was removed here. The file's lock
-    /// is held; the commit is waited for beside the removal.
+    /// Records in the journal that the file is removed here, for a recovery that does not find it.
+    /// The caller holds the file's lock; the commit runs beside the removal.
     async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<(), HostError> {
         file.is_removed.set(is_removed);
         let is_clean = file.dirty.get().is_none();
@@ -105,33 +105,32 @@ impl Host {
             return Ok(());
         }
         let attributes = self.noted(self.store.attributes(file.id).await);
-        let known = attributes.ok().filter(|known| known.version == file.told.get());
-        // Without room, or in a state that was not told, a crash sets the file aside.
+        let known = attributes.ok().filter(|known| known.version == file.reported.get());
+        // Without space, or in a state that was not reported, a crash sets the file aside.
         if let Some(attributes) = known
-            && let Some(room) = self.log().room_now(0).await?
+            && let Some(reservation) = self.log().try_reserve(0).await?
             && file.dirty.get().is_some()
         {
-            self.note_change(file, &room, &attributes, (0, &[]));
+            self.note_change(file, &reservation, &attributes, (0, &[]));
             self.log().begin_commit();
         }
         Ok(())
     }
-    /// The removal is to be in the journal before it is answered.
+    /// Waits until the journal has the removal, before the removal is answered.
     async fn removal_noted(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
         match file.and_then(|file| file.dirty.get().filter(|_| file.is_removed.get())) {
             Some(dirty) => self.log().commit(dirty.last).await,
             None => Ok(()),
         }
     }
-    /// The store has refused to remove the name.
+    /// Withdraws the removal: the store has refused to remove the name.
     async fn not_removed(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
         let Some(file) = file.filter(|file| file.is_removed.get()) else { return Ok(()) };
         self.note_removal(file, false).await?;
         if file.dirty.get().is_some() { self.log().commit_all().await } else { Ok(()) }
     }
-    /// After a name went. Who asked for that need not wait for what becomes of a file that nobody
-    /// has open.
-    async fn name_went(
+    /// Follows the removal of a name. The caller does not wait for a file that nobody has open.
+    async fn name_removed(
         &self,
         file: Option<Rc<File>>,
         settled: Option<WriteGuard>,
@@ -143,8 +142,8 @@ impl Host {
         }
         self.follow_name(file, settled).await
     }
-    /// How many names are left only the store can tell: another client may have added one
-    /// meanwhile. The lock is held until then.
+    /// Asks the store how many names are left, as another client may have added one at the same
+    /// time. The lock is held until the answer.
     pub(crate) async fn follow_name(
         &self,
         file: Rc<File>,
@@ -163,11 +162,11 @@ impl Host {
             match links {
                 0 if file.opens.get() == 0 => self.drop_dirty(&file, dirty).await?,
                 0 => {}
-                _ => self.bring_home(&file).await?,
+                _ => self.destage_locked(&file).await?,
             }
         }
         if file.dirty.get().is_none() {
-            // What is written later is of a file without a name if the next token says so.
+            // Later writes belong to a file without a name only if the next token says so.
             file.is_removed.set(false);
             self.give_up_token(&file).await?;
         }
@@ -175,22 +174,22 @@ impl Host {
         self.let_go(&file).await
     }
 
-    /// The file's lock is held for writing, and nobody can read any more what is dirty of it: it
-    /// goes nowhere.
+    /// Drops the dirty bytes of a file that nobody can read any more, without destaging it. The
+    /// caller holds the file's lock for writing.
     async fn drop_dirty(&self, file: &File, dirty: Dirty) -> Result<(), HostError> {
         self.log().commit(dirty.last).await?;
         self.log().free(dirty.slot);
         self.files.set_dirty(file, None);
         self.drained.notify();
-        // First, so that the store need not keep what is buffered.
+        // First, so that the store need not keep its buffer.
         match file.open.take() {
             Some(open) => self.noted(self.store.close(open).await),
             None => Ok(()),
         }
     }
-    /// After the last descriptor of a file was closed.
+    /// Drops a file without a name after its last descriptor was closed.
     pub(crate) async fn drop_nameless(&self, file: &File) -> Result<(), HostError> {
-        // One that the store does not take is of no use to anybody either.
+        // A file that the store refuses is of no use either.
         if !file.nameless.get() || file.failure.borrow().as_ref().is_some_and(Failure::lasts) {
             return Ok(());
         }
@@ -217,7 +216,7 @@ impl Host {
             return Err(error);
         }
         self.removal_noted(file.as_ref()).await?;
-        self.name_went(file, settled).await
+        self.name_removed(file, settled).await
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
@@ -235,13 +234,13 @@ impl Host {
         let moved = self.noted(self.store.lookup(parent, name).await)?;
         let replaced = replaced.filter(|replaced| replaced.file != moved.file);
         let links = match mode {
-            // Nothing loses a name.
+            // An exchange removes no name.
             RenameOver::Exchange => u32::MAX,
             _ => replaced.map_or(0, |replaced| replaced.attributes.links),
         };
         let victim = replaced.and_then(|replaced| self.files.get(replaced.file));
         let file = self.files.get(moved.file);
-        // Who holds two files took the smaller number first.
+        // Two files are locked in the order of their numbers.
         let (of_victim, of_file) = match &victim {
             Some(one) if one.id < moved.file => {
                 let of_victim = self.settled_unless_last(victim.as_ref(), links).await?;
@@ -261,26 +260,26 @@ impl Host {
         }
         drop(of_file);
         self.removal_noted(victim.as_ref()).await?;
-        self.name_went(victim, of_victim).await
+        self.name_removed(victim, of_victim).await
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
-        self.look(|| self.store.read_link(file)).await
+        self.query(|| self.store.read_link(file)).await
     }
     pub async fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, HostError> {
-        self.look(|| self.store.list(directory, cursor)).await
+        self.query(|| self.store.list(directory, cursor)).await
     }
     pub async fn sync_directory(&self, directory: FileId) -> Result<(), HostError> {
-        self.look(|| self.store.sync_directory(directory)).await
+        self.query(|| self.store.sync_directory(directory)).await
     }
     pub async fn space(&self) -> Result<Space, HostError> {
-        self.look(|| self.store.space()).await
+        self.query(|| self.store.space()).await
     }
 
     pub async fn attributes(&self, file: FileId) -> Result<FileAttributes, HostError> {
-        self.look(|| self.attributes_asked.look(file, || self.store.attributes(file))).await
+        self.query(|| self.attributes_asked.lookup(file, || self.store.attributes(file))).await
     }
 
-    /// Another size is the store's at once: what was journaled of the file goes there first, so
+    /// Changes attributes. A new size is set at the store at once: the file is destaged first, so
     /// that no replay brings cut-off bytes back. Other changes of a file that is held exclusively
     /// are journaled like writes.
     pub async fn set_attributes(
@@ -306,48 +305,49 @@ impl Host {
         };
         loop {
             self.check_file(&file)?;
-            let room = self.log().room(0).await?;
+            let reservation = self.log().reserve(0).await?;
             let guard = file.lock.write().await;
             if file.recalled.get() {
-                drop((guard, room));
+                drop((guard, reservation));
                 file.until_returned().await;
                 self.check()?;
                 continue;
             }
             let is_held = file.token.get() == Some(Token::ExclusiveWrite);
-            if !is_held || change.size.is_some_and(|size| size != file.told.get().size) {
-                // A crash must not find records of a file that is about to be cut.
-                self.bring_home(&file).await?;
+            if !is_held || change.size.is_some_and(|size| size != file.reported.get().size) {
+                // A crash must not find records of a file that is about to be truncated.
+                self.destage_locked(&file).await?;
                 if file.recalled.get() {
                     continue;
                 }
                 let attributes = self.noted(self.store.set_attributes(id, change).await)?;
-                file.told.set(attributes.version);
+                file.reported.set(attributes.version);
                 return Ok(attributes);
             }
             self.check_closing()?;
             let attributes = self.noted(self.store.set_attributes(id, change).await)?;
             if file.recalled.get() {
-                // As with a write.
-                self.settle_untold(&file).await?;
+                // As for a write.
+                self.settle_unreported(&file).await?;
             } else {
-                self.note_change(&file, &room, &attributes, (0, &[]));
+                self.note_change(&file, &reservation, &attributes, (0, &[]));
             }
             return Ok(attributes);
         }
     }
 
-    /// The file's lock is held for writing, with a token. As the kernel does for its own file
-    /// systems: what a program may do by its file goes when somebody writes the file.
+    /// Removes file capabilities before a write, as the kernel does for its own file systems: a
+    /// program loses its privileges when its file is written. The caller holds the file's lock for
+    /// writing, with a token.
     pub(crate) async fn drop_capabilities(&self, file: &File) -> Result<(), HostError> {
         let grant = file.grant.get();
         if file.without_capabilities.get() == grant || units::fault!("host-capabilities-stay") {
             return Ok(());
         }
         if self.has_capabilities(file.id).await? {
-            self.bring_home(file).await?;
+            self.destage_locked(file).await?;
             self.noted(self.store.remove_xattr(file.id, CAPABILITIES).await)?;
-            file.told.set(self.noted(self.store.attributes(file.id).await)?.version);
+            file.reported.set(self.noted(self.store.attributes(file.id).await)?.version);
         }
         file.without_capabilities.set(grant);
         Ok(())
@@ -358,22 +358,23 @@ impl Host {
             found => self.noted(found).map(|_| true),
         }
     }
-    /// The same before a change of another kind: another size, another owner.
+    /// Removes file capabilities before a change of size or owner.
     pub async fn forget_capabilities(&self, id: FileId) -> Result<(), HostError> {
-        if self.look(|| self.store.xattr(id, CAPABILITIES)).await.is_ok() {
+        if self.query(|| self.store.xattr(id, CAPABILITIES)).await.is_ok() {
             self.set_xattr(id, CAPABILITIES, None, XattrMode::Set).await?;
         }
         Ok(())
     }
 
     pub async fn xattr(&self, file: FileId, name: &[u8]) -> Result<Vec<u8>, HostError> {
-        self.look(|| self.store.xattr(file, name)).await
+        self.query(|| self.store.xattr(file, name)).await
     }
     pub async fn xattr_names(&self, file: FileId) -> Result<Vec<u8>, HostError> {
-        self.look(|| self.store.xattr_names(file)).await
+        self.query(|| self.store.xattr_names(file)).await
     }
 
-    /// The store may count it as a change of the file: what was journaled goes there first.
+    /// Sets an extended attribute. The store may count it as a change of the file, which is
+    /// destaged first.
     pub async fn set_xattr(
         &self,
         id: FileId,

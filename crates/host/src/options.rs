@@ -1,12 +1,12 @@
 use journal::records::RecordFormat;
 use std::time::Duration;
 
-/// When files go to the store.
+/// When files are destaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destage {
-    /// When they have been dirty for this long.
+    /// After they have been dirty for this long.
     After(Duration),
-    /// Only when the journal or memory is short, or another wants the file.
+    /// Only when the journal or memory is short, or another client wants the file.
     UnderPressure,
 }
 
@@ -16,19 +16,18 @@ pub struct HostOptions {
     /// How long an asynchronous write may wait for the journal.
     pub journal_flush: Duration,
     pub destage: Destage,
-    /// How often files are looked through for old ones.
+    /// Interval at which files are checked for old ones.
     pub writeback: Duration,
-    /// Bytes that the store may buffer for us, each once however often it was written: above it,
-    /// the oldest files go to the store.
+    /// Bytes that the store may buffer for this host, each counted once however often it was
+    /// written. Above it the oldest files are destaged.
     pub dirty_bytes_max: u64,
-    /// Files that may be dirty: each is an open one at the store. Above it the oldest go there;
-    /// above twice as many, who closes one waits for that.
+    /// Files that may be dirty: each is open at the store. Above it the oldest are destaged; above
+    /// twice as many, closing a file waits for that.
     pub dirty_files_max: usize,
-    /// For how long a door's kernel may keep names and attributes of directories. These have no
+    /// How long a front end's kernel may cache names and attributes of directories. These have no
     /// tokens, so others' changes are seen that much later. Zero: not at all.
     pub directories: Duration,
-    /// A connection that is lost comes back: how long an operation waits for that. `None`: it stays
-    /// lost.
+    /// How long an operation waits for a lost connection to be restored. `None`: it stays lost.
     pub reconnect: Option<Duration>,
 }
 

@@ -1,10 +1,10 @@
-//! Locks that programs take: the store keeps them, so that they bind programs of other hosts, too.
+//! Locks of programs. The store keeps them, so that they bind programs of other hosts, too.
 //!
-//! 1. The store is asked without waiting. Who waits for a lock asks again and again, and holds
-//!    nothing here meanwhile: no operation waits for him, and a signal ends it.
-//! 2. A file with locks stays open at the store, to which they belong.
-//! 3. With the connection the locks are lost. Who had some must not go on as if he had them: the
-//!    file answers with an error until every descriptor of it is closed.
+//! 1. The store is asked without waiting. A program that waits for a lock asks again and again, and
+//!    holds nothing here in between: no operation waits for it, and a signal ends the wait.
+//! 2. A file with locks stays open at the store, since the locks belong to the open file.
+//! 3. Locks are lost with the connection. A program that held some must not go on as if it still
+//!    did: the file answers with an error until every descriptor of it is closed.
 
 use crate::error::HostError;
 use crate::files::{Failure, File};
@@ -17,12 +17,12 @@ use store::{FileId, FileLock, LockOwner, Refusal, StoreError, Token};
 
 const EAGAIN: i32 = 11;
 const EINTR: i32 = 4;
-/// Between two questions for a lock that another has: at first, and at most.
+/// Pauses between two attempts to get a lock that another owner has: the first and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
 impl Host {
-    /// Sets or removes a lock, asked for by a descriptor. Without `wait`: EAGAIN where another's
-    /// stands against it.
+    /// Sets or removes a lock that was requested by a descriptor. Without `wait` a conflicting lock
+    /// of another owner is EAGAIN.
     pub async fn lock(
         &self,
         id: FileId,
@@ -57,7 +57,7 @@ impl Host {
         let _guard = file.lock.write().await;
         let hangs_on_open = self.store.wants_files_closed();
         if hangs_on_open && file.token.get() == Some(Token::SharedRead) {
-            // From now on the file is held for writing or not at all: what is open stays the same.
+            // From now on the file is held for writing or not at all: the open file stays the same.
             self.give_up_token(&file).await?;
         }
         let open = self.opened(&file).await?;
@@ -66,7 +66,7 @@ impl Host {
         Ok(())
     }
 
-    /// A lock of another that stands against this one.
+    /// Returns a lock of another owner that conflicts with this one.
     pub async fn test_lock(
         &self,
         id: FileId,
@@ -79,7 +79,7 @@ impl Host {
         self.noted(self.store.test_lock(open, lock).await)
     }
 
-    /// A program closes one of its descriptors: it has no lock of that kind any more.
+    /// Removes the locks of an owner that closes one of its descriptors.
     pub async fn unlock_owner(&self, id: FileId, owner: LockOwner) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
         let outlives = units::fault!("host-locks-outlive-close");
@@ -88,7 +88,7 @@ impl Host {
         }
         self.unlock(&file, owner).await
     }
-    /// The last copy of a descriptor is closed.
+    /// Removes the locks of a descriptor whose last copy is closed.
     pub async fn unlock_descriptor(&self, id: FileId, descriptor: u64) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return Ok(()) };
         for owner in file.locks.owners_by(descriptor) {
@@ -100,8 +100,8 @@ impl Host {
         self.lock_once(file.id, &FileLock::none_of(owner), 0).await
     }
 
-    /// The token that a file is to be held with. Where locks hang on what is open, one for reading
-    /// would take another way of opening the file.
+    /// Returns the token to take for a file. Where locks depend on the open file, a token for
+    /// reading would open the file in another way.
     pub(crate) fn token_beside_locks(&self, file: &File, wanted: Token) -> Token {
         match wanted {
             Token::SharedRead if self.store.wants_files_closed() && !file.locks.is_empty() => {
@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// The connection is gone, and all locks with it.
+    /// Drops all locks of a file: the connection they belonged to is lost.
     pub(crate) fn lose_locks(&self, file: &File) {
         if !file.locks.is_empty() {
             file.locks.clear();
@@ -120,7 +120,7 @@ impl Host {
     }
 }
 
-/// By another, for now.
+/// Returns whether another owner has the lock for now.
 fn is_taken(result: &Result<(), HostError>) -> bool {
     matches!(result, Err(HostError::Store(StoreError::Refused(Refusal::Other(EAGAIN)))))
 }

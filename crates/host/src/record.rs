@@ -1,19 +1,19 @@
-//! What the journal says of a file, beside the bytes that changed.
+//! The journal's record of a file, besides the bytes that changed.
 //!
-//! A *slot* is the time of one file from its first change to when the store has everything. No
-//! other slot that is not freed has its number. An address is a slot's number (32 bits) and a block
-//! in it (32 bits). Block 0 is the [`FileRecord`], block n + 1 is the file's block n. A slot is
-//! freed by a revoke of its block 0. Little-endian numbers; a record is repeated whole in each
-//! transaction that has anything of the slot.
+//! A *slot* covers one file from its first change until the store has everything. No other slot
+//! that is not freed has its number. An address is a slot's number (32 bits) and a block in it (32
+//! bits). Block 0 is the [`FileRecord`], block n + 1 is the file's block n. A slot is freed by a
+//! revoke of its block 0. Numbers are little-endian; a record is repeated whole in each transaction
+//! that has anything of the slot.
 
 use store::{FileAttributes, FileId, Version};
 use units::{BlockSize, HomeBlock, Timestamp};
 
 pub const BLOCK: BlockSize = BlockSize::new(4096).expect("a power of two");
 const MAGIC: &[u8; 8] = b"OKHFILE1";
-/// In one record: more in one transaction end it.
+/// States in one record; more in one transaction end it.
 pub const STATES_MAX: usize = 128;
-/// In the mode, of which files have twelve bits: [`FileRecord::is_removed`].
+/// A bit of the mode, of which files use twelve: [`FileRecord::is_removed`].
 const REMOVED: u32 = 1 << 31;
 const VERSION_BYTES: usize = 24;
 const HEAD: usize = 8 + 8 + VERSION_BYTES + 4 * 4 + 8 + 3 * 12;
@@ -25,12 +25,12 @@ impl Slot {
     pub fn record_at(self) -> HomeBlock {
         HomeBlock(u64::from(self.0) << 32)
     }
-    /// `None`: the file is too long for the journal there.
+    /// Returns the address of a block; `None` if the file is too long for the journal there.
     pub fn block_at(self, block: u64) -> Option<HomeBlock> {
         let inside = block.checked_add(1).filter(|block| *block <= u64::from(u32::MAX))?;
         Some(HomeBlock(self.record_at().get() + inside))
     }
-    /// The slot of an address, and the file's block; `None`: the record.
+    /// Returns the slot of an address, and the file's block; `None` for the record.
     pub fn of(at: HomeBlock) -> (Slot, Option<u64>) {
         (Slot((at.get() >> 32) as u32), (at.get() & u64::from(u32::MAX)).checked_sub(1))
     }
@@ -39,12 +39,12 @@ impl Slot {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileRecord {
     pub file: FileId,
-    /// What the slot builds on: the store had it, or the slot before leads to it.
+    /// The state that the slot builds on: the store had it, or the slot before leads to it.
     pub base: Version,
-    /// Every state that the store told in this transaction, oldest first; the last is what the
-    /// attributes are of.
+    /// Every state that the store reported in this transaction, oldest first; the last is the one
+    /// of the attributes.
     pub states: Vec<Version>,
-    /// Its last name was removed on this host, or is about to be.
+    /// Whether its last name was removed on this host, or is about to be.
     pub is_removed: bool,
     pub mode: u32,
     pub uid: u32,
@@ -72,11 +72,11 @@ impl FileRecord {
         }
     }
 
-    /// The store told a state.
+    /// Adds a state that the store reported.
     pub fn add(&mut self, attributes: &FileAttributes) {
         assert!(self.states.len() < STATES_MAX, "a transaction ends before it has more states");
         let (base, mut states) = (self.base, std::mem::take(&mut self.states));
-        // What is logged anew comes in pieces of one state.
+        // Relogged bytes come in pieces of one state.
         if states.last() != Some(&attributes.version) {
             states.push(attributes.version);
         }
@@ -102,9 +102,9 @@ impl FileRecord {
         bytes
     }
 
-    /// `None`: no record. Bytes behind it do not matter.
+    /// Parses a record; `None` if it is none. Bytes after it do not matter.
     pub fn parse(bytes: &[u8]) -> Option<FileRecord> {
-        let mut rest = Rest(bytes);
+        let mut rest = Fields(bytes);
         (rest.take::<8>()? == *MAGIC).then_some(())?;
         let (file, base) = (FileId(rest.u64()?), rest.version()?);
         let count = rest.u32()? as usize;
@@ -135,8 +135,8 @@ pub(crate) fn put_version(bytes: &mut Vec<u8>, version: Version) {
     }
 }
 
-pub(crate) struct Rest<'a>(pub &'a [u8]);
-impl Rest<'_> {
+pub(crate) struct Fields<'a>(pub &'a [u8]);
+impl Fields<'_> {
     pub fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;

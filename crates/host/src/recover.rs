@@ -1,23 +1,23 @@
-//! After a crash of this host: what was journaled goes to the store, as far as nobody else has
-//! changed the files since.
+//! Recovery after a crash of this host: journaled bytes are brought to the store, as far as no
+//! other client has changed the files since.
 //!
-//! 1. The former self is fenced first: nothing of it arrives any more, and its tokens are free.
-//! 2. Several files at once, begun in the order of their numbers (`recovery_window`). Of each: the
-//!    token is taken; then, and only then, is the file's state compared.
-//! 3. A file is replayed only if the store's (version, change time, size) are one of three states.
-//!    The journal builds on it, it was journaled, or an earlier recovery has noted it as its own.
-//!    Everything else is set aside. At a store that counts every change, the number of the state
-//!    built on is enough. Content of ours may have come without its attributes, and others have
-//!    changed nothing as long as the number is the same. Number and time of a state of ours are
-//!    enough, too.
-//! 4. States that the replay brings about are noted in the ledger before they are made durable at
-//!    the store. The state that it builds on is noted before anything is written.
-//! 5. A file is noted as done when the store has made it durable, and before its token is returned.
-//!    From then on others may change it.
-//! 6. Another who wants a file amid its replay gets a turn, if the store counts every change. What
-//!    was told is noted and made durable, and the token goes back. Then it is taken again, and the
-//!    state compared again.
-//! 7. The log is marked empty when all files are done. Until then a crash begins again here.
+//! 1. The former client is fenced first: nothing of it arrives any more, and its tokens are free.
+//! 2. Several files are recovered at once, begun in the order of their numbers (`recovery_window`).
+//!    Of each the token is taken; then, and only then, is the file's state compared.
+//! 3. A file is replayed only if the store's (version, change time, size) is one of three kinds of
+//!    state: the one the journal builds on, one that was journaled, or one that an earlier recovery
+//!    has recorded as its own. Everything else is set aside. At a store that counts every change,
+//!    the number of the state built on is enough: content of ours may have arrived without its
+//!    attributes, and nobody else has changed anything as long as the number is the same. Number
+//!    and time of a state of ours are enough, too.
+//! 4. The ledger records the states that the replay brings about before the store makes them
+//!    durable. The state that the replay builds on is recorded before anything is written.
+//! 5. A file is recorded as done when the store has made it durable, and before its token is
+//!    returned. From then on others may change it.
+//! 6. Another client that wants a file during its replay gets it, if the store counts every change:
+//!    the reported states are recorded and made durable, and the token is returned. Then it is
+//!    taken again, and the state compared again.
+//! 7. The log is marked empty when all files are done. Until then a crash starts again here.
 
 use crate::conflict::set_aside;
 use crate::error::HostError;
@@ -45,7 +45,7 @@ use store::{
     StoreError, StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Token, Version,
 };
 
-/// How long who has a file open may keep it. Ceph gives no token then.
+/// How long another client may keep a file open. Ceph grants no token during that time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -54,11 +54,11 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub enum FileFate {
     /// The store has it now.
     Replayed,
-    /// An earlier recovery, which crashed, had brought it there.
+    /// An earlier recovery, which crashed, had brought it to the store.
     DoneBefore,
-    /// It was removed on this host, and the store does not have it any more.
+    /// This host removed the file, and the store no longer has it.
     Removed,
-    /// Its bytes are in this file of the directory for conflicts, and why.
+    /// The file of the conflict directory that has its bytes, and the reason.
     SetAside { name: String, why: String },
 }
 
@@ -66,24 +66,24 @@ pub enum FileFate {
 pub struct FileOutcome {
     pub file: u64,
     pub outcome: FileFate,
-    /// Journaled bytes of it.
+    /// Journaled bytes of the file.
     pub bytes: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct HostRecoveryReport {
-    /// The log was empty.
+    /// Whether the log was empty.
     pub clean: bool,
-    /// Nothing was changed; outcomes are what would be.
+    /// Whether nothing was changed; then outcomes are predictions.
     pub dry_run: bool,
     pub transactions: u64,
-    /// Files that the store had already, by their slots.
+    /// Slots that the store had already.
     pub slots_home: u64,
     pub files: Vec<FileOutcome>,
     pub nanoseconds: u64,
 }
 
-/// Replays the journal to the store, and marks it empty. With `dry_run` only tells what would be
+/// Replays the journal to the store, and marks it empty. With `dry_run` only reports what would be
 /// done now.
 pub async fn recover(
     world: &dyn World,
@@ -94,8 +94,8 @@ pub async fn recover(
     recover_noting(world, store, journal, dry_run, &|_| {}).await
 }
 
-/// As [`recover`]. `note` is called with what became of each file, before the ledger says that the
-/// file is finished: later recoveries of the same log know no more of it.
+/// Recovers as [`recover`] does. Calls `note` with the outcome of each file before the ledger
+/// records it as finished: later recoveries of the same log know no more of it.
 pub(crate) async fn recover_noting(
     world: &dyn World,
     store: &dyn Store,
@@ -147,7 +147,7 @@ pub(crate) async fn recover_noting(
     };
     let files = content.files.values().enumerate();
     let work = files.map(|(index, replay)| -> Pin<Box<dyn Future<Output = _> + '_>> {
-        Box::pin(recovery.in_its_turn(index, replay))
+        Box::pin(recovery.in_order(index, replay))
     });
     report.files = match race(join_window(work, FILES_MAX), recovery.watch_store()).await {
         Either::Left(files) => files?,
@@ -170,12 +170,12 @@ struct Recovery<'a> {
     store: &'a dyn Store,
     journal: &'a HostJournal,
     ledger: SharedLedger,
-    /// All files of the log.
+    /// Every file of the log.
     order: Vec<FileId>,
     window: RecoveryWindow,
     /// Conflict files share a directory: one is made at a time.
     setting_aside: Rc<RwLock>,
-    /// Files that others want, until the token is back.
+    /// Files that other clients want, until the token is back.
     recalled: RefCell<BTreeSet<FileId>>,
     log: (u32, u32),
     dry_run: bool,
@@ -183,22 +183,18 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    async fn in_its_turn(
-        &self,
-        index: usize,
-        replay: &FileReplay,
-    ) -> Result<FileOutcome, HostError> {
+    async fn in_order(&self, index: usize, replay: &FileReplay) -> Result<FileOutcome, HostError> {
         let file = replay.last.file;
         let (noted, is_finished) =
-            self.ledger.look(|ledger| (ledger.states(file).len(), ledger.is_finished(file)));
+            self.ledger.with(|ledger| (ledger.states(file).len(), ledger.is_finished(file)));
         let states =
             if is_finished { 0 } else { states_for(replay.runs(TRANSFER_BYTES_MAX).len()) };
-        let place = self.window.enter(index, states, noted).await?;
+        let slot = self.window.enter(index, states, noted).await?;
         let outcome = match is_finished {
             true => self.outcome(replay, FileFate::DoneBefore),
             false => self.file(replay).await.map_err(|error| stuck_with(file, error))?,
         };
-        place.finish();
+        slot.finish();
         Ok(outcome)
     }
     fn outcome(&self, replay: &FileReplay, outcome: FileFate) -> FileOutcome {
@@ -221,7 +217,7 @@ impl Recovery<'_> {
         }
         Ok(outcome)
     }
-    /// What is done with the file, and what is open of it afterwards, with a token.
+    /// Recovers one file. Returns its fate, and the open file with a token, if there is one.
     async fn fate(&self, replay: &FileReplay) -> Result<(FileFate, Option<OpenFile>), HostError> {
         let file = replay.last.file;
         match self.store.find(file).await {
@@ -270,9 +266,9 @@ impl Recovery<'_> {
         Ok((fate, Some(open)))
     }
 
-    /// Why the file may not be replayed over this state.
+    /// Returns why the file may not be replayed over this state.
     fn judge(&self, replay: &FileReplay, version: Version) -> Option<String> {
-        let noted = self.ledger.look(|ledger| ledger.states(replay.last.file).to_vec());
+        let noted = self.ledger.with(|ledger| ledger.states(replay.last.file).to_vec());
         let bases = [Some(&replay.base), noted.first()].into_iter().flatten();
         if is_ours(
             version,
@@ -290,7 +286,8 @@ impl Recovery<'_> {
         ))
     }
 
-    /// The store does not have the file. Nobody misses one that this host has removed.
+    /// Decides the fate of a file that the store does not have. One that this host removed is not
+    /// missed.
     async fn gone(&self, replay: &FileReplay) -> Result<FileFate, HostError> {
         match replay.last.is_removed {
             true => Ok(FileFate::Removed),
@@ -302,44 +299,45 @@ impl Recovery<'_> {
         if self.dry_run {
             return Ok(FileFate::SetAside { name: String::new(), why });
         }
-        let _turn = self.setting_aside.write().await;
+        let _guard = self.setting_aside.write().await;
         let name = set_aside(self.store, replay, self.log, &why).await?;
         Ok(FileFate::SetAside { name, why })
     }
 
-    /// Nothing is left to do for this file.
+    /// Records that nothing is left to do for this file.
     async fn finish(&self, replay: &FileReplay) -> Result<(), HostError> {
         let finish = |ledger: &mut Ledger| ledger.finish(replay.last.file, &self.order);
         self.ledger.change(self.journal, finish).await
     }
 
-    /// Every journaled byte, then the size, then the attributes. Or why that may not go on.
+    /// Writes every journaled byte, then the size, then the attributes. Returns why that must stop,
+    /// if it must.
     async fn replay(
         &self,
         replay: &FileReplay,
         open: OpenFile,
         found: Version,
     ) -> Result<Option<String>, HostError> {
-        let mut told = vec![found];
+        let mut reported = vec![found];
         let mut size = found.size;
         if !units::fault!("host-ledger-without-base") {
-            self.note(replay, &told).await?;
+            self.note(replay, &reported).await?;
         }
         for (at, bytes) in replay.runs(TRANSFER_BYTES_MAX) {
             let end = at + bytes.len() as u64;
-            let outgrows = end > size && end >= self.store.held_below(told[0].size);
-            if told.len() == STATES_MAX - 1 || (outgrows && told.len() > 1) {
-                self.settle(replay, open, &mut told).await?;
-                self.note(replay, &told).await?;
+            let outgrows = end > size && end >= self.store.held_below(reported[0].size);
+            if reported.len() == STATES_MAX - 1 || (outgrows && reported.len() > 1) {
+                self.settle(replay, open, &mut reported).await?;
+                self.note(replay, &reported).await?;
             }
-            if let Some(why) = self.give_way(replay, open, &mut told).await? {
+            if let Some(why) = self.yield_token(replay, open, &mut reported).await? {
                 return Ok(Some(why));
             }
             let attributes = self.store.write(open, at, &bytes).await?;
             size = attributes.version.size;
-            told.push(attributes.version);
+            reported.push(attributes.version);
         }
-        if let Some(why) = self.give_way(replay, open, &mut told).await? {
+        if let Some(why) = self.yield_token(replay, open, &mut reported).await? {
             return Ok(Some(why));
         }
         let last = &replay.last;
@@ -352,23 +350,24 @@ impl Recovery<'_> {
             accessed: Some(TimeChange::To(last.accessed)),
             modified: Some(TimeChange::To(last.modified)),
         };
-        told.push(self.store.set_attributes(last.file, change).await?.version);
-        self.settle(replay, open, &mut told).await?;
+        reported.push(self.store.set_attributes(last.file, change).await?.version);
+        self.settle(replay, open, &mut reported).await?;
         Ok(None)
     }
 
-    /// Notes what others want. Events of files whose tokens are back already are of no use to
-    /// anybody.
+    /// Records which files other clients want. Events of files whose tokens are returned already do
+    /// not matter.
     async fn watch_store(&self) -> Infallible {
         loop {
-            // A lost connection is told by each call.
+            // Each call reports a lost connection.
             if let StoreEvent::Recall { file, .. } = self.store.next_event().await {
                 self.recalled.borrow_mut().insert(file);
             }
         }
     }
-    /// Who keeps the file open may have changed it. Then no token is needed: where each change
-    /// counts, the number never becomes one of ours again.
+    /// Takes the token, or returns why the file is set aside. A client that keeps the file open may
+    /// have changed it; then no token is needed: where each change counts, the number never becomes
+    /// one of ours again.
     async fn take_token_or_refuse(
         &self,
         replay: &FileReplay,
@@ -408,25 +407,25 @@ impl Recovery<'_> {
             }
         }
     }
-    /// If another wants the file, he gets it here. Why the file may not be replayed any more, if he
-    /// has changed it.
-    async fn give_way(
+    /// Returns the token if another client wants the file, and takes it again. Returns why the file
+    /// may not be replayed any more, if that client has changed it.
+    async fn yield_token(
         &self,
         replay: &FileReplay,
         open: OpenFile,
-        told: &mut Vec<Version>,
+        reported: &mut Vec<Version>,
     ) -> Result<Option<String>, HostError> {
         let file = replay.last.file;
         if !self.store.counts_every_change() && !units::fault!("host-gives-way-anywhere") {
-            // Such a store knows of our states only as long as we have the token: the file would be
-            // another's afterwards. Who wants it waits for the end of the replay.
+            // Such a store knows our states only as long as we have the token: the file would be
+            // another's afterwards. The other client waits for the end of the replay.
             return Ok(None);
         }
-        // Again, if yet another came meanwhile: nothing is waited for between the last look and
-        // what follows.
+        // Repeated if yet another client came in between: nothing is awaited between the last check
+        // and what follows.
         while self.recalled.borrow().contains(&file) {
             if !units::fault!("host-gives-way-unnoted") {
-                self.settle(replay, open, told).await?;
+                self.settle(replay, open, reported).await?;
             }
             self.store.return_token(file).await?;
             self.recalled.borrow_mut().remove(&file);
@@ -434,28 +433,28 @@ impl Recovery<'_> {
             if let Some(why) = self.judge(replay, found) {
                 return Ok(Some(why));
             }
-            *told = vec![found];
-            self.note(replay, told).await?;
+            *reported = vec![found];
+            self.note(replay, reported).await?;
         }
         Ok(None)
     }
 
-    /// What was told is noted, and then made durable; of it only the last state can be there
-    /// afterwards.
+    /// Records the reported states and makes the file durable; only the last of them can be at the
+    /// store afterwards.
     async fn settle(
         &self,
         replay: &FileReplay,
         open: OpenFile,
-        told: &mut Vec<Version>,
+        reported: &mut Vec<Version>,
     ) -> Result<(), HostError> {
-        self.note(replay, told).await?;
+        self.note(replay, reported).await?;
         self.store.make_durable(open).await?;
-        told.drain(..told.len() - 1);
+        reported.drain(..reported.len() - 1);
         Ok(())
     }
-    /// The first is one that the store has.
-    async fn note(&self, replay: &FileReplay, told: &[Version]) -> Result<(), HostError> {
-        let noted = Progress::Noted(told.to_vec());
+    /// Records states in the ledger; the first is one that the store has.
+    async fn note(&self, replay: &FileReplay, reported: &[Version]) -> Result<(), HostError> {
+        let noted = Progress::Noted(reported.to_vec());
         let note = |ledger: &mut Ledger| drop(ledger.files.insert(replay.last.file, noted));
         if units::fault!("host-ledger-not-written") {
             return Ok(());
@@ -464,7 +463,7 @@ impl Recovery<'_> {
     }
 }
 
-/// A store without space is said so of the file that it has none for.
+/// Names the file for which the store has no space.
 fn stuck_with(file: FileId, error: HostError) -> HostError {
     match error {
         HostError::Store(error @ (StoreError::Refused(_) | StoreError::Failed { .. })) => {
@@ -474,8 +473,8 @@ fn stuck_with(file: FileId, error: HostError) -> HostError {
     }
 }
 
-/// Whether nobody else has brought the file to this state. `bases` were durable at the store, `own`
-/// were told by it.
+/// Returns whether no other client has brought the file to this state. `bases` were durable at the
+/// store, `own` were reported by it.
 fn is_ours<'a>(
     found: Version,
     mut bases: impl Iterator<Item = &'a Version>,
@@ -483,14 +482,14 @@ fn is_ours<'a>(
     counts_every_change: bool,
 ) -> bool {
     let is_built_on = |base: &Version| found.number == base.number && found.size >= base.size;
-    // The time of a later write, or a size that was told ahead, with the attributes of the write
-    // before.
+    // The time of a later write, or a size that was announced ahead, with the attributes of the
+    // write before.
     let is_own = |state: &Version| {
         let (number, ctime_ns) = (state.number, state.ctime_ns);
         let is_later = found.ctime_ns == ctime_ns || units::fault!("host-number-alone");
         found.number == number && is_later && found.size >= state.size
     };
-    match counts_every_change && !units::fault!("host-only-told-states") {
+    match counts_every_change && !units::fault!("host-only-reported-states") {
         true => bases.any(is_built_on) || own.any(is_own),
         false => own.any(|state| *state == found),
     }

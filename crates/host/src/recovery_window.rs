@@ -1,9 +1,10 @@
-//! Which files are recovered at once.
+//! The window of files that are recovered at once.
 //!
-//! 1. Files are begun in the order of their numbers, none more than [`FILES_MAX`] behind the first
+//! 1. Files are begun in the order of their numbers, none more than [`FILES_MAX`] after the first
 //!    that is not finished.
-//! 2. Whoever begins has reserved room in the ledger for the states that he may note there.
-//! 3. After an error nobody begins any more.
+//! 2. A file that is begun has reserved space in the ledger for the states that it may record
+//!    there.
+//! 3. After an error no file is begun any more.
 
 use crate::error::HostError;
 use crate::ledger::{FILES_MAX, STATES_TOGETHER_MAX};
@@ -12,33 +13,34 @@ use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 
 pub(crate) struct RecoveryWindow {
-    /// Of the files in their order: the next to begin.
+    /// Index of the next file to begin.
     next: Cell<usize>,
     finished: RefCell<Vec<bool>>,
-    /// The first that is not finished.
+    /// Index of the first file that is not finished.
     first: Cell<usize>,
-    /// In states.
+    /// Reserved states.
     reserved: Cell<usize>,
     failed: Cell<bool>,
     changed: Event,
 }
 
-/// A place in the window, until it is dropped.
-pub(crate) struct Place<'a> {
+/// A file's slot in the window, until it is dropped.
+pub(crate) struct WindowSlot<'a> {
     window: &'a RecoveryWindow,
     index: usize,
     states: usize,
     is_finished: Cell<bool>,
 }
 
-/// What a file of so many runs of bytes may note. That is the state it builds on, one for each run,
-/// and that of its attributes.
+/// Returns the number of states that a file of `runs` runs of bytes may record: the state it builds
+/// on, one for each run, and that of its attributes.
 pub(crate) fn states_for(runs: usize) -> usize {
     (runs + 2).min(STATES_MAX)
 }
 
 impl RecoveryWindow {
-    /// `noted`: states that an earlier recovery has left in the ledger.
+    /// Creates a window over `files` files; `noted` states are in the ledger from an earlier
+    /// recovery.
     pub fn of(files: usize, noted: usize) -> RecoveryWindow {
         RecoveryWindow {
             next: Cell::new(0),
@@ -50,37 +52,38 @@ impl RecoveryWindow {
         }
     }
 
-    /// Waits for the file's turn. It may note `states`; so many of it were `noted`.
+    /// Waits until the file may begin. It may record `states`, of which the ledger already has
+    /// `noted`.
     pub async fn enter(
         &self,
         index: usize,
         states: usize,
         noted: usize,
-    ) -> Result<Place<'_>, HostError> {
+    ) -> Result<WindowSlot<'_>, HostError> {
         let states = states.max(noted);
-        let turn = self.changed.until(|| {
+        let entered = self.changed.until(|| {
             if self.failed.get() {
                 return Some(Err(HostError::Aborted("another file could not be recovered".into())));
             }
-            let has_room = self.reserved.get() + states - noted <= STATES_TOGETHER_MAX;
-            (self.next.get() == index && index < self.first.get() + FILES_MAX && has_room)
+            let has_space = self.reserved.get() + states - noted <= STATES_TOGETHER_MAX;
+            (self.next.get() == index && index < self.first.get() + FILES_MAX && has_space)
                 .then_some(Ok(()))
         });
-        turn.await?;
+        entered.await?;
         self.next.set(index + 1);
         self.reserved.set(self.reserved.get() + states - noted);
         self.changed.notify();
-        Ok(Place { window: self, index, states, is_finished: Cell::new(false) })
+        Ok(WindowSlot { window: self, index, states, is_finished: Cell::new(false) })
     }
 }
 
-impl Place<'_> {
+impl WindowSlot<'_> {
     pub fn finish(self) {
         self.is_finished.set(true);
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WindowSlot<'_> {
     fn drop(&mut self) {
         let window = self.window;
         window.reserved.set(window.reserved.get() - self.states);

@@ -1,10 +1,10 @@
-//! What the log of a crashed host holds, file by file. Reads only.
+//! The content of a crashed host's log, file by file. Reads only.
 //!
-//! A slot whose record was revoked is home: it is left out whole. What is left of a file: its slots
-//! in their order, the states it may be in at the store, the bytes to bring there.
+//! A slot whose record was revoked is at the store and is left out whole. What is left of a file:
+//! its slots in order, the states it may have at the store, the bytes to bring there.
 //!
 //! A record format may log a block in parts, and leave out zeros. So the record of each transaction
-//! is put together by the ranges of its parts before it is parsed. Bytes of a slot without a record
+//! is assembled from the ranges of its parts before it is parsed. Bytes of a slot without a record
 //! in the same transaction are damage: nothing is replayed then.
 
 use crate::error::HostError;
@@ -17,20 +17,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use store::{FileId, Version};
 use units::{BlockRange, HomeBlock, TransactionId};
 
-/// What one file needs.
+/// The work to recover one file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileReplay {
-    /// What the last slot builds on: the store had it.
+    /// The state that the last slot builds on: the store had it.
     pub base: Version,
-    /// The state that all builds on, and every one told since.
+    /// The state that all slots build on, and every one reported since.
     pub states: Vec<Version>,
-    /// As of the last transaction.
+    /// The record in the last transaction.
     pub last: FileRecord,
-    /// Blocks of the file in order: the bytes known of each.
+    /// Blocks of the file in order, with the known bytes of each.
     pub blocks: BTreeMap<u64, BlockBytes>,
 }
 
-/// Bytes of one block, of which some are known.
+/// A block of which some bytes are known.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockBytes {
     bytes: Vec<u8>,
@@ -44,18 +44,18 @@ pub(crate) struct LogContent {
     /// The id that the next transaction must have.
     pub next: TransactionId,
     pub transactions: u64,
-    /// Slots that were home already.
+    /// Slots that were freed already.
     pub slots_freed: u64,
 }
 
-/// A slot as it is gathered.
+/// A slot as it is assembled.
 #[derive(Default)]
 struct Gathered {
     records: Vec<FileRecord>,
     blocks: BTreeMap<u64, BlockBytes>,
 }
 
-/// Slots of one transaction, as they are read: the block of each one's record.
+/// Slots of one transaction, as they are read: the block of each slot's record.
 struct OpenTransaction {
     id: TransactionId,
     records: BTreeMap<Slot, BlockBytes>,
@@ -71,12 +71,12 @@ impl BlockBytes {
         self.bytes[range.as_usize()].copy_from_slice(bytes);
         self.known.insert(range);
     }
-    /// Other bytes of the block are zeros.
+    /// Zeros the other bytes of the block.
     fn clear(&mut self) {
         self.bytes.fill(0);
         self.known.insert(BLOCK.whole());
     }
-    /// The bytes known from the first one on.
+    /// Returns the known bytes from the first byte on.
     fn beginning(&self) -> &[u8] {
         let first = self.known.as_slice().first().filter(|range| range.start == 0);
         first.map_or(&[], |range| &self.bytes[range.as_usize()])
@@ -87,7 +87,7 @@ impl OpenTransaction {
     fn new(id: TransactionId) -> OpenTransaction {
         OpenTransaction { id, records: BTreeMap::new(), with_data: BTreeSet::new() }
     }
-    /// All of the transaction has been read.
+    /// Ends the transaction: all of it has been read.
     fn end(self, slots: &mut BTreeMap<Slot, Gathered>) -> Result<(), DamagedSlot> {
         let damaged = |slot| DamagedSlot { slot, transaction: self.id };
         for slot in &self.with_data {
@@ -107,7 +107,7 @@ impl OpenTransaction {
     }
 }
 
-/// A slot whose records do not say of which file it is.
+/// A slot whose records do not name its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct DamagedSlot {
     slot: Slot,
@@ -119,7 +119,7 @@ impl FileReplay {
         self.blocks.values().map(|block| block.known.bytes() as u64).sum()
     }
 
-    /// Runs of bytes to write, none longer than `most`, none beyond the end of the file.
+    /// Returns runs of bytes to write, none longer than `most`, none beyond the end of the file.
     pub fn runs(&self, most: usize) -> Vec<(u64, Vec<u8>)> {
         let size = self.last.states.last().map_or(0, |state| state.size);
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -143,7 +143,7 @@ impl FileReplay {
     }
 }
 
-/// Any address may be a slot's. What its numbers say is checked when they are used.
+/// Accepts every address as a slot's. Its numbers are checked when they are used.
 struct AnySlot;
 impl Bounds for AnySlot {
     fn refuses(&self, _home: HomeBlock) -> Option<&'static str> {
@@ -152,8 +152,8 @@ impl Bounds for AnySlot {
 }
 
 impl LogContent {
-    /// Nothing is believed that the checksums of the log do not cover; memory is bounded by the
-    /// length of the log.
+    /// Reads the log, and trusts only what its checksums cover. Memory is bounded by the length of
+    /// the log.
     pub async fn read(
         journal: &HostJournal,
         superblock: &JournalSuperblock,
@@ -187,7 +187,7 @@ impl LogContent {
                         .map_or(Ok(()), |one| one.end(&mut slots))
                         .map_err(damaged)?;
                 }
-                // The record of a freed slot is hidden by its revoke, and its data are not.
+                // The revoke of a freed slot hides its record but not its data.
                 if !freed.hides(Slot::of(record.action.home()).0.record_at(), record.by) {
                     let open = open.as_mut().expect("a transaction has just been begun");
                     gather(&mut slots, open, record.action);
@@ -224,7 +224,7 @@ fn gather(slots: &mut BTreeMap<Slot, Gathered>, open: &mut OpenTransaction, acti
     content.put(range, &bytes);
 }
 
-/// Each transaction with anything of the slot had a record of it.
+/// Adds a slot to its file. Each transaction with anything of the slot had a record of it.
 fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
     let (Some(first), Some(last)) = (gathered.records.first(), gathered.records.last()) else {
         return;

@@ -1,5 +1,4 @@
-//! Carries out what `journal` has planned: the log is all that is written here, and one disk is all
-//! there is.
+//! Carries out plans of `journal`: only the log is written here, and there is one disk.
 
 use crate::error::HostError;
 use crate::record::BLOCK;
@@ -22,12 +21,12 @@ struct DiskWrite {
     parts: Vec<Rc<Buffer>>,
 }
 
-/// Where a log block lies; `unit`: its bytes.
+/// Returns where a log block lies, in bytes; `unit` is the length of a log block in bytes.
 pub(crate) fn byte_of(at: LogBlock, unit: usize) -> u64 {
     (LOG_START << BLOCK.shift()) + u64::from(at.get()) * unit as u64
 }
 
-/// A phase that is one write is made durable by that write.
+/// Runs a plan. A phase of a single write is made durable by that write.
 pub(crate) async fn run_plan(disk: &dyn Disk, unit: usize, plan: Plan) -> Result<(), HostError> {
     let mut phase: Vec<DiskWrite> = Vec::new();
     for step in plan.steps {

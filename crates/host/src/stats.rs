@@ -1,29 +1,29 @@
 use crate::log::HostLogUse;
 use serde::Serialize;
 
-/// Where dirty bytes are, and what was done.
+/// Counts of dirty bytes by place, and of the work done. All sizes are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct HostStatistics {
-    /// Of file data in memory alone: lost when the host crashes now.
+    /// File data in memory alone: lost if the host crashes now.
     pub dirty_in_memory: u64,
-    /// Of file data in the journal, and not durable at the store.
+    /// File data in the journal that is not durable at the store.
     pub dirty_in_journal: u64,
-    /// Of file data made durable at the store since the mount.
+    /// File data made durable at the store since the mount.
     pub destaged_bytes: u64,
     pub destaged_files: u64,
-    /// Of file data that the journal has again, as it had too much of it.
+    /// File data logged again because the journal had too much of it.
     pub logged_anew_bytes: u64,
-    /// The store refuses to take them, and is asked again: files, and file data of them.
+    /// Files that the store refuses and is asked again to take, and their file data.
     pub failed_files: u64,
     pub failed_bytes: u64,
-    /// What the store buffers of files in memory.
+    /// Bytes that the store buffers of files in memory.
     pub held_bytes: u64,
-    /// Files of which something was set aside, since the mount.
+    /// Files of which bytes were set aside since the mount.
     pub set_aside_files: u64,
     pub recalls: u64,
     /// Connections that were lost and came back.
     pub reconnections: u64,
-    /// Written past the journal, under a token for shared writing.
+    /// File data written past the journal, under a token for shared writing.
     pub shared_bytes: u64,
     pub commits: u64,
     pub log_bytes_written: u64,

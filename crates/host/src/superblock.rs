@@ -1,10 +1,10 @@
 //! The journal device: its head, the ledger of recovery, and the log.
 //!
-//! Block 0: the head, written once. Blocks 1 and 2: the ledger. From block [`LOG_START`] on: the
-//! log, whose first block is a JBD2 journal superblock.
+//! Block 0 is the head, written once. Blocks 1 and 2 hold the ledger. The log starts at block
+//! [`LOG_START`] with a JBD2 journal superblock.
 
 use crate::error::HostError;
-use crate::record::{BLOCK, Rest};
+use crate::record::{BLOCK, Fields};
 use device::{Buffer, Disk, Durability, World};
 use format::jbd2::JournalSuperblock;
 use std::cell::RefCell;
@@ -14,18 +14,18 @@ use store::Identity;
 const MAGIC: &[u8; 8] = b"OKHOST01";
 pub(crate) const LEDGER_BLOCKS: [u64; 2] = [1, 2];
 pub(crate) const LOG_START: u64 = 4;
-/// Fewer leave no room for a long write beside the records of others.
+/// Fewer have no space for a large write beside the records of others.
 const LOG_BLOCKS_MIN: u64 = 4000;
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Whose journal this is.
+/// The host and the store that a journal belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalHead {
-    /// Of this host at the store, over all its lives.
+    /// Identity of this host at the store, through all its restarts.
     pub identity: Identity,
     /// The store's name.
     pub store: String,
-    /// Which store it is, whatever its name. Empty: the first recovery notes it.
+    /// Identity of the store, whatever its name. Empty: the first recovery records it.
     pub store_identity: String,
     pub log_blocks: u32,
     pub uuid: [u8; 16],
@@ -36,7 +36,7 @@ pub struct JournalHead {
 pub struct HostJournal {
     pub disk: Rc<dyn Disk>,
     pub head: JournalHead,
-    /// The head's, once it is noted.
+    /// The store's identity in the head, once it is recorded.
     store_identity: Rc<RefCell<String>>,
 }
 
@@ -57,7 +57,7 @@ impl JournalHead {
     }
 
     fn parse(bytes: &[u8]) -> Result<JournalHead, &'static str> {
-        let mut rest = Rest(bytes);
+        let mut rest = Fields(bytes);
         let sum = rest.u32().ok_or("it is too short")?;
         let is_right = crc32c::crc32c(rest.0) == sum;
         if rest.take::<8>() != Some(*MAGIC) {
@@ -103,7 +103,7 @@ impl HostJournal {
         HostJournal { disk, head, store_identity }
     }
 
-    /// Whether the device holds a journal, or anything that calls itself one.
+    /// Returns whether the device holds a journal, or anything that calls itself one.
     pub async fn is_one(disk: &dyn Disk) -> Result<bool, HostError> {
         if disk.geometry().size < BLOCK.bytes() as u64 {
             return Ok(false);
@@ -152,12 +152,12 @@ impl HostJournal {
         Ok(journal)
     }
 
-    /// Nothing in it waits for recovery.
+    /// Returns whether nothing in the journal waits for recovery.
     pub async fn is_clean(&self) -> Result<bool, HostError> {
         Ok(self.read_superblock().await?.is_clean())
     }
 
-    /// This host's name for the store must be the one that the journal was made with.
+    /// Checks that this host's name for the store is the one that the journal was made with.
     pub fn check_store(&self, store: &str) -> Result<(), HostError> {
         let wanted: String = store.chars().take(NAME_BYTES_MAX / 4).collect();
         if self.head.store == wanted {
@@ -167,7 +167,7 @@ impl HostJournal {
         Err(HostError::Foreign { journal, found: self.head.store.clone(), wanted })
     }
 
-    /// The records are of this store's files. An empty identity, of either, says nothing.
+    /// Checks that the records are of this store's files. An empty identity, of either, matches.
     pub fn check_store_identity(&self, found: &str) -> Result<(), HostError> {
         let wanted = self.store_identity.borrow();
         if wanted.is_empty() || found.is_empty() || *wanted == found {
@@ -180,7 +180,7 @@ impl HostJournal {
             wanted: wanted.clone(),
         })
     }
-    /// Notes it, once, while the log is empty: a head that is torn then costs nothing.
+    /// Records the store's identity, once, while the log is empty: a torn head then costs nothing.
     pub(crate) async fn note_store_identity(&self, found: &str) -> Result<(), HostError> {
         if !self.store_identity.borrow().is_empty() || found.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
 //! The NBD front end: requests of NBD clients to calls of a disk, and results to replies. It
-//! decides nothing.  Fixed newstyle handshake, structured replies, flush, FUA, trim, write-zeroes,
+//! decides nothing. Fixed newstyle handshake, structured replies, flush, FUA, trim, write-zeroes,
 //! several connections, block-size constraints; no TLS, so it listens on this machine only. Facts:
 //! the protocol document of the NBD project. Client input is bounded, checked and never trusted.
 #![forbid(unsafe_code)]

@@ -1,13 +1,13 @@
-//! A block trace's windows side by side on one 7200 rpm drive without write cache, in virtual time,
-//! with and without scattered logs. It tells latency, and how many requests the drive had at a
-//! time. For looking into what a figure shows (`okeanos-lab reproduce manylogs-6`).
+//! Replays windows of a block trace side by side on one 7200 rpm drive without write cache, in
+//! virtual time, with and without scattered logs. Prints latency, and how many requests the drive
+//! had at a time. For investigating a figure (`okeanos-lab reproduce manylogs-6`).
 //!
 //!     zcat trace.csv.gz >trace.csv
 //!     cargo run -p scattered --example replay -- \
 //!         trace.csv FROM,FROM,... SECONDS SLOWER [DRIVE-TRACE-PREFIX]
 //!
-//! FROM: the second of the trace that a tenant begins with. SLOWER: times between requests are so
-//! much longer.
+//! FROM: the second of the trace at which a stream begins. SLOWER: factor that lengthens the times
+//! between requests.
 
 use device::{Disk, World};
 use disks::{MemoryDisk, TraceFile as Requests, Watched};
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Opening the logs is over by then.
+/// By then the logs have been opened.
 const BEGIN: Duration = Duration::from_secs(5);
 
 fn main() {
@@ -46,12 +46,12 @@ fn mixed(all: &[Recorded], from: &str, seconds: f64, slower: u32) -> Vec<Recorde
         time: Duration::ZERO,
         measured: None,
     }];
-    for (tenant, from) in (0u64..).zip(from.split(',')) {
+    for (stream, from) in (0u64..).zip(from.split(',')) {
         let from = all[0].time + Duration::from_secs(from.parse().expect("a second"));
         let until = from + Duration::from_secs_f64(seconds);
         for request in all.iter().filter(|request| (from..until).contains(&request.time)) {
             let (at, time) =
-                (request.at + tenant * (170 << 30), (request.time - from) * slower + BEGIN);
+                (request.at + stream * (170 << 30), (request.time - from) * slower + BEGIN);
             requests.push(Recorded { at, time, measured: None, ..request.clone() });
         }
     }

@@ -1,13 +1,13 @@
-//! Records to logs: begun at once (place, sequence, header), then listed as open, written, and only
-//! then in the table.
+//! Appends records to logs: begun at once (place, sequence, header), then listed as open, written,
+//! and only then in the table.
 //!
-//! Invariants: who begins a record holds `appending` shared until it is in the table. Several are
-//! under way, of one log too. Each is complete only when those before it in its log are: a restart
-//! that misses one sees none behind it. A durable one is promised only when those before it are
-//! durable.
+//! Invariants: the task that begins a record holds `appending` shared until it is in the table.
+//! Several are in flight, also of one log. Each is complete only when those before it in its log
+//! are: a restart that misses one sees none after it. A durable one is acknowledged only when those
+//! before it are durable.
 //!
-//! A record that follows another at once lies behind a gap. The platter turns on until the drive
-//! has begun with it: right behind the other it would wait for a whole revolution.
+//! A record that follows another at once lies after a gap. The platter turns on until the drive has
+//! begun with it: without a gap it would wait for a whole revolution.
 
 use crate::choose_log::near_head_log;
 use crate::drops::Dropped;
@@ -23,12 +23,12 @@ use runtime::sync::ReadGuard;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The fastest disks (250 MB/s) take so long for a gap of 64 KiB. Its end is still in front of the
-/// head for who begins by then.
+/// The fastest disks (250 MB/s) take this long for a gap of 64 KiB. Its end is still in front of
+/// the head for a record that begins by then.
 const AT_ONCE: Duration = Duration::from_micros(250);
 
-/// Blocks on their way to a log: homes with the sectors that count, and their content one after the
-/// other.
+/// Blocks that are being logged: homes with the sectors that count, and their content in the same
+/// order.
 #[derive(Clone)]
 pub struct Piece {
     pub blocks: Vec<(u64, u8)>,
@@ -41,7 +41,7 @@ pub struct Piece {
 pub struct Begun {
     header: Header,
     place: u64,
-    /// Where it lies in its log, and the blocks left out in front of it.
+    /// Its place in its log, and the blocks left out before it.
     spaced: Spaced,
     pieces: Vec<Piece>,
     durability: Durability,
@@ -50,7 +50,7 @@ pub struct Begun {
 }
 
 impl State {
-    /// The near-head log for a record of so many blocks, its header included.
+    /// Returns the near-head log for a record of `blocks` blocks, its header included.
     pub fn near_head(&self, blocks: u32) -> Option<u32> {
         let inner = self.inner.borrow();
         let is_open = |log: u32| {
@@ -61,7 +61,7 @@ impl State {
         near_head_log(&self.layout, &inner.logs, inner.head, blocks, |log| !full || is_open(log))
     }
 
-    /// The log has room for header and pieces, and may be opened.
+    /// Begins a record; the log must have space for header and pieces, and may be opened.
     pub fn begin_record(
         &self,
         appending: ReadGuard,
@@ -78,9 +78,9 @@ impl State {
         let just_ended = inner.ended.is_some_and(|(of, at)| of == log && now.since(at) <= AT_ONCE);
         let of = &mut inner.logs[log as usize];
         let length = 1 + pieces.iter().map(|piece| piece.blocks.len() as u32).sum::<u32>();
-        let at_once = just_ended || inner.under_way.is_in(log);
+        let at_once = just_ended || inner.in_flight.is_in(log);
         let gap = if at_once { inner.gap.blocks() } else { 0 };
-        let fits = of.fill > 0 && of.room(self.layout.log_blocks()) >= length + gap;
+        let fits = of.fill > 0 && of.free_blocks(self.layout.log_blocks()) >= length + gap;
         let gap = if fits { gap } else { 0 };
         let gap_begin = of.fill;
         of.fill += gap;
@@ -94,8 +94,11 @@ impl State {
             entries: entries(&pieces, drops, inner.assigned, self.layout.sums()),
         };
         let blocks = 1 + header.data_blocks() as u32;
-        let room = of.room(self.layout.log_blocks());
-        assert!(blocks <= room, "a record of {blocks} blocks for log {log} with room for {room}");
+        let free_blocks = of.free_blocks(self.layout.log_blocks());
+        assert!(
+            blocks <= free_blocks,
+            "a record of {blocks} blocks for log {log} with space for {free_blocks}"
+        );
         inner.in_use += usize::from(of.fill == 0);
         of.fill += blocks;
         let spaced = Spaced {
@@ -114,9 +117,9 @@ impl State {
         if let Some((since, _)) = &mut inner.since {
             since.insert(region);
         }
-        let is_chained = inner.unflushed.contains_key(&log) || inner.under_way.chains(log);
+        let is_chained = inner.unflushed.contains_key(&log) || inner.in_flight.chains(log);
         let how = if is_chained { Durability::Cached } else { durability };
-        inner.under_way.begin(log, header.position, how == Durability::Cached);
+        inner.in_flight.begin(log, header.position, how == Durability::Cached);
         let place = self.layout.log_begin(log) + u64::from(header.position);
         Begun { header, place, spaced, pieces, durability, how, _appending: appending }
     }
@@ -127,14 +130,14 @@ impl State {
         self.learn_gap(spaced);
         // Behind a record that is lost no other is found.
         let (log, position) = (header.log, header.position);
-        let is_first = || self.inner.borrow().under_way.is_first(log, position).then_some(());
+        let is_first = || self.inner.borrow().in_flight.is_first(log, position).then_some(());
         self.advanced.until(is_first).await;
         let result = result.and_then(|()| self.check_failed());
         if result.is_ok() && how == Durability::Cached {
             self.inner.borrow_mut().completed_unflushed(log);
         }
         let result = match result {
-            // Those behind it may go on: they need no more of it than that it is complete.
+            // Later ones may go on: they only need this one to be complete.
             Ok(()) if how != durability => {
                 self.end_record(log, position);
                 self.flush_records().await
@@ -157,7 +160,7 @@ impl State {
     }
     fn end_record(&self, log: u32, position: u32) {
         let mut inner = self.inner.borrow_mut();
-        inner.under_way.end(log, position);
+        inner.in_flight.end(log, position);
         inner.ended = Some((log, self.world.now()));
         drop(inner);
         self.advanced.notify();
@@ -178,8 +181,7 @@ impl State {
         self.fail(self.main.write(place * BLOCK as u64, parts, how).await)
     }
 
-    /// All records that are complete now are durable, and everything else that the disk has
-    /// completed.
+    /// Makes all complete records durable, and everything else that the disk has completed.
     pub async fn flush_records(&self) -> Result<(), DeviceError> {
         let until = self.inner.borrow().completions;
         self.flush_main().await?;

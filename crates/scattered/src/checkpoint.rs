@@ -1,8 +1,8 @@
-//! Copies logged blocks home, in the order of their homes, neighbours in one write.
+//! Writes logged blocks back, in the order of their homes, neighbours in one write.
 //!
 //! Invariants: an entry stays in the table, marked clean, until a snapshot without it is durable;
-//! only then may its log be written anew. A block is copied after its record is durable, under a
-//! claim, and only if its entry is still the one that was read. So no older content goes over
+//! only then may its log be overwritten. A block is copied after its record is durable, under a
+//! claim, and only if its entry is still the one that was read. So older content never overwrites
 //! newer.
 
 use crate::claims::{Change, sectors_of};
@@ -20,17 +20,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Of one request.
+/// Blocks of one request.
 const REQUEST_BLOCKS: usize = 256;
 /// Blocks between two logged blocks that one read takes along.
 const GAP: u64 = 16;
-/// Requests under way, of which the disk chooses: half of what drives have room for. In idle time
-/// it is one, so that nobody waits for more.
+/// Requests in flight, from which the disk chooses: half of what drives can queue. In idle time it
+/// is one, so that no request waits for more.
 const TOGETHER: usize = 16;
-/// Of one step between two looks at whether the disk is still idle.
+/// Bytes of one step between two checks whether the disk is still idle.
 const STEP_BYTES: usize = 4 << 20;
 
-/// What a checkpoint did, and what it was spared.
+/// Work that a checkpoint did, and work that it was spared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ScatteredCheckpointReport {
     pub log_reads: u64,
@@ -57,8 +57,7 @@ fn share_saved(done: u64, asked: u64) -> f64 {
     if asked == 0 { 0.0 } else { 1.0 - done.min(asked) as f64 / asked as f64 }
 }
 
-/// What a checkpoint asks of the disk beneath, in bytes there, if nobody changes anything
-/// meanwhile.
+/// Requests of a checkpoint to the disk below, in bytes there, if nothing changes before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointRequests {
     pub reads: Vec<Range<u64>>,
@@ -88,7 +87,8 @@ impl State {
         Ok(report)
     }
 
-    /// Step by step while nobody else wants the disk; goes on another time where it stopped.
+    /// Checkpoints step by step while no other request wants the disk; continues later where it
+    /// stopped.
     pub async fn checkpoint_gradually(self: &Rc<Self>, quiet: Duration) -> DeviceResult<()> {
         if self.inner.borrow().in_use == 0 {
             return Ok(());
@@ -106,7 +106,7 @@ impl State {
         Ok(())
     }
 
-    /// One part of the table from `cursor` on; gives where the next begins.
+    /// Checkpoints one part of the table from `cursor` on; returns where the next begins.
     async fn step(
         self: &Rc<Self>,
         _maintenance: &WriteGuard,
@@ -143,7 +143,7 @@ impl State {
         Ok(Some(next))
     }
 
-    /// A home copy that a power cut tears is mended by its record, which must outlive it.
+    /// A home copy that a power cut tears is repaired from its record, which must outlive it.
     async fn records_are_durable(&self, batch: &[(u64, Mapped)]) -> DeviceResult<()> {
         let log_of = |mapped: &Mapped| self.layout.log_of(mapped.place).map(|(log, _)| log);
         let logs: BTreeSet<u32> = batch.iter().filter_map(|(_, mapped)| log_of(mapped)).collect();
@@ -154,7 +154,7 @@ impl State {
         Ok(())
     }
 
-    /// In the order of the logs, near ones with one request.
+    /// Reads blocks in the order of the logs, near ones with one request.
     async fn read_logged(
         &self,
         batch: &[(u64, Mapped)],
@@ -219,7 +219,7 @@ impl State {
     }
 }
 
-/// All that these entries take.
+/// Returns the requests that these entries take.
 pub fn requests(layout: &Layout, batch: &[(u64, Mapped)]) -> CheckpointRequests {
     let mut by_place: Vec<(u64, u64)> =
         batch.iter().map(|(home, mapped)| (mapped.place, *home)).collect();
@@ -258,7 +258,7 @@ fn near_ones<'a>(layout: &Layout, by_place: &'a [(u64, u64)]) -> Vec<&'a [(u64, 
     requests
 }
 
-/// Where a byte of the logical disk has its home.
+/// Returns the place of a byte of the logical disk, in bytes of the disk below.
 fn byte_of(layout: &Layout, at: u64) -> u64 {
     layout.place_of(at / BLOCK as u64).0 * BLOCK as u64 + at % BLOCK as u64
 }
@@ -282,7 +282,7 @@ fn runs(
     })
 }
 
-/// For each block of a run: its home, and its bytes from and until.
+/// Home of each block of a run, and its bytes from and until.
 type Sectors = Vec<(u64, usize, usize)>;
 
 /// The writes that a run takes: sectors that follow one another, and the logical byte they begin

@@ -1,13 +1,14 @@
-//! The near-head log: of the logs with room the one nearest the arm, which is where the last
+//! The near-head log: of the logs with space the one nearest the arm, which is where the last
 //! request that was not logged ended.
 //!
-//! Invariant: the answer has room for the record. It may lie in a region that is not on the open
-//! list; where the list is full, only logs of its regions are asked.
+//! Invariant: the result has space for the record. It may lie in a region that is not on the open
+//! list; where the list is full, only logs of its regions are considered.
 
 use crate::layout::Layout;
 use crate::logs::Log;
 
-/// The nearest log with room for `blocks` of those that `may` take a record. `head` is a place.
+/// Returns the nearest log with space for `blocks` of those that `may` take a record. `head` is a
+/// place.
 pub fn near_head_log(
     layout: &Layout,
     logs: &[Log],
@@ -18,7 +19,8 @@ pub fn near_head_log(
     let near = layout.group_near(head);
     let distance =
         |log: u32| (layout.log_begin(log) + u64::from(logs[log as usize].fill)).abs_diff(head);
-    let fits = |log: &u32| logs[*log as usize].room(layout.log_blocks()) >= blocks && may(*log);
+    let fits =
+        |log: &u32| logs[*log as usize].free_blocks(layout.log_blocks()) >= blocks && may(*log);
     // The log of the arm's own group, or one on each side. Groups are of one size, so the first
     // found on a side is its nearest.
     let up = (near..layout.logs).find(fits);
@@ -32,7 +34,7 @@ mod tests {
     use crate::{Sizes, Superblock};
 
     #[test]
-    fn the_nearest_with_room_is_taken_on_either_side() {
+    fn the_nearest_log_with_space_is_taken_on_either_side() {
         let sizes = Sizes { log: 64 << 10, group: 1 << 20 };
         let layout = Layout::new(Superblock::new(64 << 20, sizes, 3, false).unwrap()).unwrap();
         let mut logs = vec![Log::default(); layout.logs as usize];

@@ -1,9 +1,9 @@
-//! Who may change which blocks at a time: a write, a trim, and whoever copies blocks claim their
-//! range first.
+//! Claims on blocks: a write, a trim, and a task that copies blocks claim their range first.
 //!
-//! Invariants: of claims that are held and overlap, all go to logs (their records' order decides),
-//! or all go home with no sector in common. Who waits is served in the order of arrival among those
-//! it cannot be beside. Whoever holds a claim waits for no other, so nobody waits in a circle.
+//! Invariants: overlapping claims that are held all go to logs (their records' order decides), or
+//! are all written home with no sector in common. Waiting claims are served in the order of arrival
+//! among those that exclude each other. A holder of a claim waits for no other, so there is no
+//! deadlock.
 
 use crate::{BLOCK, SECTOR};
 use runtime::sync::Event;
@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What is done under a claim.
+/// The kind of change made under a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A write to a log.
@@ -72,7 +72,7 @@ impl Claims {
             .await;
         claim
     }
-    /// `None` where somebody has or wants a part of it.
+    /// Claims a range; `None` where another task has or wants a part of it.
     pub fn try_claim(self: &Rc<Self>, change: Change, sectors: Range<u64>) -> Option<Claim> {
         let free = !self.is_behind(u64::MAX, change, &sectors);
         free.then(|| self.enter(change, sectors))
@@ -83,7 +83,7 @@ impl Claims {
         self.wanted.borrow_mut().push(Wanted { number, change, sectors });
         Claim { claims: self.clone(), number }
     }
-    /// Whether an earlier one excludes it.
+    /// Returns whether an earlier claim excludes it.
     fn is_behind(&self, number: u64, change: Change, sectors: &Range<u64>) -> bool {
         let wanted = self.wanted.borrow();
         let mut earlier = wanted.iter().take_while(|other| other.number < number);

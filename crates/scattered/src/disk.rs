@@ -3,8 +3,8 @@
 use crate::checkpoint::ScatteredCheckpointReport;
 use crate::claims::Change;
 use crate::home::blocks_of;
+use crate::inspect::{LogsState, inspect};
 use crate::layout::{Layout, Sizes};
-use crate::look::{LogsState, look};
 use crate::policy::{self, Settings};
 use crate::restart::{self, OpenError, RestartReport};
 use crate::state::State;
@@ -42,12 +42,12 @@ impl ScatteredDisk {
         restart::open(world, main, table, settings).await
     }
 
-    /// What its logs hold. Nothing is written; it may be open elsewhere.
-    pub async fn look(
+    /// Returns what the logs hold. Writes nothing; the disk may be open elsewhere.
+    pub async fn inspect(
         main: &Rc<dyn Disk>,
         table: Option<&Rc<dyn Disk>>,
     ) -> Result<LogsState, OpenError> {
-        look(main, table).await
+        inspect(main, table).await
     }
 
     pub(crate) fn new(state: State) -> ScatteredDisk {
@@ -82,7 +82,7 @@ impl ScatteredDisk {
             table_memory: inner.table.memory() as u64,
             logs: self.0.layout.logs,
             logs_in_use: inner.logs.iter().filter(|log| log.fill > 0).count() as u32,
-            log_blocks_free: inner.logs.iter().map(|log| u64::from(log.room(blocks))).sum(),
+            log_blocks_free: inner.logs.iter().map(|log| u64::from(log.free_blocks(blocks))).sum(),
             ..inner.statistics
         }
     }
@@ -99,7 +99,7 @@ impl ScatteredDisk {
         Ok(())
     }
 
-    /// A request from its check to its answer: it completes even if nobody waits.
+    /// Carries out a request from its check to its answer, even if its caller does not wait.
     fn request<T: 'static, F: Future<Output = DeviceResult<T>> + 'static>(
         &self,
         (operation, at, length): (Operation, u64, u64),

@@ -1,8 +1,8 @@
-//! Homes that hold newer content than their log records: until a record or a snapshot says so
-//! durably, a restart would believe the records.
+//! Homes that hold newer content than their log records: until a record or a snapshot durably says
+//! so, a restart would use the records.
 //!
-//! Invariant: a range is listed from the completion of the change at home on, until it is durably
-//! told; only then is that change promised.
+//! Invariant: a range is listed from the completion of the change at home until it is durably
+//! recorded; only then is that change acknowledged.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -43,8 +43,8 @@ impl Drops {
             .iter()
             .any(|dropped| dropped.homes.start < homes.end && homes.start < dropped.homes.end)
     }
-    /// All up to `mark` are durably told.
-    pub fn told(&mut self, mark: u64) {
+    /// Forgets the drops up to `mark`, which are durably recorded.
+    pub fn recorded(&mut self, mark: u64) {
         self.list.retain(|dropped| dropped.number > mark);
     }
 }
@@ -54,13 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_after_the_mark_is_still_to_be_told() {
+    fn drops_after_the_mark_stay_listed() {
         let mut drops = Drops::default();
         drops.push(5..9, 3);
         let mark = drops.mark();
         drops.push(20..21, 4);
         assert!(drops.concern(&(8..10)) && !drops.concern(&(9..20)));
-        drops.told(mark);
+        drops.recorded(mark);
         assert!(!drops.concern(&(5..9)) && drops.concern(&(0..100)));
         // 32 bits count a record's blocks.
         drops.push(0..u64::from(u32::MAX) + 5, 6);

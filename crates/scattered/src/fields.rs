@@ -3,11 +3,12 @@
 
 use crate::BLOCK;
 
-/// Where each block of ours keeps its magic and the CRC-32C of its 4096 bytes, this field being
-/// zero.
+/// Offset of the CRC-32C of each block's 4096 bytes, this field being zero; the magic comes before
+/// it.
 const CHECKSUM_AT: usize = 4;
 
-/// No number that grows by one comes here; a larger one is damage, and would overflow.
+/// Limit of counters, which none reaches by increments; a larger number is damage, and would
+/// overflow.
 pub const NUMBER_MAX: u64 = 1 << 62;
 
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -45,7 +46,7 @@ pub fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     put(&mut bytes, CHECKSUM_AT, &sum.to_le_bytes());
     bytes
 }
-/// Whether the block, whole or torn, was begun as one of this kind and identity.
+/// Returns whether the block, whole or torn, was begun as one of this kind and identity.
 pub fn is_of(bytes: &[u8], magic: [u8; 4], nonce: u128) -> bool {
     bytes.starts_with(&magic) && u128_at(bytes, 8) == nonce
 }

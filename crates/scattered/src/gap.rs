@@ -1,20 +1,19 @@
-//! How long the gap is between records of a log that follow each other at once. It is learnt from
-//! when they were complete.
+//! Learns the gap between records of a log that follow each other at once, from their completion
+//! times.
 //!
-//! A drive takes a while to begin with what it was given, and the platter turns meanwhile. Where
-//! the gap passes by too soon, the record behind it waits for a revolution: it is complete that
-//! much later. After two in a row the gap is lengthened. When many came in time it is shortened by
-//! a block, down to what it was at first. Where other requests wait, too, a record that is too late
-//! is seldom seen: the drive serves those before it. So what came in time cannot tell that less
-//! would do.
+//! A drive takes a while to begin with a request, and the platter turns during it. Where the gap
+//! passes too soon, the record after it waits for a revolution and completes that much later. After
+//! two in a row the gap is lengthened. When many came in time it is shortened by a block, down to
+//! the first value. Where other requests wait, too, a late record is rarely noticed, as the drive
+//! serves those before it. So records in time do not prove that a shorter gap would do.
 //!
-//! Invariant: no gap is longer than the superblock says, since a restart looks no farther.
+//! Invariant: no gap is longer than the superblock says, since a restart searches no farther.
 
 use crate::BLOCK;
 use std::time::Duration;
 use units::Instant;
 
-/// Before anything is learnt, and at least. It passes in a quarter to three quarters of a
+/// The initial and shortest gap, in blocks. It passes in a quarter to three quarters of a
 /// millisecond (250 to 83 MB/s).
 const FIRST: u32 = (64 << 10) / BLOCK as u32;
 /// A lost revolution costs as much as some hundred blocks of gap: few are lost to find out whether
@@ -34,8 +33,8 @@ pub struct Spaced {
     pub gap_begin: u32,
     pub begin: u32,
     pub end: u32,
-    /// It was begun when the one before was under way or had just ended, and there was room for a
-    /// gap.
+    /// Whether it was begun when the one before was in flight or had just ended, and there was
+    /// space for a gap.
     pub at_once: bool,
 }
 
@@ -44,7 +43,7 @@ pub struct Gap {
     blocks: u32,
     /// Records in time since the last late one, or since the gap changed.
     in_time: u32,
-    /// The last one that tells something was late, and the gap is not longer since.
+    /// Whether the last record that counts was late, and the gap is not longer since.
     was_late: bool,
     /// The log and end of the record that the disk completed last, and when. `None`: it was no
     /// record.
@@ -58,7 +57,7 @@ impl Gap {
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
-    /// The disk has completed something else: what comes next tells nothing.
+    /// Records that the disk has completed something else: the next record does not count.
     pub fn interrupted(&mut self) {
         self.last = None;
     }
@@ -96,7 +95,7 @@ impl Gap {
 mod tests {
     use super::*;
 
-    /// Records of two blocks, one behind the other, each of which takes so many milliseconds.
+    /// Completes consecutive records of two blocks; `milliseconds` has the time of each.
     fn completed(gap: &mut Gap, milliseconds: &[u64]) -> u32 {
         let (mut position, mut time, mut late) = (0, Instant(0), 0);
         gap.interrupted();
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_follow_at_once_tells_nothing() {
+    fn only_records_that_follow_at_once_count() {
         let mut gap = Gap::new(32);
         let late = Instant(90_000_000);
         let record = Spaced { log: 1, gap_begin: 2, begin: 18, end: 20, at_once: true };

@@ -1,8 +1,8 @@
-//! Changes that go home: large writes, small ones that no log has room for, and trims.
+//! Changes that are written home: large writes, small ones for which no log has space, and trims.
 //!
 //! Invariants: the caller holds a claim on the blocks. Entries leave the table when the change at
-//! home is complete, and a drop says so until it is durably told. A block of which some logged
-//! sectors are not overwritten goes home whole.
+//! home is complete, and a drop says so until it is durably recorded. A block of which some logged
+//! sectors are not overwritten is written home whole.
 
 use crate::claims::{Change, Claim, sectors_of, whole_blocks};
 use crate::disk::DeviceResult;
@@ -49,15 +49,15 @@ impl State {
         Ok(())
     }
 
-    /// Whether a small write of these blocks goes home since no log is nearer to the arm. Blocks
-    /// that logs have go to logs: home would need the rest of them, and a drop.
+    /// Returns whether a small write of these blocks is written home, as no log is nearer to the
+    /// arm. Blocks that logs have are logged again: home would need the rest of them, and a drop.
     pub fn home_is_near(&self, homes: &Range<u64>) -> bool {
         let log = self.near_head(1 + (homes.end - homes.start) as u32);
         let inner = self.inner.borrow();
         let is_logged = inner.table.range(homes.start, homes.end).next().is_some()
             || homes.clone().any(|home| inner.pending.newest(home).is_some());
         let place = self.layout.place_of(homes.start).0;
-        self.settings.near_home == NearHome::GoesHome
+        self.settings.near_home == NearHome::WrittenHome
             && !is_logged
             && log.is_some_and(|log| {
                 let end = self.layout.log_begin(log) + u64::from(inner.logs[log as usize].fill);
@@ -65,8 +65,8 @@ impl State {
             })
     }
 
-    /// Of a write: its sectors alone, but whole blocks where those at its ends have other sectors
-    /// in logs.
+    /// Claims a write's sectors, but whole blocks where those at its ends have other sectors in
+    /// logs.
     pub async fn claim_home(&self, at: u64, length: u64) -> Claim {
         let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
         let claim = self.claims.claim(Change::Home, sectors.clone()).await;
@@ -77,7 +77,8 @@ impl State {
         self.claims.claim(Change::Home, whole_blocks(&sectors)).await
     }
 
-    /// Whether the first and the last block have sectors in logs that the range does not cover.
+    /// Returns whether the first and the last block have sectors in logs that the range does not
+    /// cover.
     fn logged_edges(&self, at: u64, length: u64) -> (bool, bool) {
         let (block, end) = (BLOCK as u64, at + length);
         let uncovered = |home: u64| {
@@ -89,8 +90,8 @@ impl State {
         (uncovered(at / block), uncovered((end - 1) / block))
     }
 
-    /// Where the first or last block is written in part and has other sectors in a log: the range
-    /// and bytes with that block whole.
+    /// Returns the range and bytes with the first or last block whole, if it is written in part and
+    /// has other sectors in a log.
     async fn with_logged_edges(
         self: &Rc<Self>,
         at: u64,
@@ -137,7 +138,7 @@ impl State {
         self.inner.borrow().drops.concern(homes)
     }
 
-    /// Only whole blocks are trimmed.
+    /// Trims whole blocks only.
     pub async fn trim(self: &Rc<Self>, at: u64, length: u64) -> DeviceResult<()> {
         let block = BLOCK as u64;
         let homes = at.div_ceil(block)..(at + length) / block;

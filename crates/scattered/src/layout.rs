@@ -1,4 +1,4 @@
-//! Where everything lies: the superblock, the table's area, and groups of data with a log at their
+//! Places on the disk: the superblock, the table's area, and groups of data with a log at their
 //! end.
 //!
 //! Invariants: a layout exists only of sizes that were checked, so its arithmetic cannot overflow;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use xxhash_rust::xxh64::xxh64;
 
 const MAGIC: [u8; 4] = *b"OKSD";
-/// Without gaps between records, and with them. The third has other checksums of data.
+/// Version 1 has no gaps between records; version 2 has; version 3 has other checksums of data.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=3;
 const WITHOUT_GAPS: u32 = 1;
 const WITH_CRC: u32 = 2;
@@ -19,7 +19,7 @@ const WITH_CRC: u32 = 2;
 /// and a half (250 to 83 MB/s). A drive takes a tenth or two to begin what it was given, and this
 /// much seldom. A restart reads so much of each log.
 const GAP: u64 = 128 << 10;
-/// Of a log a gap takes at most so small a part.
+/// The greatest gap is this part of a log.
 const GAPS_IN_A_LOG: u32 = 8;
 /// Data begins at a multiple of this, in blocks.
 const ALIGNMENT: u64 = 256;
@@ -53,7 +53,7 @@ pub enum FormatError {
         "a log of {log} bytes in every {group} bytes cannot be: the log needs 64 KiB or more, whole blocks of 4096 bytes, and less than its group"
     )]
     BadSizes { log: u64, group: u64 },
-    #[error("a disk of {0} bytes has no room for one group with its log")]
+    #[error("a disk of {0} bytes has no space for one group with its log")]
     TooSmall(u64),
     #[error(
         "the disk has {size} bytes, and its scattered logs were made for {wanted}: it was cut, or is another"
@@ -61,11 +61,11 @@ pub enum FormatError {
     Shrunk { size: u64, wanted: u64 },
 }
 
-/// Which checksum a record has of each of its data blocks.
+/// The checksum that a record has of each of its data blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSums {
-    /// Of disks that older programs have formatted. Where older content of a log holds a CRC-32C of
-    /// its own, it passes for newer. Nodes of an extent tree are such content.
+    /// Used on disks that older programs have formatted. Older content of a log that ends with its
+    /// own CRC-32C passes for newer. Nodes of an extent tree are such content.
     Crc32c,
     /// The low half of XXH64.
     Xxh64,
@@ -80,7 +80,7 @@ impl DataSums {
     }
 }
 
-/// What the first block says; all else follows from it.
+/// Contents of the first block; everything else follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Differs with each format: nothing older is ever taken for ours.
@@ -90,7 +90,7 @@ pub struct Superblock {
     pub group_blocks: u32,
     /// The table's area lies on another device, on memory that survives power loss.
     pub table_elsewhere: bool,
-    /// So many blocks may lie between two records of a log, or fewer.
+    /// Blocks that may lie between two records of a log, at most.
     pub gap_blocks: u32,
     pub sums: DataSums,
 }
@@ -169,8 +169,8 @@ impl Superblock {
     }
 }
 
-/// Addresses are in blocks: *homes* count the blocks of the logical disk, *places* those of the
-/// disk beneath.
+/// Maps addresses in blocks: *homes* count the blocks of the logical disk, *places* those of the
+/// disk below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub superblock: Superblock,
@@ -178,7 +178,7 @@ pub struct Layout {
     first_group: u64,
     /// Blocks of one snapshot slot.
     snapshot_blocks: u64,
-    /// Blocks behind the last whole group: data without a log.
+    /// Blocks after the last whole group: data without a log.
     tail: u64,
 }
 
@@ -225,11 +225,11 @@ impl Layout {
     pub fn log_blocks(&self) -> u32 {
         self.superblock.log_blocks
     }
-    /// So many blocks may lie between two records of a log, or fewer.
+    /// Returns how many blocks may lie between two records of a log, at most.
     pub fn gap(&self) -> u32 {
         self.superblock.gap_blocks
     }
-    /// Of the data of records.
+    /// Returns the kind of checksums of records' data.
     pub fn sums(&self) -> DataSums {
         self.superblock.sums
     }
@@ -296,7 +296,7 @@ impl Layout {
         (3 + 2 * self.snapshot_blocks) * BLOCK as u64
     }
 
-    /// The pieces of a range of sectors of the logical disk that lie together beneath: (bytes
+    /// Splits a range of sectors of the logical disk into pieces that lie together below: (bytes
     /// there, bytes of the range).
     pub fn pieces(&self, at: u64, length: u64) -> Vec<(u64, Range<u64>)> {
         let (block, end) = (BLOCK as u64, at + length);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_home_has_a_place_of_its_own_outside_of_logs_and_table() {
+    fn every_home_has_its_own_place_outside_logs_and_table() {
         let layout = layout((40 << 20) + 12288, Sizes { log: 64 << 10, group: 1 << 20 });
         let mut taken = std::collections::BTreeSet::new();
         for home in 0..layout.homes() {
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn every_home_is_on_the_disk_for_every_size() {
         let block = BLOCK as u64;
-        // Tails of every length, behind one group and more.
+        // Tails of every length, after one group and more.
         for log in LOG_BLOCKS_MIN..LOG_BLOCKS_MIN + 4 {
             for group in log + 1..log + 40 {
                 let sizes = Sizes { log: u64::from(log) * block, group: u64::from(group) * block };

@@ -2,8 +2,8 @@
 //!
 //! A [`ScatteredDisk`] stands in front of another disk. Small writes are appended to the log
 //! nearest the arm; a mapping table says which blocks lie in logs, and reads follow it. Large
-//! writes go home. What makes the table durable: each append describes itself, and snapshots of the
-//! table bound what a restart reads. Bytes: `docs/ON_DISK.md`; promises and order:
+//! writes are written home. The table is durable because each append describes itself, and
+//! snapshots of the table bound what a restart reads. Bytes: `docs/ON_DISK.md`; promises and order:
 //! `docs/modes/scattered.md`.
 #![forbid(unsafe_code)]
 
@@ -16,9 +16,10 @@ mod drops;
 mod fields;
 mod gap;
 mod home;
+mod in_flight;
+mod inspect;
 mod layout;
 mod logs;
-mod look;
 mod open_list;
 mod pending;
 mod piece;
@@ -33,13 +34,12 @@ mod state;
 mod statistics;
 mod swap;
 mod table;
-mod under_way;
 mod writer;
 
 pub use checkpoint::{CheckpointRequests, ScatteredCheckpointReport};
 pub use disk::ScatteredDisk;
+pub use inspect::{LogState, LogsState};
 pub use layout::{FormatError, Layout, Sizes, Superblock};
-pub use look::{LogState, LogsState};
 pub use open_list::OpenList;
 pub use policy::{CheckpointPolicy, NearHome, Settings};
 pub use record::{Header, MAX_ENTRIES, RecordEntry};
@@ -52,5 +52,5 @@ pub use table::MappingTable;
 pub const BLOCK: usize = 4096;
 /// Bytes of the smallest request.
 pub const SECTOR: usize = 512;
-/// Of a block whose sectors all lie in a log.
+/// Mask of a block whose sectors all lie in a log.
 pub const WHOLE: u8 = 0xff;

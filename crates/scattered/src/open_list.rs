@@ -1,9 +1,9 @@
-//! The open list: which logs may hold records that the newest snapshot does not know, by regions of
-//! neighbouring logs.
+//! The open list: which logs may hold records that the newest snapshot does not cover, by regions
+//! of neighbouring logs.
 //!
 //! Invariants: a region is durably listed before the first record goes to a log of it. A list
-//! counts for one snapshot only, whose header begins it. The two blocks are written in turn, so a
-//! torn one leaves the list before it.
+//! counts for one snapshot only, whose header begins it. The two blocks are written alternately, so
+//! a torn one leaves the list before it.
 
 use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
 use crate::{BLOCK, layout::Layout};

@@ -1,8 +1,9 @@
-//! Blocks on their way to logs: the newest content of each, until all its records are in the table.
+//! Blocks that are being logged: the newest content of each, until all its records are in the
+//! table.
 //!
 //! Invariants: tickets grow in the order in which pieces were made, which is the order of their
-//! records' sequence. Of the records of one block that were under way at once the newest stays in
-//! the table, whichever is complete first.
+//! records' sequence. Of the records of one block that were in flight at once the newest stays in
+//! the table, whichever completes first.
 
 use crate::BLOCK;
 use crate::append::Piece;
@@ -11,9 +12,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 struct Block {
-    /// Pieces with this block that are waiting or under way.
+    /// Pieces with this block that are waiting or in flight.
     pieces: u32,
-    /// Of the newest piece that is in the table.
+    /// Ticket of the newest piece that is in the table.
     installed: u64,
     mask: u8,
     content: Rc<Buffer>,
@@ -45,7 +46,7 @@ impl Pending {
             self.blocks.insert(*home, block);
         }
     }
-    /// Its record is complete: whether the table shall name it.
+    /// Returns whether the table shall name the piece; its record is complete.
     pub fn installs(&mut self, home: u64, ticket: u64) -> bool {
         let Some(block) = self.blocks.get_mut(&home) else { return true };
         let is_newer = ticket > block.installed;
@@ -53,7 +54,7 @@ impl Pending {
         self.leave(home);
         is_newer
     }
-    /// It goes to no log.
+    /// Forgets a piece that goes to no log.
     pub fn forget(&mut self, piece: &Piece) {
         piece.blocks.iter().for_each(|(home, _)| self.leave(*home));
     }

@@ -1,9 +1,9 @@
-//! What a write brings to a log: whole blocks, with the sectors that are written, and those that
-//! were logged before.
+//! The blocks that a write adds to a log: whole blocks, with the sectors that are written, and
+//! those that were logged before.
 //!
-//! Invariants: the caller holds a claim. A record stands for all that is logged of its blocks. So a
-//! piece is made, and becomes pending, in one step, after what it takes from logs was read. What
-//! others bring of the same block meanwhile is in it or behind it.
+//! Invariants: the caller holds a claim. A record stands for everything that is logged of its
+//! blocks. So a piece is made, and becomes pending, in one step, after the needed logged blocks
+//! were read. Concurrent writes of the same block are in it or follow it.
 
 use crate::append::Piece;
 use crate::disk::DeviceResult;
@@ -18,11 +18,11 @@ enum Made {
     Piece(Piece),
     /// The content of this place is needed.
     Needs(u64),
-    GoesHome,
+    WrittenHome,
 }
 
 impl State {
-    /// Pending already. `None`: it must go home.
+    /// Makes a piece, which is pending already. `None`: it must be written home.
     pub async fn piece(
         self: &Rc<Self>,
         at: u64,
@@ -36,7 +36,7 @@ impl State {
                     self.inner.borrow_mut().pending.enter(&mut piece);
                     return Ok(Some(piece));
                 }
-                Made::GoesHome => return Ok(None),
+                Made::WrittenHome => return Ok(None),
                 Made::Needs(place) => {
                     pins.push(self.pin(place));
                     let content = self.logged_block(place).await?;
@@ -69,7 +69,7 @@ impl State {
                 // What home has beside it may not be durable there yet, and the record before,
                 // which would give it, would be hidden.
                 if inner.drops.concern(&(home..home + 1)) {
-                    return Made::GoesHome;
+                    return Made::WrittenHome;
                 }
                 if let Some((before, old)) = inner.pending.newest(home) {
                     copy_sectors(here, old, before);

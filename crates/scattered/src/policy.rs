@@ -13,36 +13,36 @@ pub enum CheckpointPolicy {
     Manual,
     /// All logs, each time this has passed.
     Periodic(Duration),
-    /// Log by log, while no request has come for so long.
+    /// Log by log, after this time without a request.
     Idle(Duration),
     /// All logs, once a day, from the first hour on and begun before the second (0-23, UTC).
     OffHours { from: u8, until: u8 },
 }
 
-/// Where a small write goes whose home is as near to the arm as any log.
+/// Destination of a small write whose home is as near to the arm as any log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NearHome {
     /// The paper's: to a log as any other. So each small write is as atomic as records are.
     IsLogged,
     /// A log would save it no seek, and would have it written twice. It is as atomic as the disk's
     /// sectors.
-    GoesHome,
+    WrittenHome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Writes of at most so many bytes are logged.
+    /// Writes of at most this many bytes are logged.
     pub logged_write_size: u64,
     pub near_home: NearHome,
     pub checkpoint: CheckpointPolicy,
     /// A log filled to more than this share is swapped in idle time, in percent; 100 or more:
     /// never.
     pub swap_above: u32,
-    /// No request for so long is idle time for swapping.
+    /// Time without a request that counts as idle for swapping.
     pub swap_idle: Duration,
-    /// A snapshot is due when so many bytes of records are not in one.
+    /// A snapshot is scheduled when this many bytes of records are not in one,
     pub scan_bytes: u64,
-    /// And when records went to so many regions of 16 logs since.
+    /// or when records went to this many regions of 16 logs since.
     pub scan_regions: usize,
     /// Bytes that a checkpoint holds at once.
     pub checkpoint_memory: usize,
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// How often the policy looks.
+/// Interval at which the policy is applied.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// Runs until the disk is gone. Errors are kept by the disk itself: every later write reports them.
@@ -83,7 +83,7 @@ pub async fn mind(state: Weak<State>, world: std::rc::Rc<dyn device::World>) {
         {
             let _ = state.swap_step(log, SwapTime::Idle).await;
         }
-        if state.wants_room() {
+        if state.needs_space() {
             let _ = state.checkpoint_all().await;
         }
         match state.settings.checkpoint {
@@ -135,8 +135,8 @@ impl State {
         inner.unknown_bytes >= self.settings.scan_bytes
             || inner.regions.len() >= self.settings.scan_regions
     }
-    /// Every log is full: no record of the usual size finds room.
-    pub fn wants_room(&self) -> bool {
+    /// Returns whether every log is full: none has space for a record of the usual size.
+    pub fn needs_space(&self) -> bool {
         let inner = self.inner.borrow();
         let blocks = self.logged_blocks() as u32 + 1;
         !inner.table.is_empty()

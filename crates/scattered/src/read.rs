@@ -8,7 +8,7 @@ use device::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Bytes of the disk beneath, and where in the answer they belong.
+/// Bytes of the disk below, and where in the answer they belong.
 type Run = (u64, Range<usize>);
 
 impl State {
@@ -86,14 +86,14 @@ impl State {
         (logged, homes)
     }
 
-    /// The place where a request that is not logged ended, in bytes. Where the disk has several
-    /// waiting, it is one that is complete that tells.
+    /// Records where a request that is not logged ended, in bytes. Where the disk has several
+    /// waiting, the one that is complete counts.
     pub fn arm_is_at(&self, end: u64) {
         self.inner.borrow_mut().head = end / BLOCK as u64;
     }
 }
 
-/// To the last run, if it goes on there.
+/// Adds a sector to the last run, if it continues there.
 fn add_sector(runs: &mut Vec<Run>, from: u64, to: usize) {
     match runs.last_mut() {
         Some((begin, range)) if *begin + range.len() as u64 == from && range.end == to => {

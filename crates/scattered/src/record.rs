@@ -1,9 +1,9 @@
 //! One append to a log: a header block that describes it, then the data blocks it names.
 //!
 //! Invariants: a header is accepted only at the place that it names (log, epoch, position). It must
-//! stand behind the very record that it followed when it was written (`previous`). The checksums of
-//! its data must be right. So three records end the log: a torn one, one of an earlier life of the
-//! log, and one behind a lost record. They still do when the place is written again.
+//! follow the very record that it followed when it was written (`previous`), and the checksums of
+//! its data must be right. So three records end the log: a torn one, one of an earlier epoch of the
+//! log, and one after a lost record. They still do when the place is written again.
 
 use crate::BLOCK;
 use crate::fields::{NUMBER_MAX, begin, is_of, put, seal, sealed, u32_at, u64_at};
@@ -12,7 +12,7 @@ use crate::layout::DataSums;
 const MAGIC: [u8; 4] = *b"OKSR";
 const ENTRIES_AT: usize = 64;
 const ENTRY_SIZE: usize = 16;
-/// What a header block has room for.
+/// Entries that fit into a header block.
 pub const MAX_ENTRIES: usize = (BLOCK - ENTRIES_AT) / ENTRY_SIZE;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +29,11 @@ pub struct Header {
     pub log: u32,
     /// Grows whenever the log is emptied.
     pub epoch: u32,
-    /// Of the header, in blocks from the log's begin.
+    /// Position of the header, in blocks from the log's begin.
     pub position: u32,
-    /// Of all records of all logs.
+    /// Sequence number among all records of all logs.
     pub sequence: u64,
-    /// By chance; the next record of this log names it.
+    /// Random; the next record of this log names it.
     pub tag: u64,
     pub previous: u64,
     pub entries: Vec<RecordEntry>,
@@ -101,13 +101,13 @@ impl Header {
         })
     }
 
-    /// Whether a record that followed the one with this tag was begun there, whole or not. Its
-    /// first sector tells.
+    /// Returns whether a record that followed the one with this tag was begun there, whole or not.
+    /// Its first sector is enough.
     pub fn was_begun(bytes: &[u8], nonce: u128, previous: u64) -> bool {
         bytes.len() >= BLOCK && is_of(bytes, MAGIC, nonce) && u64_at(bytes, 56) == previous
     }
 
-    /// Whether `data`, what follows the header, is what it names.
+    /// Returns whether `data`, which follows the header, is what it names.
     pub fn holds(&self, data: &[u8], sums: DataSums) -> bool {
         let expected = self.entries.iter().filter_map(|entry| match entry {
             RecordEntry::Data { checksum, .. } => Some(*checksum),
@@ -149,7 +149,7 @@ mod tests {
         }
         assert_eq!(Header::parse(&bytes[..BLOCK - 1], 1, 79), None);
     }
-    /// As nodes of an extent tree are, in a log that holds an older one where the newer was to be.
+    /// Like nodes of an extent tree, in a log that holds an older one where the newer was to be.
     #[test]
     fn older_data_with_a_crc_of_its_own_is_no_record() {
         let node = |version: u8| {

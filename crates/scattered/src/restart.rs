@@ -1,10 +1,10 @@
-//! Opening: the newest snapshot, then the records behind it of the logs on the open list. Nothing
-//! is checkpointed.
+//! Opening: the newest snapshot, then the records after it of the logs on the open list. Nothing is
+//! checkpointed.
 //!
 //! Invariants: both disks are flushed first, so that what is read stays. A log's records are
-//! followed as far as each proves that it follows the one before, right behind it or behind a gap.
-//! A log with a record that was begun and is not whole takes no other until it is begun anew. All
-//! are applied in the order of their sequence, and a drop hides only what is older than it.
+//! followed as far as each proves that it follows the one before, directly or after a gap. A log
+//! with a record that was begun and is not whole takes no other until it is emptied. All are
+//! applied in the order of their sequence, and a drop hides only older records.
 
 use crate::BLOCK;
 use crate::claims::Claims;
@@ -48,7 +48,7 @@ pub enum OpenError {
     Sectors { disk: String, sector: u32 },
 }
 
-/// What a restart read.
+/// Counts of what a restart read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestartReport {
     /// Logs that were looked into, and those of them with records that the snapshot did not know.
@@ -181,7 +181,7 @@ pub struct Reader<'a> {
     table: &'a Rc<dyn Disk>,
     pub layout: Layout,
     report: RestartReport,
-    /// Of the last record that the snapshot knows.
+    /// Sequence of the last record that the snapshot covers.
     pub snapshot_sequence: u64,
 }
 
@@ -300,7 +300,7 @@ impl<'a> Reader<'a> {
         loop {
             window.forget(log.fill);
             let mut next = None;
-            // It may follow behind any gap up to the longest.
+            // It may follow after any gap up to the longest.
             let places = log.fill..=log.fill.saturating_add(self.layout.gap());
             for position in places.clone() {
                 if position > log.fill && units::fault!("block-gap-not-searched") {
@@ -368,12 +368,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What was read of a log, from block `at` on.
+/// Bytes read of a log, from block `at` on.
 struct Window {
     begin: u64,
     at: u32,
     bytes: Vec<u8>,
-    /// Of the next read.
+    /// Size of the next read.
     size: usize,
 }
 
@@ -381,7 +381,7 @@ impl Window {
     fn from(&self, position: u32) -> &[u8] {
         self.bytes.get((position - self.at) as usize * BLOCK..).unwrap_or_default()
     }
-    /// What is before the position was gone through.
+    /// Forgets what lies before the position.
     fn forget(&mut self, position: u32) {
         let gone = (position - self.at) as usize * BLOCK;
         if gone >= self.bytes.len() {
@@ -395,7 +395,8 @@ impl Window {
     }
 }
 
-/// In the order of sequence. `known` is the snapshot's: its entries are of that sequence or older.
+/// Applies records in the order of sequence. `known` is the snapshot's: its entries are of that
+/// sequence or older.
 fn apply(inner: &mut Inner, layout: &Layout, known: u64, records: BTreeMap<u64, (Header, u64)>) {
     let mut sequences: BTreeMap<u64, u64> = BTreeMap::new();
     for (sequence, (header, mut place)) in records {

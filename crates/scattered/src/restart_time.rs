@@ -1,5 +1,5 @@
-//! How long a restart takes on a modelled disk: 100 GB of logs in groups of 100 MB. The table has
-//! all that may be in them, and as much stands behind the last snapshot as there ever is.
+//! Measures a restart on a modelled disk: 100 GB of logs in groups of 100 MB. The table has
+//! everything that may be in them, and as much follows the last snapshot as is ever possible.
 #![cfg(test)]
 
 use crate::layout::{Layout, Sizes};
@@ -41,7 +41,7 @@ fn cheetah(world: &Rc<dyn World>) -> Rc<dyn Disk> {
     Rc::new(EmulatedDisk::new(world.clone(), Model::parse(text).expect("a model"), options))
 }
 
-/// A snapshot that knows so many blocks in logs, dealt to all logs alike.
+/// Writes a snapshot that has `entries` blocks in logs, distributed evenly over all logs.
 async fn know(disk: &Rc<dyn Disk>, layout: &Layout, entries: u64) {
     let each = entries.div_ceil(layout.logs.into());
     let logs = vec![Log { fill: each as u32, tag: 7, ..Log::default() }; layout.logs as usize];
@@ -117,11 +117,10 @@ fn restart_with(entries: u64) -> RestartReport {
     report
 }
 
-/// Of a full table so much is played.
+/// One part in this many of a full table is simulated.
 const PART: u64 = 4;
 
-/// The snapshot's part grows with the table: an empty one and a part tell how long a full one
-/// takes.
+/// The snapshot's part grows with the table: an empty one and a part give the time of a full one.
 #[test]
 fn a_restart_with_100_gb_of_logs_takes_at_most_ten_seconds() {
     let logs = LOGS_BYTES / BLOCK as u64;

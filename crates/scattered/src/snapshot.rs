@@ -1,9 +1,9 @@
 //! A snapshot of the table and of the logs: a header block, and a payload of 16 bytes for each log
 //! and each entry.
 //!
-//! Invariants: the header is written, durably, after payload and everything the payload speaks of
-//! are durable. So a whole header means a whole snapshot, and a torn one means the snapshot before
-//! it, whose logs nobody has reused.
+//! Invariants: the header is written, durably, after payload and everything to which the payload
+//! refers are durable. So a whole header means a whole snapshot, and a torn one means the snapshot
+//! before it, whose logs have not been reused.
 
 use crate::BLOCK;
 use crate::fields::{NUMBER_MAX, begin, put, seal, sealed, u32_at, u64_at};
@@ -19,7 +19,7 @@ const MAGIC: [u8; 4] = *b"OKSS";
 pub struct SnapshotHeader {
     /// Grows with each snapshot.
     pub number: u64,
-    /// Of the last record that it knows.
+    /// Sequence of the last record that it covers.
     pub sequence: u64,
     pub entries: u64,
     /// CRC-32C of the payload, with the zeros that fill its last block.
@@ -154,7 +154,7 @@ mod tests {
         assert!(back.iter().eq([(11, Mapped { place, mask: 0x0f, clean: false })]));
     }
     #[test]
-    fn a_payload_that_points_outside_of_what_logs_hold_is_refused() {
+    fn a_payload_that_points_outside_the_logs_is_refused() {
         let layout = layout();
         let logs = vec![Log { fill: 4, ..Log::default() }; layout.logs as usize];
         for (home, place, right) in [

@@ -1,9 +1,9 @@
 //! Writes a snapshot, and with it empties the logs that hold nothing needed.
 //!
-//! The order is: the moment, while nothing is appended; the payload; a flush; the header. The flush
-//! makes durable at home what the snapshot no longer tells. While the header is written nothing is
-//! appended, for it begins a new open list. Only then are logs emptied, clean entries and told
-//! drops forgotten.
+//! The order is: the point of the snapshot, while nothing is appended; the payload; a flush; the
+//! header. The flush makes durable at home what the snapshot no longer covers. While the header is
+//! written nothing is appended, for it begins a new open list. Only then are logs emptied, clean
+//! entries and recorded drops forgotten.
 
 use crate::open_list::REGION_LOGS;
 use crate::snapshot::{SnapshotHeader, payload};
@@ -16,8 +16,8 @@ use std::rc::Rc;
 
 const CHUNK: usize = 1 << 20;
 
-/// The table as of one moment.
-struct Moment {
+/// The table as of one point.
+struct SnapshotPoint {
     number: u64,
     sequence: u64,
     entries: u64,
@@ -35,12 +35,12 @@ impl State {
 
     pub async fn snapshot_with(&self, _maintenance: &WriteGuard) -> Result<(), DeviceError> {
         self.check_failed()?;
-        let moment = {
+        let point = {
             let _appending = self.appending.write().await;
-            self.moment()
+            self.point()
         };
-        let place = self.layout.snapshot_place(moment.number);
-        for (chunk, number) in moment.payload.chunks(CHUNK).zip(0..) {
+        let place = self.layout.snapshot_place(point.number);
+        for (chunk, number) in point.payload.chunks(CHUNK).zip(0..) {
             let at = place + 1 + number * (CHUNK / BLOCK) as u64;
             self.write_meta(at, chunk, Durability::Cached).await?;
         }
@@ -49,18 +49,18 @@ impl State {
         let regions =
             self.inner.borrow().since.as_ref().map(|since| since.0.clone()).unwrap_or_default();
         let header = SnapshotHeader {
-            number: moment.number,
-            sequence: moment.sequence,
-            entries: moment.entries,
-            checksum: crc32c::crc32c(&moment.payload),
+            number: point.number,
+            sequence: point.sequence,
+            entries: point.entries,
+            checksum: crc32c::crc32c(&point.payload),
             regions,
         };
         self.write_meta(place, &header.serialize(self.layout.nonce()), Durability::Durable).await?;
-        self.conclude(header, moment);
+        self.conclude(header, point);
         Ok(())
     }
 
-    fn moment(&self) -> Moment {
+    fn point(&self) -> SnapshotPoint {
         let mut inner = self.inner.borrow_mut();
         let emptied: BTreeSet<u32> = inner
             .logs
@@ -74,7 +74,7 @@ impl State {
         }
         inner.since = Some((BTreeSet::new(), 0));
         let (entries, payload) = payload(&self.layout, &inner.table, &inner.logs, &emptied);
-        Moment {
+        SnapshotPoint {
             number: inner.snapshot + 1,
             sequence: inner.installed,
             entries,
@@ -84,13 +84,13 @@ impl State {
         }
     }
 
-    fn conclude(&self, header: SnapshotHeader, moment: Moment) {
+    fn conclude(&self, header: SnapshotHeader, point: SnapshotPoint) {
         let mut inner = self.inner.borrow_mut();
         let layout: &Layout = &self.layout;
         inner.snapshot = header.number;
         inner.regions = header.regions;
         inner.unknown_bytes = inner.since.take().map_or(0, |(_, bytes)| bytes);
-        inner.drops.told(moment.drops);
+        inner.drops.recorded(point.drops);
         if inner.clean > 0 {
             let clean: Vec<u64> = inner
                 .table
@@ -100,23 +100,23 @@ impl State {
                 .collect();
             clean.into_iter().for_each(|home| inner.unmap(layout, home));
         }
-        for number in &moment.emptied {
+        for number in &point.emptied {
             let log = &mut inner.logs[*number as usize];
             assert_eq!(log.live, 0, "log {number} is emptied and needed");
             *log = crate::logs::Log { readers: log.readers, used: log.used, ..log.next_life() };
             inner.in_use -= 1;
-            inner.crowded.remove(number);
+            inner.overfull.remove(number);
             inner.swapping = inner.swapping.filter(|(from, to)| from != number && to != number);
             inner.unflushed.remove(number);
         }
         inner.forget_partial(|place| {
-            layout.log_of(place).is_some_and(|(log, _)| moment.emptied.contains(&log))
+            layout.log_of(place).is_some_and(|(log, _)| point.emptied.contains(&log))
         });
         inner.statistics.snapshots += 1;
         debug_assert!(inner.regions.iter().all(|region| *region <= layout.logs / REGION_LOGS));
     }
 
-    /// Reads blocks of a log; nobody writes it anew meanwhile.
+    /// Reads blocks of a log, which is not overwritten during that.
     pub async fn read_log(&self, place: u64, blocks: usize) -> Result<Buffer, DeviceError> {
         let _pin = self.pin(place);
         self.beside_records(self.main.read(place * BLOCK as u64, blocks * BLOCK)).await

@@ -1,24 +1,24 @@
-//! What a scattered disk knows, and who may change it.
+//! The state of a scattered disk, and its locks.
 //!
 //! Locks are always taken in this order: a claim on homes, `maintenance`, `appending`, `listing`.
-//! Checkpoint, swap and snapshot take `maintenance` one at a time. Records under way share
-//! `appending`, and a snapshot's moment has it alone. The open list is written by one, which has
-//! `listing`. The writer takes the last two only, so it never waits for a claim or for maintenance.
-//! Whoever holds a claim may wait for the writer.
+//! Checkpoint, swap and snapshot take `maintenance` one at a time. Records in flight share
+//! `appending`, and the point of a snapshot has it exclusively. One task, which has `listing`,
+//! writes the open list. The writer takes the last two only, so it never waits for a claim or for
+//! maintenance. A holder of a claim may wait for the writer.
 //!
-//! After a failed write of a log or of the table, or a failed flush, nobody knows what the disk
-//! holds. Reads go on, all changes report that error.
+//! After a failed write of a log or of the table, or a failed flush, the content of the disk is
+//! unknown. Reads go on, all changes report that error.
 
 use crate::claims::Claims;
 use crate::drops::Drops;
 use crate::gap::Gap;
+use crate::in_flight::InFlight;
 use crate::layout::Layout;
 use crate::logs::Log;
 use crate::pending::Pending;
 use crate::policy::Settings;
 use crate::statistics::ScatteredStatistics;
 use crate::table::{Mapped, MappingTable};
-use crate::under_way::UnderWay;
 use crate::writer::QueuedWrite;
 use crate::{BLOCK, SECTOR};
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
@@ -36,20 +36,20 @@ const PARTIAL_MAX: usize = 64;
 pub struct Inner {
     pub table: MappingTable,
     pub logs: Vec<Log>,
-    /// Of the last record that was begun, and of the last that is in the table.
+    /// Sequence of the last record that was begun, and of the last that is in the table.
     pub assigned: u64,
     pub installed: u64,
-    /// Where the last request that was not logged ended: a place.
+    /// Place where the last request that was not logged ended.
     pub head: u64,
     pub drops: Drops,
-    /// Of the newest durable snapshot.
+    /// Number of the newest durable snapshot.
     pub snapshot: u64,
     pub list_counter: u64,
     /// Durably listed for that snapshot.
     pub regions: BTreeSet<u32>,
-    /// Not yet listed, but wanted by records that are under way.
+    /// Not yet listed, but wanted by records in flight.
     pub opening: BTreeSet<u32>,
-    /// While a snapshot is being written: where records went since its moment, and how many bytes.
+    /// While a snapshot is being written: where records went since its point, and how many bytes.
     pub since: Option<(BTreeSet<u32>, u64)>,
     /// Bytes of records that no snapshot knows.
     pub unknown_bytes: u64,
@@ -57,7 +57,7 @@ pub struct Inner {
     /// those.
     pub unflushed: BTreeMap<u32, u64>,
     pub completions: u64,
-    pub under_way: UnderWay,
+    pub in_flight: InFlight,
     /// The log of the record that was complete last, and when that was.
     pub ended: Option<(u32, Instant)>,
     /// Between records that follow each other at once.
@@ -66,7 +66,7 @@ pub struct Inner {
     /// Logs that are not empty.
     pub in_use: usize,
     /// Hot logs that are too full.
-    pub crowded: BTreeSet<u32>,
+    pub overfull: BTreeSet<u32>,
     /// From which log to which.
     pub swapping: Option<(u32, u32)>,
     pub clean: usize,
@@ -80,7 +80,7 @@ pub struct Inner {
     pub last_request: Instant,
     /// Writes and blocks logged since the last checkpoint of everything.
     pub logged_since: (u64, u64),
-    /// Where a gradual checkpoint goes on.
+    /// Where a gradual checkpoint continues.
     pub cursor: u64,
     pub statistics: ScatteredStatistics,
 }
@@ -89,7 +89,7 @@ pub struct State {
     pub world: Rc<dyn World>,
     pub name: String,
     pub main: Rc<dyn Disk>,
-    /// Where the table's area is: the same disk, or memory that survives power loss.
+    /// The disk with the table's area: the same, or memory that survives power loss.
     pub meta: Rc<dyn Disk>,
     pub layout: Layout,
     pub settings: Settings,
@@ -120,11 +120,11 @@ impl Inner {
             unknown_bytes: 0,
             unflushed: BTreeMap::new(),
             completions: 0,
-            under_way: UnderWay::default(),
+            in_flight: InFlight::default(),
             ended: None,
             gap: Gap::new(gap_most),
             pending: Pending::default(),
-            crowded: BTreeSet::new(),
+            overfull: BTreeSet::new(),
             swapping: None,
             clean: 0,
             partial: VecDeque::new(),
@@ -174,7 +174,7 @@ impl Inner {
         let log = &mut self.logs[number as usize];
         log.hot = true;
         if u64::from(log.fill) * 100 > u64::from(limit) * u64::from(layout.log_blocks()) {
-            self.crowded.insert(number);
+            self.overfull.insert(number);
         }
     }
 
@@ -212,8 +212,7 @@ impl State {
         result
     }
 
-    /// A request of a disk beneath that is no record: the arm is somewhere else when it is
-    /// complete.
+    /// Runs a request of a disk below that is no record: the arm is elsewhere when it completes.
     pub fn beside_records<'a, T: 'a>(
         &'a self,
         request: LocalFuture<T>,
@@ -227,7 +226,7 @@ impl State {
     pub async fn flush_main(&self) -> Result<(), DeviceError> {
         self.fail(self.beside_records(self.main.flush()).await)
     }
-    /// Both disks, or the one.
+    /// Flushes both disks, or the one.
     pub async fn flush_all(&self) -> Result<(), DeviceError> {
         self.flush_main().await?;
         if self.layout.superblock.table_elsewhere {

@@ -11,14 +11,13 @@ pub struct ScatteredStatistics {
     pub logged_blocks: u64,
     /// Records that carried them: one request to the disk each.
     pub records: u64,
-    /// Of those that followed another at once: how many lost a revolution, as far as that can be
-    /// told.
+    /// Records that followed another at once and lost a revolution, as far as that is known.
     pub late_records: u64,
     /// Writes larger than the logged size.
     pub home_writes: u64,
-    /// Small writes that went home because that was as near to the arm as any log.
+    /// Small writes that were written home because that was as near to the arm as any log.
     pub near_home_writes: u64,
-    /// Small writes that went home because every log was full.
+    /// Small writes that were written home because every log was full.
     pub bypassed_writes: u64,
     pub flushes: u64,
     pub trims: u64,

@@ -1,12 +1,12 @@
-//! Log swapping: what a hot, nearly full log holds moves to a cold, empty one, so that there is
-//! room again where the arm is.
+//! Log swapping: the content of a hot, nearly full log moves to a cold, empty one, so that there is
+//! space again where the arm is.
 //!
-//! It reads one record's blocks, and writes them. A request that comes meanwhile waits for one of
-//! the two, and the rest of the swap for idle time.
+//! Each step reads one record's blocks, and writes them. A request that arrives during it waits for
+//! one of the two, and the rest of the swap for idle time.
 //!
-//! Invariants: the blocks go as ordinary records, so a restart knows no swaps. A block is moved
-//! under a claim and only if its entry is still the one that was read. The old log is emptied by a
-//! snapshot, as ever.
+//! Invariants: the blocks are written as ordinary records, so a restart knows no swaps. A block is
+//! moved under a claim and only if its entry is still the one that was read. A snapshot empties the
+//! old log, as ever.
 
 use crate::BLOCK;
 use crate::append::Piece;
@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SwapTime {
-    /// Gives way to requests that come.
+    /// Yields to requests.
     Idle,
     /// Somebody asked for it.
     Now,
@@ -30,10 +30,10 @@ impl State {
     /// The hot log most recently used of those that are too full, if there is a cold one.
     pub fn log_to_swap(&self) -> Option<u32> {
         let inner = self.inner.borrow();
-        if let Some((log, _)) = inner.swapping.filter(|(log, _)| inner.crowded.contains(log)) {
+        if let Some((log, _)) = inner.swapping.filter(|(log, _)| inner.overfull.contains(log)) {
             return Some(log);
         }
-        let full = inner.crowded.iter().filter(|log| !inner.logs[**log as usize].closing);
+        let full = inner.overfull.iter().filter(|log| !inner.logs[**log as usize].closing);
         let log = full.max_by_key(|log| inner.logs[**log as usize].used).copied()?;
         drop(inner);
         self.coldest().map(|_| log)
@@ -47,7 +47,7 @@ impl State {
                 || inner.regions.contains(&(log / crate::open_list::REGION_LOGS))
         };
         let empty = (0u32..).zip(&inner.logs).filter(|(number, log)| {
-            log.fill == 0 && log.room(self.layout.log_blocks()) > 0 && listed(*number)
+            log.fill == 0 && log.free_blocks(self.layout.log_blocks()) > 0 && listed(*number)
         });
         let far = |log: u32| self.layout.log_begin(log).abs_diff(inner.head);
         empty
@@ -68,13 +68,14 @@ impl State {
         let going_on =
             self.inner.borrow().swapping.filter(|(from, _)| *from == log).map(|(_, to)| to);
         let Some(cold) = going_on.or_else(|| self.coldest()) else { return Ok(true) };
-        let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks()) as usize;
-        entries.truncate(room.saturating_sub(1));
+        let free_blocks =
+            self.inner.borrow().logs[cold as usize].free_blocks(self.layout.log_blocks()) as usize;
+        entries.truncate(free_blocks.saturating_sub(1));
         if let (Some((_, first)), Some((_, last))) = (entries.first(), entries.last()) {
             self.inner.borrow_mut().swapping = Some((log, cold));
             let (begin, blocks) = (first.place, (last.place - first.place + 1) as usize);
             let content = self.read_log(begin, blocks).await?;
-            // In idle time again it reads them anew.
+            // In idle time it will read them again.
             if when == SwapTime::Idle && self.inner.borrow().requests > 0 {
                 return Ok(false);
             }
@@ -87,14 +88,14 @@ impl State {
             let mut inner = self.inner.borrow_mut();
             inner.swapping = None;
             inner.logs[log as usize].hot = false;
-            inner.crowded.remove(&log);
+            inner.overfull.remove(&log);
             inner.statistics.swaps += 1;
         }
         self.snapshot_with(&maintenance).await?;
         Ok(true)
     }
 
-    /// False: none of them is as it was read, or there is no room.
+    /// Moves blocks. Returns false if none of them is as it was read, or there is no space.
     async fn move_blocks(
         self: &Rc<Self>,
         cold: u32,
@@ -105,7 +106,7 @@ impl State {
         let (mut claims, mut blocks, mut moved) = (Vec::new(), Vec::new(), Vec::new());
         for (home, mapped) in entries {
             let same = || self.inner.borrow().table.get(*home) == Some(*mapped);
-            // Whoever has it is about to change it.
+            // The holder of the claim is about to change it.
             let Some(claim) = self.claims.try_claim(Change::Alone, sectors_of(&(*home..home + 1)))
             else {
                 continue;
@@ -118,8 +119,9 @@ impl State {
             }
         }
         let appending = self.appending.read().await;
-        let room = self.inner.borrow().logs[cold as usize].room(self.layout.log_blocks()) as usize;
-        if blocks.is_empty() || room < 1 + blocks.len() {
+        let free_blocks =
+            self.inner.borrow().logs[cold as usize].free_blocks(self.layout.log_blocks()) as usize;
+        if blocks.is_empty() || free_blocks < 1 + blocks.len() {
             return Ok(false);
         }
         self.inner.borrow_mut().statistics.swapped_blocks += blocks.len() as u64;

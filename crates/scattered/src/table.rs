@@ -5,10 +5,10 @@
 use crate::BLOCK;
 use units::CompactMap;
 
-/// Where a block's newest content lies.
+/// Place of a block's newest content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// In blocks of the disk beneath.
+    /// Place in blocks of the disk below.
     pub place: u64,
     /// One bit for each sector of 512 bytes that lies there; the others are at home.
     pub mask: u8,
@@ -52,7 +52,7 @@ impl MappingTable {
     pub fn iter(&self) -> impl Iterator<Item = (u64, Mapped)> + '_ {
         self.range(0, u64::MAX)
     }
-    /// Whether any block of the bytes is mapped.
+    /// Returns whether any block of the bytes is mapped.
     pub fn touches(&self, at: u64, length: u64) -> bool {
         let block = BLOCK as u64;
         self.range(at / block, (at + length).div_ceil(block)).next().is_some()

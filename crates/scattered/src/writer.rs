@@ -1,10 +1,10 @@
-//! The writer: one task that turns what waits into records. While few records are under way each
-//! write gets its own at once; else what waits shares the next. And the flusher: one task, too, so
-//! that who asks while a flush is under way shares the next.
+//! The writer: one task that turns waiting writes into records. While few records are in flight
+//! each write gets its own at once; otherwise waiting writes share the next. And the flusher: one
+//! task, too, so that callers that arrive while a flush is in flight share the next.
 //!
-//! Invariants: a flush is answered when everything completed before it was asked for is durable,
-//! drops included. A write that no log has room for is given back at once, so that nobody waits for
-//! a checkpoint.
+//! Invariants: a flush is answered when everything completed before it was requested is durable,
+//! drops included. A write for which no log has space is returned at once, so that it does not wait
+//! for a checkpoint.
 
 use crate::append::{Begun, Piece};
 use crate::drops::Dropped;
@@ -14,10 +14,10 @@ use device::{DeviceError, Durability};
 use runtime::{Sender, oneshot};
 use std::rc::Rc;
 
-/// Drops that are told by records; more are told by a snapshot.
+/// Drops recorded by records; a snapshot records more.
 const DROPS_IN_RECORDS: usize = 2 * MAX_ENTRIES;
-/// With a disk's queue of 32 there is room for reads beside; what comes meanwhile shares records.
-const RECORDS_UNDER_WAY: usize = 8;
+/// A disk's queue of 32 leaves space for reads; writes that arrive then share records.
+const RECORDS_IN_FLIGHT: usize = 8;
 
 pub struct QueuedWrite {
     pub piece: Piece,
@@ -66,7 +66,7 @@ impl State {
     async fn write_what_waits(self: Rc<Self>) {
         loop {
             let may_begin =
-                || (self.inner.borrow().under_way.count() < RECORDS_UNDER_WAY).then_some(());
+                || (self.inner.borrow().in_flight.count() < RECORDS_IN_FLIGHT).then_some(());
             self.advanced.until(may_begin).await;
             let appending = self.appending.read().await;
             if let Some(batch) = self.next_batch(appending) {
@@ -80,16 +80,16 @@ impl State {
         }
     }
 
-    /// What waits, as far as it fits one record. `None`: it was all given back.
+    /// Takes waiting writes, as far as they fit one record. `None`: all were returned.
     fn next_batch(&self, appending: runtime::sync::ReadGuard) -> Option<Batch> {
         let next = || self.inner.borrow_mut().queue.pop_front();
         let (mut pieces, mut answers) = (Vec::new(), Vec::new());
-        let (mut log, mut blocks, mut room) = (None, 0, 0);
+        let (mut log, mut blocks, mut free_blocks) = (None, 0, 0);
         let mut durable = false;
         while let Some(request) = next() {
             let count = request.piece.blocks.len();
             if log.is_none() {
-                // With room for a gap in front, too, if there is such a log.
+                // With space for a gap in front, too, if there is such a log.
                 let (blocks, gap) = (1 + count as u32, self.inner.borrow().gap.blocks());
                 let with_gap = self.near_head(blocks + gap).map(|log| (log, gap as usize));
                 let found = with_gap.or_else(|| Some((self.near_head(blocks)?, 0)));
@@ -99,10 +99,11 @@ impl State {
                     request.answer.send(Ok(Placed::NoRoom));
                     continue;
                 };
-                let free = self.inner.borrow().logs[log as usize].room(self.layout.log_blocks());
-                room = self.layout.record_entries_max().min(free as usize - 1 - gap);
+                let free =
+                    self.inner.borrow().logs[log as usize].free_blocks(self.layout.log_blocks());
+                free_blocks = self.layout.record_entries_max().min(free as usize - 1 - gap);
             }
-            if blocks + count > room {
+            if blocks + count > free_blocks {
                 self.inner.borrow_mut().queue.push_front(request);
                 break;
             }
@@ -161,9 +162,9 @@ impl State {
             if waiting.is_empty() {
                 return;
             }
-            // A snapshot leaves out what was dropped. It waits for whoever maintains, so others do
+            // A snapshot leaves out what was dropped. It waits for maintenance, so other flushes do
             // not wait for it.
-            match self.flush_and_tell().await {
+            match self.flush_and_record().await {
                 Ok(false) => {
                     let state = self.clone();
                     self.world.spawn(Box::pin(async move {
@@ -171,26 +172,25 @@ impl State {
                         waiting.into_iter().for_each(|answer| answer.send(result.clone()));
                     }));
                 }
-                told => {
-                    let result = told.map(|_| ());
+                recorded => {
+                    let result = recorded.map(|_| ());
                     waiting.into_iter().for_each(|answer| answer.send(result.clone()));
                 }
             }
         }
     }
 
-    /// False where records cannot tell the drops.
-    async fn flush_and_tell(&self) -> Result<bool, DeviceError> {
+    /// Returns false where records cannot hold the drops.
+    async fn flush_and_record(&self) -> Result<bool, DeviceError> {
         self.check_failed()?;
-        // Before the flush: one that comes meanwhile speaks of a change at home that this flush
-        // need not cover.
+        // Before the flush: a later one refers to a change at home that this flush need not cover.
         let drops = self.inner.borrow().drops.all();
         self.flush_records().await?;
-        self.tell_drops(&drops).await
+        self.record_drops(&drops).await
     }
 
-    /// What these drops speak of is durable at home.
-    async fn tell_drops(&self, drops: &[Dropped]) -> Result<bool, DeviceError> {
+    /// Records drops whose changes are durable at home.
+    async fn record_drops(&self, drops: &[Dropped]) -> Result<bool, DeviceError> {
         let Some(mark) = drops.last().map(|dropped| dropped.number) else { return Ok(true) };
         if drops.len() > DROPS_IN_RECORDS {
             return Ok(false);
@@ -202,7 +202,7 @@ impl State {
             self.write_record(begun).await?;
             self.inner.borrow_mut().statistics.drop_records += 1;
         }
-        self.inner.borrow_mut().drops.told(mark);
+        self.inner.borrow_mut().drops.recorded(mark);
         Ok(true)
     }
 }

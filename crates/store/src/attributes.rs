@@ -1,20 +1,20 @@
 use units::Timestamp;
 
-/// A file for as long as it exists, also for another connection and after a crash: never a handle
-/// of this connection. A number that was used again counts as the same file; the [`Version`] tells
-/// them apart.
+/// A file for as long as it exists, also for another connection and after a crash; never a handle
+/// of this connection. A reused number counts as the same file; the [`Version`] distinguishes the
+/// two.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u64);
 
-/// Which state of a file this is. The number alone proves nothing: two histories may reach the same
-/// one. Two states are the same only if all three are equal.
+/// Identifies a state of a file. The number alone proves nothing: two histories may reach the same
+/// one. Two states are the same only if all three fields are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Version {
     /// Grows with each change of content or attributes, by one or more.
     pub number: u64,
     /// Time of the last change, in nanoseconds since 1970.
     pub ctime_ns: u64,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -27,7 +27,7 @@ pub enum FileKind {
     Special(u32),
 }
 
-/// As this client sees the file: its own buffered writes are counted in.
+/// Attributes of a file as this client sees it: its own buffered writes are included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileAttributes {
     pub file: FileId,
@@ -38,9 +38,9 @@ pub struct FileAttributes {
     pub links: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Of a device.
+    /// Device number of a device.
     pub rdev: u32,
-    /// Of 512 bytes.
+    /// Blocks of 512 bytes.
     pub blocks: u64,
     pub accessed: Timestamp,
     pub modified: Timestamp,
@@ -54,18 +54,18 @@ pub enum TimeChange {
     To(Timestamp),
 }
 
-/// What [`crate::Store::allocate`] does with a range.
+/// The change that [`crate::Store::allocate`] makes to a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocation {
     /// Later writes to it do not lack space; the file is as long as its end, at least.
     Reserve,
-    /// The same, and the size stays.
+    /// Reserves space, and keeps the size.
     ReserveKeepingSize,
-    /// It reads as zeros, and takes no space if the store can; the size stays.
+    /// Reads as zeros afterwards, and takes no space if the store can free it; the size stays.
     PunchHole,
 }
 
-/// What [`crate::Store::set_attributes`] is to change; what is `None` stays.
+/// Attributes that [`crate::Store::set_attributes`] is to change; `None` leaves one as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AttributeChange {
     /// Truncates or extends with zeros.
@@ -78,8 +78,8 @@ pub struct AttributeChange {
 }
 
 impl AttributeChange {
-    /// All but the size, in a file's attributes. Another size sets the time of the last change of
-    /// content.
+    /// Applies everything but the size to a file's attributes. Another size sets the time of the
+    /// last change of content.
     pub(crate) fn apply_to(&self, attributes: &mut FileAttributes, now: Timestamp) {
         let time = |change: TimeChange| match change {
             TimeChange::Now => now,

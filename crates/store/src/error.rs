@@ -1,21 +1,22 @@
-/// What can go wrong with a store. [`StoreError::errno`] is what a caller of a system call sees.
+/// Errors of a store. [`StoreError::errno`] is what a caller of a system call sees.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store is well and says no.
+    /// The store works and refuses the request.
     #[error("{0}")]
     Refused(Refusal),
-    /// Another client has what the token excludes, and did not give way: use the file without one.
+    /// Another client holds what the token excludes, and did not return it: use the file without
+    /// one.
     #[error("the token is held elsewhere")]
     TokenHeld,
-    /// The connection is gone, with its tokens and its buffered writes. Until
-    /// [`crate::Store::reconnect`] each call says so.
+    /// The connection is lost, with its tokens and its buffered writes. Until
+    /// [`crate::Store::reconnect`] each call returns this error.
     #[error("the connection to {store} is lost: {why}")]
     Disconnected { store: String, why: String },
     /// The store has excluded this client: as above, and others may have changed the files since.
     #[error("{store} has fenced this client: {why}")]
     Fenced { store: String, why: String },
-    /// The servers failed. After this answer of [`crate::Store::make_durable`] nothing is known of
-    /// the file's buffered writes: a later success proves nothing for them.
+    /// The servers failed. After this error of [`crate::Store::make_durable`] the state of the
+    /// file's buffered writes is unknown: a later success proves nothing for them.
     #[error("{store}: {what} failed: {}", std::io::Error::from_raw_os_error(*code))]
     Failed { store: String, what: String, code: i32 },
     /// An answer that breaks the rules of this interface.
@@ -65,7 +66,7 @@ impl StoreError {
             StoreError::Nonsense { .. } => 5,
         }
     }
-    /// Whether nothing but a new connection helps.
+    /// Returns whether only a new connection helps.
     pub fn is_lost(&self) -> bool {
         matches!(self, StoreError::Disconnected { .. } | StoreError::Fenced { .. })
     }

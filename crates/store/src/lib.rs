@@ -1,8 +1,8 @@
-//! A store: a file system that several hosts share, as a host that journals in front of it sees it.
+//! A store: a file system that several hosts share, as seen by a host that journals in front of it.
 //!
-//! [`Store`] is the interface; what goes through it: [`FileId`], [`FileAttributes`] with their
-//! [`Version`], [`Token`]s, [`StoreEvent`]s, [`StoreError`]. The rules that hold between the calls
-//! stand at [`Store`].
+//! [`Store`] is the interface; it exchanges [`FileId`]s, [`FileAttributes`] with their [`Version`],
+//! [`Token`]s, [`StoreEvent`]s and [`StoreError`]s. [`Store`] states the rules that hold between
+//! the calls.
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -26,7 +26,7 @@ pub use error::{Refusal, StoreError};
 pub use event::{Identity, StoreEvent, Token};
 pub use limits::{
     LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX,
-    half_of_room,
+    size_report_threshold,
 };
 pub use local::LocalStore;
 pub use lock::{FileLock, LOCK_END, LockKind, LockMode, LockOwner};

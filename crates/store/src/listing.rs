@@ -1,11 +1,11 @@
-//! Cursors of a directory's entries that do not depend on what else is in it. Whoever goes on
-//! behind a cursor is given each name that was there all the time exactly once, whatever came,
-//! went, or was listed meanwhile.
+//! Cursors of a directory's entries that do not depend on its other entries. A reader that
+//! continues after a cursor gets each name that existed all the time exactly once, whatever was
+//! created, removed or listed in between.
 
 use crate::names::Entry;
 use runtime::SplitMix;
 
-/// From 1 to 2^62. Who does not know the seed cannot choose names with equal ones.
+/// Returns a cursor from 1 to 2^62. Without the seed nobody can choose names with equal ones.
 pub(crate) fn cursor_of(seed: u64, name: &[u8]) -> u64 {
     let mix = |state: u64, chunk: &[u8]| {
         let mut word = [0; 8];
@@ -15,7 +15,7 @@ pub(crate) fn cursor_of(seed: u64, name: &[u8]) -> u64 {
     (name.chunks(8).fold(seed, mix) >> 2) + 1
 }
 
-/// In the order of their cursors, which are different.
+/// Sorts entries by their cursors, which are distinct.
 pub(crate) fn in_order(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries.sort_by(|one, other| (one.cursor, &one.name).cmp(&(other.cursor, &other.name)));
     for at in 1..entries.len() {
@@ -24,8 +24,8 @@ pub(crate) fn in_order(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-/// Those behind a cursor.
-pub(crate) fn behind(entries: &[Entry], cursor: u64) -> &[Entry] {
+/// Returns the entries after a cursor.
+pub(crate) fn after(entries: &[Entry], cursor: u64) -> &[Entry] {
     &entries[entries.partition_point(|entry| entry.cursor <= cursor)..]
 }
 
@@ -35,7 +35,7 @@ mod tests {
     use crate::{FileId, FileKind};
 
     #[test]
-    fn equal_cursors_are_told_apart_and_stay_in_order() {
+    fn equal_cursors_are_made_distinct_and_stay_in_order() {
         let entry = |name: &str, cursor| {
             let (name, file) = (name.as_bytes().to_vec(), FileId(1));
             Entry { name, file, kind: FileKind::Regular, cursor }
@@ -43,8 +43,8 @@ mod tests {
         let ordered = in_order(vec![entry("c", 7), entry("b", 8), entry("a", 7), entry("d", 20)]);
         let cursors: Vec<_> = ordered.iter().map(|one| (one.name[0], one.cursor)).collect();
         assert_eq!(cursors, [(b'a', 7), (b'c', 8), (b'b', 9), (b'd', 20)]);
-        assert_eq!(behind(&ordered, 8).len(), 2);
-        assert!(behind(&ordered, 20).is_empty());
+        assert_eq!(after(&ordered, 8).len(), 2);
+        assert!(after(&ordered, 20).is_empty());
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Locks that programs take on files: they advise, and bind those who ask for locks.
+//! Advisory locks that programs take on files; they bind only programs that ask for locks.
 
 use std::ops::Range;
 
-/// The end of a range that goes as far as a file can.
+/// The end of a range that goes to the greatest possible offset.
 pub const LOCK_END: u64 = 1 << 63;
 
-/// Which of the two kinds of Linux. They do not see each other.
+/// One of the two kinds of Linux locks, which do not see each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockKind {
     /// Ranges of bytes: fcntl(2).
@@ -23,7 +23,7 @@ pub struct LockOwner {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockMode {
-    /// Beside others that are shared.
+    /// Compatible with other shared locks.
     Shared,
     Exclusive,
 }
@@ -31,18 +31,18 @@ pub enum LockMode {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileLock {
     pub owner: LockOwner,
-    /// `None`: the owner has no lock of the range any more.
+    /// `None`: the owner releases the range.
     pub mode: Option<LockMode>,
-    /// In bytes, not beyond [`LOCK_END`]. All of it for [`LockKind::Whole`].
+    /// Bytes, not beyond [`LOCK_END`]; everything for [`LockKind::Whole`].
     pub range: Range<u64>,
 }
 
 impl FileLock {
-    /// That nothing is locked any more.
+    /// Creates the request that releases all locks of an owner.
     pub fn none_of(owner: LockOwner) -> FileLock {
         FileLock { owner, mode: None, range: 0..LOCK_END }
     }
-    /// Whether the whole file is meant.
+    /// Returns whether the lock covers the whole file.
     pub fn is_whole(&self) -> bool {
         self.range == (0..LOCK_END)
     }

@@ -1,14 +1,14 @@
-//! What operations on names take and give.
+//! Arguments and results of operations on names.
 
 use crate::attributes::{FileAttributes, FileId, FileKind};
 use crate::open_file::OpenFile;
 
-/// On whose behalf something is made. Permissions were checked by the caller of the store.
+/// The user on whose behalf a file is created. The caller of the store has checked permissions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creator {
     pub uid: u32,
     pub gid: u32,
-    /// Taken off the mode, unless the directory has default access lists.
+    /// Cleared from the mode, unless the directory has default access lists.
     pub umask: u32,
 }
 
@@ -23,14 +23,14 @@ pub struct Found {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Created {
     pub found: Found,
-    /// For reading and writing, if the store opened it with the same question.
+    /// Open for reading and writing, if the store opened it with the same request.
     pub open: Option<OpenFile>,
-    /// This client has the exclusive token. The attributes are as of then.
+    /// Whether this client has the exclusive token. The attributes are as of then.
     pub is_held: bool,
 }
 
-/// What [`crate::Store::make`] makes. `mode`: permission bits. In a set-group-id
-/// directory its group counts, and directories get the bit.
+/// The kind of file that [`crate::Store::make`] creates. `mode`: permission bits. In a set-group-id
+/// directory the group is the directory's, and directories get the bit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NewNode {
     Regular {
@@ -56,7 +56,7 @@ pub enum RenameOver {
     /// Fails with [`crate::Refusal::Exists`] when the new name exists. A store may refuse it as
     /// unsupported.
     NoReplace,
-    /// Each gets the other's place. A store may refuse it as unsupported.
+    /// Exchanges both files. A store may refuse it as unsupported.
     Exchange,
 }
 
@@ -72,7 +72,7 @@ pub struct Entry {
     pub name: Vec<u8>,
     pub file: FileId,
     pub kind: FileKind,
-    /// Goes on after this entry: for the next [`crate::Store::list`]. Never zero.
+    /// Continues after this entry: for the next [`crate::Store::list`]. Never zero.
     pub cursor: u64,
 }
 
@@ -80,7 +80,7 @@ pub struct Entry {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Listing {
     pub entries: Vec<Entry>,
-    /// Nothing follows.
+    /// Whether nothing follows.
     pub is_end: bool,
 }
 

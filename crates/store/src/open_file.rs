@@ -1,4 +1,4 @@
-//! Open files, as a store names them.
+//! Handles of open files.
 
 /// A handle of this connection. Void after a reconnection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

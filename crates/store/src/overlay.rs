@@ -1,8 +1,7 @@
-//! What a client has written to a file and not yet given to the servers, over what they hold.
+//! The writes that a client has not sent to the servers yet, over the servers' content.
 //!
 //! Invariants: pieces neither overlap nor are empty. Nothing of the servers' content is valid from
-//! `base_end` on. A read gives exactly what reading a file would to which the same writes had been
-//! made.
+//! `base_end` on. A read returns exactly what a file with the same writes would return.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +11,26 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Overlay {
     pieces: BTreeMap<u64, Vec<u8>>,
-    /// Of all pieces.
+    /// Total length of all pieces.
     bytes: u64,
     base_end: u64,
     size: u64,
 }
 
 impl Overlay {
-    /// Over content of `size` bytes.
+    /// Creates an overlay over content of `size` bytes.
     pub fn over(size: u64) -> Overlay {
         Overlay { pieces: BTreeMap::new(), bytes: 0, base_end: size, size }
     }
     pub fn size(&self) -> u64 {
         self.size
     }
-    /// How much there is to give, each byte once, however often it was written.
+    /// Returns the bytes to send, each counted once however often it was written.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// Where the servers' content ends, before the pieces: cut there first.
+    /// Returns the end of the servers' content, which is truncated there before the pieces are
+    /// sent.
     pub fn base_end(&self) -> u64 {
         self.base_end
     }
@@ -56,23 +56,23 @@ impl Overlay {
         self.pieces.insert(at, bytes.to_vec());
     }
 
-    /// What this one has comes over `older`, on which it was made: both are to be given again.
+    /// Puts this overlay over `older`, on which it was made: both are to be sent again.
     pub fn put_over(&mut self, mut older: Overlay) {
         let newer = std::mem::replace(self, Overlay::over(0));
         newer.pieces().for_each(|(at, bytes)| older.write(at, bytes));
         *self = older;
     }
 
-    /// No piece has any byte of `start..end` afterwards.
+    /// Removes the bytes `start..end` from all pieces.
     fn clear(&mut self, start: u64, end: u64) {
         if let Some((at, piece)) = self.pieces.range_mut(..start).next_back()
             && *at + piece.len() as u64 > start
         {
-            let behind = piece.split_off((start - at) as usize);
-            let behind_end = start + behind.len() as u64;
+            let after = piece.split_off((start - at) as usize);
+            let behind_end = start + after.len() as u64;
             self.bytes -= behind_end.min(end) - start;
             if behind_end > end {
-                let kept = behind[(end - start) as usize..].to_vec();
+                let kept = after[(end - start) as usize..].to_vec();
                 self.pieces.insert(end, kept);
             }
         }
@@ -85,7 +85,7 @@ impl Overlay {
         }
     }
 
-    /// Bytes `at..` up to `length`, where `base` is what the servers give for that range, perhaps
+    /// Reads bytes `at..` up to `length`; `base` is the servers' content of that range, perhaps
     /// shorter.
     pub fn read(&self, at: u64, length: usize, mut base: Vec<u8>) -> Vec<u8> {
         let end = self.size.min(at.saturating_add(length as u64));
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn reading_through_gives_what_a_file_would() {
         for seed in 0..200 {
-            let dice = SplitMix::new(seed);
-            let below = |limit: u64| dice.next() % limit;
+            let random = SplitMix::new(seed);
+            let below = |limit: u64| random.next() % limit;
             let base: Vec<u8> = (0..below(300)).map(|byte| byte as u8).collect();
             let (mut overlay, mut file) = (Overlay::over(base.len() as u64), base.clone());
             for step in 0..60 {
@@ -139,7 +139,7 @@ mod tests {
                 );
                 let bytes: usize = overlay.pieces().map(|(_, bytes)| bytes.len()).sum();
                 assert_eq!(overlay.bytes(), bytes as u64, "seed {seed} step {step}");
-                // What is given to the servers is the same.
+                // The servers get the same content.
                 let mut given = base.clone();
                 given.truncate(overlay.base_end() as usize);
                 for (at, bytes) in overlay.pieces() {

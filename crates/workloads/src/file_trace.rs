@@ -1,4 +1,4 @@
-//! What many processes did to the files below one directory, in one order, for replay.
+//! Operations of many processes on the files below one directory, in one order, for replay.
 //!
 //! A trace is text, plain or packed as one zstd frame:
 //!
@@ -12,13 +12,14 @@
 //! 300,rename,src/main.c,src/first.c,,
 //! ```
 //!
-//! - `time_us`: microseconds since the first record, when the process asked. Never goes back.
+//! - `time_us`: microseconds since the first record, when the process issued the operation. Never
+//!   decreases.
 //! - `path`, `to`: relative to the directory, which is empty at first; `to` of a symbolic link is
-//!   what it says.
-//! - Operations on names are `mkdir`, `rmdir`, `create` (a file that was not there), `open` (one
-//!   that was), `rename`, `link`, `symlink` and `unlink`. Operations on files are `read` and
-//!   `write` (where and how much really came), `truncate` (to a size), `attributes` (mode or
-//!   times), `fsync`, `fdatasync`. `phase` begins a part of the work and names it.
+//!   its target.
+//! - Operations on names are `mkdir`, `rmdir`, `create` (a file that did not exist), `open` (one
+//!   that did), `rename`, `link`, `symlink` and `unlink`. Operations on files are `read` and
+//!   `write` (where and how much was really transferred), `truncate` (to a size), `attributes`
+//!   (mode or times), `fsync`, `fdatasync`. `phase` begins a part of the work and names it.
 //!
 //! How the trace that comes with the program was recorded: `docs/TRACES.md`.
 
@@ -30,7 +31,7 @@ use std::io::Read;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What was done, in the order in which it began.
+/// The operations, in the order in which they began.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileTrace {
     pub name: String,
@@ -48,11 +49,11 @@ pub struct TracedOperation {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FileOperation {
-    /// From here on the records belong to this part of the work.
+    /// Begins a part of the work, to which the following records belong.
     Phase,
     MakeDirectory,
     RemoveDirectory,
-    /// Of a file that is not there.
+    /// Creates a file that does not exist.
     Create,
     Open,
     Read {
@@ -63,7 +64,7 @@ pub enum FileOperation {
         offset: u64,
         size: u32,
     },
-    /// To this size in bytes, be it longer or shorter.
+    /// Changes the size to this many bytes, longer or shorter.
     Truncate {
         size: u64,
     },
@@ -85,7 +86,7 @@ pub enum FileOperation {
 
 /// The first line that is not a remark.
 pub const HEADER: &str = "time_us,operation,path,to,offset_bytes,size_bytes";
-/// A trace names at most so many different paths.
+/// Number of different paths that a trace names at most.
 pub const PATHS_MAX: usize = 1 << 18;
 
 const SHIPPED: &trace_text::Shipped =
@@ -97,7 +98,8 @@ pub fn shipped() -> Vec<&'static str> {
 }
 
 impl FileTrace {
-    /// The trace that comes with the program under this name, otherwise the file at this path.
+    /// Opens the trace that comes with the program under this name, otherwise the file at this
+    /// path.
     pub fn open(name: &str) -> Result<FileTrace, TraceError> {
         let (name, source) = trace_text::open(name, SHIPPED)?;
         FileTrace::read(&name, source)
@@ -250,7 +252,7 @@ mod tests {
                     *bytes = u64::max(*bytes, offset + u64::from(*size));
                 }
                 FileOperation::Read { offset, size } => {
-                    assert!(offset + u64::from(*size) <= files[path], "{path} is not so long");
+                    assert!(offset + u64::from(*size) <= files[path], "{path} is shorter");
                 }
                 FileOperation::Truncate { size } => {
                     files.insert(path.clone(), *size).map(drop).unwrap()

@@ -1,4 +1,4 @@
-//! Where workloads run: files, a clock, and actors that use them at the same time.
+//! The environment of workloads: files, a clock, and actors that use them concurrently.
 //!
 //! The same workload runs on a directory in real time, where actors are threads and calls block
 //! ([`DirectoryFiles`]). It runs on an emulated disk in virtual time, where actors are tasks of one
@@ -39,10 +39,10 @@ pub trait Files: Clone + 'static {
     /// Opens a file, which must exist, for reading and writing.
     fn open(&self, path: &str, sync: SyncKind) -> impl Future<Output = io::Result<Self::File>>;
     fn close(&self, file: Self::File) -> impl Future<Output = ()>;
-    /// Writes behind the end of the file; returns when the bytes are as durable as the file's
+    /// Writes at the end of the file; returns when the bytes are as durable as the file's
     /// [`SyncKind`] says.
     fn append(&self, file: &mut Self::File, bytes: &[u8]) -> impl Future<Output = io::Result<()>>;
-    /// As `append`, at a byte offset.
+    /// Writes like `append`, at a byte offset.
     fn write_at(
         &self,
         file: &mut Self::File,
@@ -72,9 +72,9 @@ pub trait Files: Clone + 'static {
     ) -> impl Future<Output = io::Result<Vec<A::Output>>>;
 }
 
-/// One of many who use the files at the same time: a thread in real time, a task in virtual time.
+/// One of many concurrent users of the files: a thread in real time, a task in virtual time.
 pub trait Actor<F: Files>: Send + 'static {
-    /// What it holds when it is ready, such as its open files.
+    /// State of an actor that is ready, such as its open files.
     type Ready: 'static;
     type Output: Send + 'static;
     fn prepare(&self, files: &F) -> impl Future<Output = io::Result<Self::Ready>>;
@@ -104,7 +104,7 @@ impl DirectoryFiles {
 pub struct DirectoryFile {
     file: File,
     sync: SyncKind,
-    /// Where the next append goes.
+    /// Offset of the next append.
     end: u64,
 }
 
@@ -220,7 +220,7 @@ impl Files for DirectoryFiles {
                 let failed = readiness.recv().expect("every actor says that it is ready");
                 failure = failure.or(failed);
             }
-            // Actors that are ready must be let go even if others are not.
+            // Actors that are ready must be released even if others are not.
             gate.get_or_init(|| failure.is_none().then(|| self.now()));
             while !threads.iter().all(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -245,8 +245,8 @@ fn options(sync: SyncKind) -> OpenOptions {
     options
 }
 
-/// Raises the soft limit of open files as far as needed and allowed; creating a file tells if it
-/// was too little.
+/// Raises the soft limit of open files as far as needed and allowed; creating a file fails if it
+/// was too low.
 fn allow_open_files(count: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls get a pointer to a live rlimit.

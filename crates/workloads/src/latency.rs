@@ -1,7 +1,7 @@
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// How long operations took. Bounded memory, three significant digits, up to an hour.
+/// Latencies of operations. Bounded memory, three significant digits, up to an hour.
 #[derive(Clone)]
 pub struct Latencies(Histogram<u64>);
 

@@ -3,7 +3,6 @@
 //! A workload is written against [`Files`]. So the same code runs on a directory in real time
 //! ([`DirectoryFiles`]) and on emulated disks in virtual time (`testbeds::VirtualFiles`).
 
-mod dice;
 pub mod file_trace;
 pub mod filebench;
 mod files;
@@ -13,6 +12,7 @@ pub mod log_trace;
 mod mpi_io;
 mod periodic;
 mod postmark;
+mod random;
 mod read_back;
 mod record;
 mod semaphore;
@@ -21,7 +21,6 @@ mod stress;
 mod trace_text;
 mod verify;
 
-pub use dice::Dice;
 pub use file_trace::{FileOperation, FileTrace, TracedOperation};
 pub use filebench::{FilebenchOptions, FilebenchReport, Personality, filebench, run_filebench};
 pub use files::{Actor, DirectoryFile, DirectoryFiles, Files, SyncKind, at_once};
@@ -31,6 +30,7 @@ pub use log_trace::{LogRecord, LogTrace, LogTraceError};
 pub use mpi_io::{DATABASE, MpiIoOptions, MpiIoReport, ServerLink, mpi_io, run_mpi_io};
 pub use periodic::{PeriodicOptions, PeriodicReport, periodic, periodic_byte, periodic_file};
 pub use postmark::{PostmarkOptions, PostmarkReport, postmark, run_postmark};
+pub use random::ActorRandom;
 pub use read_back::{ReadBackReport, read_back, run_read_back};
 pub use record::is_right;
 pub use streams::{Acknowledged, Limit, StreamOptions, StreamReport, run_streams, streams};

@@ -1,16 +1,16 @@
-//! A log trace played again, by many at once: the log writers of as many programs on one volume.
+//! Replays a log trace in many instances: the log writers of as many programs on one volume.
 //!
-//! Each instance has a file of its own and does what the trace says when it says so. One that is
-//! late goes on at once. A record with a sync is a write and an fsync.
+//! Each instance has its own file and follows the times of the trace. One that is late continues at
+//! once. A record with a sync is a write and an fsync.
 //!
-//! Databases write their log round and round. The file that is replayed begins where the trace
-//! began to write. What comes round to the trace's lowest place follows what was at its highest; so
-//! it is no longer than what is played.
+//! Databases write their log circularly. The replayed file begins where the trace began to write.
+//! What wraps to the trace's lowest place follows what was at its highest; so the file is no longer
+//! than what is played.
 
-use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, LatencySummary};
 use crate::log_trace::{LogRecord, LogTrace};
+use crate::random::ActorRandom;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use units::Instant;
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ReplayOptions {
     pub instances: u32,
-    /// Only records before this time of the trace.
+    /// Replays only records before this time of the trace.
     pub until: Option<Duration>,
     /// The file is there in full before the replay, as a database makes its log; otherwise it
     /// grows.
@@ -57,11 +57,11 @@ pub struct ReplayReport {
     /// Records without.
     pub others: u64,
     pub bytes_written: u64,
-    /// From when the program asked, or could have asked had it not waited for an earlier record,
+    /// From when the program issued it, or would have had it not waited for an earlier record,
     /// until it was durable.
     pub sync_mean_ms: f64,
     pub sync_latency: LatencySummary,
-    /// From the time in the trace until it was durable: grows without end where the disk is too
+    /// From the time in the trace until it was durable: grows without bound where the disk is too
     /// slow for the load.
     pub behind_mean_ms: f64,
     pub behind: LatencySummary,
@@ -78,7 +78,7 @@ pub fn run_replay(
     at_once(replay_log(&DirectoryFiles::new(directory.to_owned()), trace, options, progress))
 }
 
-/// As [`run_replay`], wherever the files are.
+/// Replays like [`run_replay`], on any kind of files.
 pub async fn replay_log<F: Files>(
     files: &F,
     trace: &LogTrace,
@@ -126,7 +126,8 @@ pub async fn replay_log<F: Files>(
 
 /// The records with their places turned round so that the first is near the file's start.
 fn from_the_start(trace: &LogTrace, mut records: Vec<LogRecord>) -> Vec<LogRecord> {
-    /// What lies together in a block, shall; what the writer goes back a little for, stays before.
+    /// Unit of the mapping: bytes of one block stay together, and places to which the writer
+    /// returns stay in front.
     const BLOCK: u64 = 4096;
     const BACK: u64 = 16 * BLOCK;
     let writes = || trace.records.iter().filter(|record| record.size > 0);
@@ -143,7 +144,7 @@ fn from_the_start(trace: &LogTrace, mut records: Vec<LogRecord>) -> Vec<LogRecor
     records
 }
 
-/// What the instances share.
+/// State that the instances share.
 struct Replay {
     records: Vec<LogRecord>,
     options: ReplayOptions,
@@ -189,8 +190,8 @@ impl<F: Files> Actor<F> for Instance {
 
     async fn act(self, files: &F, mut file: F::File, begin: Instant) -> io::Result<ReplayWork> {
         let Replay { records, options, done } = &*self.replay;
-        let dice = Dice::new(options.seed, self.number.into());
-        let begin = begin.plus(options.spread.mul_f64(dice.fraction()));
+        let random = ActorRandom::new(options.seed, self.number.into());
+        let begin = begin.plus(options.spread.mul_f64(random.fraction()));
         let mut work = ReplayWork::default();
         let longest = records.iter().map(|record| record.size).max().unwrap_or(0);
         let content = vec![self.number as u8 | 1; longest as usize];
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_comes_round_goes_on_behind() {
+    fn a_wrapped_log_continues_after_its_end() {
         let mut trace = trace();
         // 4096 to 1 MiB and 100 bytes, beginning near the end.
         let places = [1 << 20, 1 << 20, (1 << 20) - 700, 4096];

@@ -1,4 +1,4 @@
-//! What a program did to its log file: appends and syncs with their times, for replay.
+//! Appends and syncs of a program to its log file, with their times, for replay.
 //!
 //! A trace is text, plain or packed as one zstd frame:
 //!
@@ -10,7 +10,7 @@
 //! 2100,6144,0,fdatasync
 //! ```
 //!
-//! - `time_us`: microseconds since the first record, when the program asked. Never goes back.
+//! - `time_us`: microseconds since the first record, when the program issued it. Never decreases.
 //! - `offset_bytes`, `size_bytes`: the range written. A size of 0 is a sync without a write.
 //! - `sync`: the call that made it durable. `none`: it was left in the page cache. `fsync`,
 //!   `fdatasync`: called by the writer right after the write. `osync`, `odsync`: the file was
@@ -28,7 +28,7 @@ pub use crate::trace_text::{OFFSET_MAX, SIZE_MAX, TIME_MAX_US, TraceError as Log
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogTrace {
     pub name: String,
-    /// In the order of their times; the first is at zero or later.
+    /// Ordered by time; the first is at zero or later.
     pub records: Vec<LogRecord>,
 }
 
@@ -41,7 +41,7 @@ pub struct LogRecord {
     pub offset: u64,
     /// Bytes written. 0: only a sync of what was written before.
     pub size: u32,
-    /// It counted as done when it, and all before it, was durable.
+    /// Whether it counted as done when it, and all before it, was durable.
     pub sync: bool,
 }
 
@@ -62,7 +62,8 @@ pub fn shipped() -> Vec<&'static str> {
 }
 
 impl LogTrace {
-    /// The trace that comes with the program under this name, otherwise the file at this path.
+    /// Opens the trace that comes with the program under this name, otherwise the file at this
+    /// path.
     pub fn open(name: &str) -> Result<LogTrace, LogTraceError> {
         let (name, source) = trace_text::open(name, SHIPPED)?;
         LogTrace::read(&name, source)
@@ -84,7 +85,7 @@ impl LogTrace {
         self.records.iter().map(|record| record.offset + u64::from(record.size)).max().unwrap_or(0)
     }
 
-    /// When the last record begins.
+    /// Returns when the last record begins.
     pub fn duration(&self) -> Duration {
         self.records.last().map_or(Duration::ZERO, |record| record.at)
     }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_says_when_what_was_written_and_synced() {
+    fn a_trace_has_times_of_writes_and_syncs() {
         let record = |us, offset, size, sync| LogRecord {
             at: Duration::from_micros(us),
             offset,

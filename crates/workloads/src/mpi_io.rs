@@ -1,19 +1,19 @@
 //! A parallel program that writes through a file server: N processes to N files, as LANL's MPI-IO
 //! Test over PVFS2.
 //!
-//! The server is a model, and a small one. What of PVFS2 it keeps:
+//! The server is a small model. It keeps of PVFS2:
 //!
 //! - The data of a process's file lies in one file of the server (`data/`). A write is a write and
-//!   an fsync of that file, each by a thread of its own ("synchronise data").
-//! - Then the file's new size goes into the server's database. One thread changes a page of a
+//!   an fsync of that file, each by its own thread ("synchronise data").
+//! - Then the file's new size is recorded in the server's database. One thread changes a page of a
 //!   B-tree file (`database/`), and writes and fsyncs the changed pages before it answers
 //!   ("synchronise metadata"). While more updates wait, it does up to 8 before it syncs, PVFS2's
 //!   default high-water mark.
 //! - A client sends the next write when the last one is answered. If a [`ServerLink`] is given, the
 //!   messages of all share the server's one link.
 //!
-//! What it leaves out: the metadata server, striping (there is one data server), the Berkeley DB's
-//! other files and its own cache, the processors' time.
+//! It omits the metadata server, striping (there is one data server), the Berkeley DB's other files
+//! and its own cache, and processor time.
 
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, LatencySummary};
@@ -29,7 +29,7 @@ use units::Instant;
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct MpiIoOptions {
     pub processes: u32,
-    /// Of all processes together.
+    /// Writes of all processes together.
     pub writes: u64,
     /// Bytes of each.
     pub size: u64,
@@ -41,7 +41,7 @@ pub struct MpiIoOptions {
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct ServerLink {
     pub bytes_per_second: u64,
-    /// Of a request and its answer, without the bytes.
+    /// Time of a request and its answer, without the bytes.
     pub round_trip: Duration,
 }
 
@@ -49,15 +49,15 @@ pub struct ServerLink {
 pub struct MpiIoReport {
     pub options: MpiIoOptions,
     pub seconds: f64,
-    /// Of data, in units of 1,048,576 bytes each second.
+    /// Rate of data, in units of 1,048,576 bytes each second.
     pub mib_per_second: f64,
     pub latency: LatencySummary,
-    /// How often the database was synced.
+    /// Number of syncs of the database.
     pub database_syncs: u64,
     pub database_bytes: u64,
 }
 
-/// Where the server's database lies: a volume of its own may be mounted there.
+/// Directory of the server's database: a separate volume may be mounted there.
 pub const DATABASE: &str = "database";
 const DATA: &str = "data";
 const DATABASE_FILE: &str = "database/attributes";
@@ -77,7 +77,7 @@ pub fn run_mpi_io(
     at_once(mpi_io(&DirectoryFiles::new(directory.to_owned()), options, progress))
 }
 
-/// As [`run_mpi_io`], wherever the files are.
+/// Runs like [`run_mpi_io`], on any kind of files.
 pub async fn mpi_io<F: Files>(
     files: &F,
     options: &MpiIoOptions,
@@ -132,7 +132,7 @@ struct Server {
     link: Semaphore,
     /// Processes whose file has a new size.
     updates: Mutex<VecDeque<u32>>,
-    /// As many as `updates` has.
+    /// One permit for each entry of `updates`.
     waiting: Semaphore,
     answers: Vec<Semaphore>,
     processes_left: AtomicU64,

@@ -1,8 +1,8 @@
-//! Streams as the Okeanos paper made them: many threads that begin together, each appending to a
-//! file of its own once in every period. Who is late writes at once and is not late for the next.
+//! Streams as in the Okeanos paper: many threads that begin together, each appending to its own
+//! file once in every period. A late thread writes at once and is not late for the next period.
 //!
-//! Other than in [`crate::streams`], all are in step, and a latency is that of the call alone. A
-//! thread of a program with a timer sees this.
+//! Unlike in [`crate::streams`], all are in step, and a latency is that of the call alone. A thread
+//! of a program with a timer sees this.
 
 use crate::files::{Actor, Files, SyncKind};
 use std::io;

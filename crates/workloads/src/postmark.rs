@@ -5,9 +5,9 @@
 //! deletion of a file. All files lie in one directory. Each thread has a share of the files and of
 //! the transactions, so that what it does follows from the seed alone.
 
-use crate::dice::Dice;
 use crate::files::{Actor, DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, LatencySummary};
+use crate::random::ActorRandom;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use units::Instant;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PostmarkOptions {
-    /// Before the first transaction, of all threads together.
+    /// Files before the first transaction, of all threads together.
     pub files: u64,
     pub threads: u32,
-    /// Of all threads together.
+    /// Transactions of all threads together.
     pub transactions: u64,
-    /// Of ten transactions, how many read rather than append.
+    /// Number of ten transactions that read rather than append.
     pub read_bias: u64,
-    /// Of ten transactions, how many create rather than delete.
+    /// Number of ten transactions that create rather than delete.
     pub create_bias: u64,
     /// Bytes of a new file, evenly distributed; `size_max` is also as far as appends go.
     pub size_min: u64,
@@ -35,7 +35,7 @@ pub struct PostmarkOptions {
 }
 
 impl Default for PostmarkOptions {
-    /// As in the Okeanos paper, section 5.2: Postmark's own sizes times ten.
+    /// Follows the Okeanos paper, section 5.2: Postmark's own sizes times ten.
     fn default() -> PostmarkOptions {
         PostmarkOptions {
             files: 500,
@@ -56,7 +56,7 @@ impl Default for PostmarkOptions {
 pub struct PostmarkReport {
     pub options: PostmarkOptions,
     pub transactions: u64,
-    /// Of the transactions; the first files are made before.
+    /// Time of the transactions; the first files are made before.
     pub seconds: f64,
     pub transactions_per_second: f64,
     pub reads: u64,
@@ -65,7 +65,7 @@ pub struct PostmarkReport {
     pub deletes: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
-    /// Of single write requests, each as durable as `sync` says.
+    /// Latency of single write requests, each as durable as `sync` says.
     pub write_latency: LatencySummary,
 }
 
@@ -79,7 +79,7 @@ pub fn run_postmark(
     at_once(postmark(&DirectoryFiles::new(directory.to_owned()), options, progress))
 }
 
-/// As [`run_postmark`], wherever the files are.
+/// Runs like [`run_postmark`], on any kind of files.
 pub async fn postmark<F: Files>(
     files: &F,
     options: &PostmarkOptions,
@@ -114,7 +114,7 @@ pub async fn postmark<F: Files>(
     })
 }
 
-/// What was done.
+/// Work done.
 #[derive(Default)]
 struct PostmarkWork {
     reads: u64,
@@ -147,11 +147,11 @@ struct PostmarkThread {
 
 /// A thread's files and what decides about them.
 struct Pool {
-    dice: Dice,
+    random: ActorRandom,
     /// Number and length of each file that exists.
     files: Vec<(u64, u64)>,
     created: u64,
-    /// What is written, and room for what is read.
+    /// Bytes to write, and space for bytes read.
     buffer: Vec<u8>,
     work: PostmarkWork,
 }
@@ -164,7 +164,7 @@ impl<F: Files> Actor<F> for PostmarkThread {
     async fn prepare(&self, files: &F) -> io::Result<Pool> {
         let number = u64::from(self.number);
         let mut pool = Pool {
-            dice: Dice::new(self.options.seed, number),
+            random: ActorRandom::new(self.options.seed, number),
             files: Vec::new(),
             created: 0,
             buffer: (0..self.options.request).map(|at| (at * 7 + number) as u8).collect(),
@@ -192,7 +192,7 @@ impl<F: Files> Actor<F> for PostmarkThread {
 }
 
 impl PostmarkThread {
-    /// This thread's part of `total`.
+    /// Returns this thread's part of `total`.
     fn share(&self, total: u64) -> u64 {
         let threads = u64::from(self.options.threads);
         total / threads + u64::from(u64::from(self.number) < total % threads)
@@ -207,16 +207,16 @@ impl PostmarkThread {
             // Postmark ends here; a thread that is out of files makes one.
             self.create(files, pool).await?;
         }
-        let chosen = pool.dice.below(pool.files.len() as u64) as usize;
-        if pool.dice.below(10) < self.options.read_bias {
+        let chosen = pool.random.below(pool.files.len() as u64) as usize;
+        if pool.random.below(10) < self.options.read_bias {
             self.read(files, pool, chosen).await?;
         } else {
             self.append(files, pool, chosen).await?;
         }
-        if pool.dice.below(10) < self.options.create_bias {
+        if pool.random.below(10) < self.options.create_bias {
             self.create(files, pool).await
         } else {
-            let chosen = pool.dice.below(pool.files.len() as u64) as usize;
+            let chosen = pool.random.below(pool.files.len() as u64) as usize;
             let (number, _) = pool.files.swap_remove(chosen);
             pool.work.deletes += 1;
             files.unlink(&self.path(number)).await
@@ -225,7 +225,7 @@ impl PostmarkThread {
 
     async fn create<F: Files>(&self, files: &F, pool: &mut Pool) -> io::Result<()> {
         let PostmarkOptions { size_min, size_max, sync, .. } = self.options;
-        let size = size_min + pool.dice.below(size_max - size_min + 1);
+        let size = size_min + pool.random.below(size_max - size_min + 1);
         let number = pool.created;
         pool.created += 1;
         let mut file = files.create(&self.path(number), sync).await?;
@@ -238,12 +238,12 @@ impl PostmarkThread {
 
     async fn append<F: Files>(&self, files: &F, pool: &mut Pool, chosen: usize) -> io::Result<()> {
         let (number, size) = pool.files[chosen];
-        let room = self.options.size_max - size;
+        let space = self.options.size_max - size;
         pool.work.appends += 1;
-        if room == 0 {
+        if space == 0 {
             return Ok(());
         }
-        let more = pool.dice.below(room) + 1;
+        let more = pool.random.below(space) + 1;
         let mut file = files.open(&self.path(number), self.options.sync).await?;
         self.write(files, pool, &mut file, more).await?;
         files.close(file).await;
@@ -254,10 +254,10 @@ impl PostmarkThread {
     async fn read<F: Files>(&self, files: &F, pool: &mut Pool, chosen: usize) -> io::Result<()> {
         let (number, size) = pool.files[chosen];
         let file = files.open(&self.path(number), self.options.sync).await?;
-        let mut room = vec![0; self.options.request as usize];
+        let mut space = vec![0; self.options.request as usize];
         let mut at = 0;
         while at < size {
-            let read = files.read_at(&file, at, &mut room).await? as u64;
+            let read = files.read_at(&file, at, &mut space).await? as u64;
             if read == 0 {
                 let why = format!("{} has {at} bytes, not {size}", self.path(number));
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_tells_what_is_left_in_the_directory() {
+    fn the_report_matches_what_is_left_in_the_directory() {
         let directory = tempfile::tempdir().unwrap();
         let report = run_postmark(directory.path(), &options(), |_| ()).unwrap();
         assert_eq!((report.transactions, report.creates + report.deletes), (200, 200));

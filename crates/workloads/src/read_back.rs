@@ -49,18 +49,18 @@ pub async fn read_back<F: Files>(
     let begin = files.now();
     let mut latencies = Latencies::default();
     let mut bytes = 0;
-    let mut room = vec![0; read_ahead];
+    let mut space = vec![0; read_ahead];
     for number in 0..count {
         let file = files.open(&crate::streams::file_name(prefix, number), SyncKind::None).await?;
         let mut at = 0;
         loop {
             let asked = files.now();
-            let read = files.read_at(&file, at, &mut room).await?;
+            let read = files.read_at(&file, at, &mut space).await?;
             if read == 0 {
                 break;
             }
             latencies.add(files.now().since(asked));
-            // The others find their bytes in memory.
+            // The other requests find their bytes in memory.
             (1..read.div_ceil(request)).for_each(|_| latencies.add(Duration::ZERO));
             at += read as u64;
         }

@@ -26,7 +26,7 @@ pub fn write(record: &mut [u8], writer: u32, sequence: u64) {
     record[end..].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Whether `record` is exactly what [`write`] makes for this writer and sequence.
+/// Returns whether `record` is exactly what [`write`] makes for this writer and sequence.
 pub fn is_right(record: &[u8], writer: u32, sequence: u64) -> bool {
     let mut expected = vec![0; record.len()];
     record.len() >= SIZE_MIN && {

@@ -1,4 +1,4 @@
-//! Where actors wait for one another, whether they are threads or tasks.
+//! A semaphore for actors, whether they are threads or tasks.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// A counting semaphore; who came first is served first, also if another needs less. A future of
-/// [`Semaphore::take`] is awaited to its end: one that is dropped keeps its place for ever.
+/// A counting semaphore, served in the order of arrival, also if a later caller needs less. A
+/// future of [`Semaphore::take`] must be awaited to its end: one that is dropped keeps its place
+/// for ever.
 pub(crate) struct Semaphore(Mutex<State>);
 
 struct State {

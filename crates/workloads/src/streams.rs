@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use units::Instant;
 
-/// When the writers stop, if no write fails.
+/// Condition at which the writers stop, if no write fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     Time(Duration),
@@ -40,7 +40,7 @@ pub struct StreamOptions {
     pub prefix: String,
 }
 
-/// What the writers did.
+/// Results of the writers.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct StreamReport {
     pub writers: u32,
@@ -49,13 +49,13 @@ pub struct StreamReport {
     pub operations: u64,
     pub seconds: f64,
     pub operations_per_second: f64,
-    /// From the moment an append was due (paced) or begun (flat out) until it returned.
+    /// From when an append was scheduled (paced) or begun (flat out) until it returned.
     pub latency: LatencySummary,
     /// The first failure, which ended the run.
     pub failure: Option<String>,
 }
 
-/// How many appends of each writer returned without error: what must be there after a crash.
+/// Number of appends of each writer that returned without error: they must survive a crash.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Acknowledged {
     pub prefix: String,
@@ -63,7 +63,7 @@ pub struct Acknowledged {
     pub appends: Vec<u64>,
 }
 
-/// What the writers share.
+/// State that the writers share.
 struct StreamsRun {
     options: StreamOptions,
     stop: AtomicBool,
@@ -90,7 +90,7 @@ pub fn run_streams(
     at_once(streams(&DirectoryFiles::new(directory.to_owned()), options, progress))
 }
 
-/// As [`run_streams`], wherever the files are.
+/// Runs like [`run_streams`], on any kind of files.
 pub async fn streams<F: Files>(
     files: &F,
     options: &StreamOptions,
@@ -139,7 +139,7 @@ struct Writer {
 
 impl<F: Files> Actor<F> for Writer {
     type Ready = F::File;
-    /// How long its appends took, and from the beginning until the last one ended.
+    /// Latencies of its appends, and the time from the beginning until the last one ended.
     type Output = (Latencies, Duration);
 
     async fn prepare(&self, files: &F) -> io::Result<F::File> {
@@ -181,7 +181,7 @@ pub(crate) fn file_name(prefix: &str, writer: u32) -> String {
     format!("{prefix}{writer:05}")
 }
 
-/// When a paced writer's append is due. The writers' first ones are spread over one interval.
+/// Returns when a paced writer's append is scheduled. The first ones are spread over one interval.
 fn due(options: &StreamOptions, begin: Instant, writer: u32, sequence: u64) -> Option<Instant> {
     let interval = 1.0 / options.rate?;
     let phase = f64::from(writer) / f64::from(options.writers);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn each_writer_appends_as_often_as_told() {
+    fn each_writer_appends_as_often_as_requested() {
         let directory = tempfile::tempdir().unwrap();
         let (report, acknowledged) =
             run_streams(directory.path(), &options(Limit::Count(5)), |_| ()).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn paced_writers_take_turns() {
+    fn paced_writers_alternate() {
         let paced = StreamOptions { rate: Some(2.0), ..options(Limit::Count(1)) };
         let at = |writer, sequence| due(&paced, Instant(0), writer, sequence).unwrap().0;
         assert_eq!(at(0, 0), 0);

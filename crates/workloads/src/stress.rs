@@ -1,11 +1,11 @@
-//! Many threads that do everything to a few shared directories at once.
+//! Many threads that carry out all kinds of operations in a few shared directories at once.
 //!
-//! Nobody knows what a directory will hold; what must be so at any time is known. Names may be
-//! missing, taken, or of another kind when a call comes, so those errors are counted and forgotten;
-//! any other ends the run. Content is written, cut and punched in whole records that tell where
-//! they belong. So a file may hold only whole records of its place, and zeros.
+//! The content of a directory is unpredictable, but invariants are known. Names may be missing,
+//! taken, or of another kind when a call is made, so those errors are counted and ignored; any
+//! other ends the run. Content is written, truncated and punched in whole records that name their
+//! place. So a file may hold only whole records of its place, and zeros.
 
-use crate::dice::Dice;
+use crate::random::ActorRandom;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -22,7 +22,7 @@ const RECORDS: u64 = 2048;
 /// Records of one write at most.
 const WRITE: u64 = 160;
 const DIRECTORIES: u64 = 3;
-/// What the calls may say, since others work on the same names, and space may be short.
+/// Errors that calls may return, since other threads use the same names, and space may be short.
 const FORESEEN: [i32; 14] = [
     libc::ENOENT,
     libc::EEXIST,
@@ -43,24 +43,24 @@ const FORESEEN: [i32; 14] = [
 #[derive(Clone, Copy, Debug)]
 pub struct StressOptions {
     pub threads: u32,
-    /// Of all threads together.
+    /// Operations of all threads together.
     pub operations: u64,
     pub seed: u64,
     /// Names in each directory: the fewer, the more the threads meet.
     pub names: u64,
 }
 
-/// What the threads did.
+/// Results of the threads.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct StressReport {
     pub threads: u32,
     pub seed: u64,
     pub operations: u64,
-    /// Of these, how many met a name that was missing, taken, or of another kind.
+    /// Operations that met a name that was missing, taken, or of another kind.
     pub refused: u64,
 }
 
-/// Runs the threads below `directory`. The first error that cannot be, told with what was tried.
+/// Runs the threads below `directory`. Fails with the first impossible error and its operation.
 pub fn stress(directory: &Path, options: StressOptions) -> io::Result<StressReport> {
     for number in 0..DIRECTORIES {
         fs::create_dir_all(directory.join(format!("d{number}")))?;
@@ -71,8 +71,8 @@ pub fn stress(directory: &Path, options: StressOptions) -> io::Result<StressRepo
         let threads: Vec<_> = (0..options.threads)
             .map(|number| {
                 let (left, refused, stop) = (&left, &refused, &stop);
-                let dice = Dice::new(options.seed, number.into());
-                let mut worker = Worker { directory, names: options.names, dice };
+                let random = ActorRandom::new(options.seed, number.into());
+                let mut worker = Worker { directory, names: options.names, random };
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) && take_one(left) {
                         match worker.step() {
@@ -105,8 +105,8 @@ fn take_one(left: &AtomicU64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// Reads everything below `directory`, and tells the first file whose content cannot be. How many
-/// files it read.
+/// Reads everything below `directory`, and fails with the first file whose content is impossible.
+/// Returns how many files it read.
 pub fn check_stressed(directory: &Path) -> io::Result<u64> {
     let mut files = 0;
     for entry in fs::read_dir(directory)? {
@@ -137,7 +137,7 @@ fn check_content(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Its place, who wrote it, and bytes that follow from both.
+/// Creates a record: its place, its writer, and bytes that follow from both.
 fn record_of(number: u64, writer: u8) -> [u8; RECORD as usize] {
     let mut record = [0; RECORD as usize];
     record[..8].copy_from_slice(&(number + 1).to_le_bytes());
@@ -150,13 +150,13 @@ fn record_of(number: u64, writer: u8) -> [u8; RECORD as usize] {
 struct Worker<'a> {
     directory: &'a Path,
     names: u64,
-    dice: Dice,
+    random: ActorRandom,
 }
 
 impl Worker<'_> {
     fn step(&mut self) -> io::Result<()> {
         let (path, other) = (self.path(), self.path());
-        let what = self.dice.below(100);
+        let what = self.random.below(100);
         let done = match what {
             0..10 => self.open(&path, libc::O_CREAT).map(drop),
             10..18 => fs::rename(&path, &other),
@@ -188,12 +188,12 @@ impl Worker<'_> {
     }
 
     fn path(&mut self) -> PathBuf {
-        let mut path = self.directory.join(format!("d{}", self.dice.below(DIRECTORIES)));
+        let mut path = self.directory.join(format!("d{}", self.random.below(DIRECTORIES)));
         // Some names are directories now and then: then this is a name in one.
-        if self.dice.below(5) == 0 {
-            path.push(format!("n{}", self.dice.below(self.names)));
+        if self.random.below(5) == 0 {
+            path.push(format!("n{}", self.random.below(self.names)));
         }
-        path.push(format!("n{}", self.dice.below(self.names)));
+        path.push(format!("n{}", self.random.below(self.names)));
         path
     }
 
@@ -212,15 +212,15 @@ impl Worker<'_> {
         let file = self.open(path, flags | libc::O_CREAT)?;
         let end = file.metadata()?.len() / RECORD;
         let first =
-            if self.dice.below(2) == 0 { end.min(RECORDS) } else { self.dice.below(RECORDS) };
-        let (count, writer) = (1 + self.dice.below(WRITE), 1 + self.dice.below(255) as u8);
+            if self.random.below(2) == 0 { end.min(RECORDS) } else { self.random.below(RECORDS) };
+        let (count, writer) = (1 + self.random.below(WRITE), 1 + self.random.below(255) as u8);
         let bytes: Vec<u8> =
             (first..first + count).flat_map(|number| record_of(number, writer)).collect();
         file.write_all_at(&bytes, first * RECORD)
     }
 
     fn cut(&mut self, path: &Path) -> io::Result<()> {
-        let length = self.dice.below(RECORDS) * RECORD;
+        let length = self.random.below(RECORDS) * RECORD;
         self.open(path, 0)?.set_len(length)
     }
 
@@ -228,18 +228,18 @@ impl Worker<'_> {
         let file = self.open(path, 0)?;
         let keep = libc::FALLOC_FL_KEEP_SIZE;
         let modes = [0, keep, libc::FALLOC_FL_PUNCH_HOLE | keep, libc::FALLOC_FL_ZERO_RANGE];
-        let mode = modes[self.dice.below(4) as usize];
-        let (start, length) = (self.dice.below(RECORDS), 1 + self.dice.below(RECORDS / 4));
+        let mode = modes[self.random.below(4) as usize];
+        let (start, length) = (self.random.below(RECORDS), 1 + self.random.below(RECORDS / 4));
         let (start, length) = ((start * RECORD) as i64, (length * RECORD) as i64);
         // SAFETY: fallocate takes integers.
         system(unsafe { libc::fallocate(file.as_raw_fd(), mode, start, length) })
     }
 
     fn attribute(&mut self, path: &Path) -> io::Result<()> {
-        let name = CString::new(format!("user.a{}", self.dice.below(6)))?;
+        let name = CString::new(format!("user.a{}", self.random.below(6)))?;
         let path = c_path(path)?;
-        let value = vec![self.dice.below(256) as u8; self.dice.below(300) as usize];
-        let removes = self.dice.below(3) == 0;
+        let value = vec![self.random.below(256) as u8; self.random.below(300) as usize];
+        let removes = self.random.below(3) == 0;
         // SAFETY: path and name end with zero bytes; the value is as long as said.
         system(unsafe {
             match removes {
@@ -256,7 +256,7 @@ impl Worker<'_> {
     }
 
     fn list(&mut self) -> io::Result<()> {
-        let directory = self.directory.join(format!("d{}", self.dice.below(DIRECTORIES)));
+        let directory = self.directory.join(format!("d{}", self.random.below(DIRECTORIES)));
         for entry in fs::read_dir(directory)? {
             match fs::symlink_metadata(entry?.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_in_a_foreign_place_is_found() {
+    fn a_misplaced_record_is_found() {
         let path = Path::new("file");
         let good = [record_of(0, 7), [0; 64], record_of(2, 9)].concat();
         check_content(path, &good).unwrap();

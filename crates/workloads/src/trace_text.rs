@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Why there is no trace.
+/// Reasons why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     #[error("{name}: {source}; the traces that come with the program are {shipped}")]
@@ -20,20 +20,20 @@ pub enum TraceError {
 /// Name and zstd frame of the traces that come with the program.
 pub(crate) type Shipped = [(&'static str, &'static [u8])];
 
-/// A trace has at most so many records.
+/// Number of records in a trace, at most.
 pub const RECORDS_MAX: usize = 1 << 22;
-/// A record reads or writes at most so many bytes, and ends before [`OFFSET_MAX`].
+/// Bytes that a record reads or writes, at most; it ends before [`OFFSET_MAX`].
 pub const SIZE_MAX: u64 = 64 << 20;
 pub const OFFSET_MAX: u64 = 1 << 44;
-/// A trace is at most so long: a year.
+/// Length of a trace, at most: a year.
 pub const TIME_MAX_US: u64 = 366 * 86_400 * 1_000_000;
-/// Of a line, with its end; remarks too.
+/// Length of a line with its end, remarks included.
 const LINE_BYTES_MAX: u64 = 1024;
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// The trace that comes with the program under this name, otherwise the file at this path; and what
-/// to call it.
+/// Opens the trace that comes with the program under this name, otherwise the file at this path.
+/// Returns its name for messages, too.
 pub(crate) fn open(name: &str, shipped: &Shipped) -> Result<(String, Box<dyn Read>), TraceError> {
     if let Some((_, packed)) = shipped.iter().find(|(shipped, _)| *shipped == name) {
         return Ok((name.to_owned(), Box::new(*packed)));
@@ -132,7 +132,7 @@ fn check_header(text: &str, header: &str) -> Result<(), Wrong> {
     Err(Wrong::at(same + 1, format!("expected the header {header:?}")))
 }
 
-/// What is wrong in a line.
+/// The fault in a line.
 pub(crate) struct Wrong {
     pub column: usize,
     pub what: String,
@@ -147,7 +147,7 @@ impl Wrong {
 /// The fields of a line, split at commas, and the columns where they begin.
 pub(crate) struct Fields<'a> {
     line: &'a str,
-    /// Where the next field begins; beyond the line's end when there is none.
+    /// Start of the next field; beyond the line's end when there is none.
     at: usize,
 }
 
@@ -212,8 +212,8 @@ pub(crate) mod tests {
             assert!(read(&packed[..length]).is_err(), "cut at {length}");
         }
         assert!(read(&[packed.as_slice(), b"\0"].concat()).is_err(), "a byte after the frame");
-        let dice = SplitMix::new(1);
-        let random = || dice.next();
+        let random = SplitMix::new(1);
+        let random = || random.next();
         for source in [text.as_bytes(), &packed] {
             for _ in 0..2000 {
                 let mut bytes = source.to_vec();
@@ -257,7 +257,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_not_kept_in_memory() {
+    fn an_endless_line_is_not_kept_in_memory() {
         let error = lines(io::repeat(b'#').take(1 << 40)).unwrap_err();
         assert_eq!(error.to_string(), "test, line 1, column 1024: the line does not end");
     }

@@ -1,11 +1,11 @@
-//! Whether files hold what their writers were promised.
+//! Checks whether files hold what their writers were promised.
 
 use crate::record;
 use crate::streams::{Acknowledged, file_name};
 use std::io;
 use std::path::Path;
 
-/// What reading back found.
+/// Findings of reading back.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct FileVerdict {
     pub acknowledged: u64,

@@ -1,4 +1,4 @@
-//! What a block volume does, request by request.
+//! Behaviour of a block volume, request by request.
 
 use crate::common::{Life, Making, filled, make, open, options, write};
 use blocks::{BlockVolume, BlocksError, Persistence, recover};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const BLOCK: usize = 4096;
 
-/// Nothing is committed or written home unless it is asked for.
+/// Options with which nothing is committed or written back unless requested.
 fn quiet(data: DataMode) -> EngineOptions {
     let never = Duration::from_secs(100_000);
     EngineOptions {
@@ -29,7 +29,7 @@ fn life() -> Life {
     Life::new(1, &make(&Making::default()).expect("a volume"))
 }
 
-/// Plays `script` on a fresh volume.
+/// Runs `script` on a fresh volume.
 fn play<T: 'static>(
     options: &EngineOptions,
     script: impl AsyncFnOnce(BlockVolume) -> T + 'static,
@@ -39,7 +39,7 @@ fn play<T: 'static>(
     life.play(async move { script(open(parts).await).await }).0
 }
 
-/// Bytes that a run of requests wrote to the disk.
+/// Returns the bytes that a run of requests wrote to the disk.
 async fn written(disk: &disks::MemoryDisk, work: impl Future<Output = ()>) -> u64 {
     disk.record();
     work.await;
@@ -103,7 +103,7 @@ fn a_flush_without_a_write_before_it_writes_nothing() {
         volume.flush().await.unwrap();
         disk.record();
         volume.flush().await.unwrap();
-        // What memory holds already is no change.
+        // Bytes that memory holds already are no change.
         write(&volume, 0, 7, BLOCK).await;
         volume.flush().await.unwrap();
         assert_eq!(disk.take_log(), vec![]);
@@ -158,10 +158,10 @@ fn only_what_was_flushed_or_forced_is_promised() {
     }
 }
 
-/// A long write went home past the log and is in the disk's cache alone. What is logged over it
-/// must not rely on it.
+/// A large write bypassed the log and is only in the disk's cache. Records over it must not rely on
+/// it.
 #[test]
-fn a_difference_is_never_logged_over_what_home_may_lose() {
+fn no_difference_is_logged_over_content_home_may_lose() {
     let threshold = WriteThreshold::Fixed(BLOCK as u64 + 1);
     let options =
         EngineOptions { threshold, commit: Duration::from_millis(3), ..quiet(DataMode::Selective) };
@@ -210,7 +210,7 @@ fn parts_of_a_block_are_written_in_every_mode() {
 }
 
 #[test]
-fn a_discarded_block_is_written_again_and_nothing_old_comes_back() {
+fn rewritten_discarded_blocks_bring_nothing_old_back() {
     for data in DataMode::ALL {
         let life = life();
         let parts = life.parts(&quiet(data), Persistence::WriteBack);
@@ -263,7 +263,7 @@ fn after_a_failed_flush_changes_fail_and_reads_go_on() {
 }
 
 #[test]
-fn memory_stays_within_its_bound_however_much_is_written() {
+fn memory_stays_within_its_bound_under_writes() {
     for data in [DataMode::Wasteless, DataMode::Ordered] {
         let options = EngineOptions { cache_bytes: 1 << 20, ..quiet(data) };
         play(&options, async move |volume| {
@@ -380,7 +380,7 @@ fn a_journal_on_its_own_device_is_the_volumes_or_is_refused() {
 }
 
 #[test]
-fn a_recovery_brings_everything_home_and_a_dry_one_writes_nothing() {
+fn recovery_writes_everything_back_and_a_dry_run_nothing() {
     let life = life();
     let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
     let policy = CrashPolicy::Random { seed: 5, atomicity: Atomicity::Unit(512) };

@@ -14,12 +14,12 @@ use units::BlockSize;
 
 pub const JOURNAL_UUID: [u8; 16] = [9; 16];
 
-/// How a volume is made.
+/// Sizes of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Making {
     pub disk_bytes: u64,
     pub block_size: u32,
-    /// Of the journal's device, where it has one.
+    /// Size of the journal's device, if there is one.
     pub journal_disk: Option<u64>,
     pub journal_bytes: u64,
     pub groups: Option<GroupBytes>,
@@ -32,10 +32,10 @@ impl Default for Making {
     }
 }
 
-/// Disks, from life to life: the volume's, and the journal's.
+/// Contents of the disks between runs: the volume's, and the journal's.
 pub type Images = Vec<Image>;
 
-/// One life of the disks.
+/// One run of the disks.
 pub struct Life {
     pub world: VirtualWorld,
     pub disks: Vec<MemoryDisk>,
@@ -67,7 +67,7 @@ impl Life {
         }
     }
 
-    /// Runs until `script` ends or the power does. What the disks hold then, by `policy`.
+    /// Runs until `script` ends or the power fails. Returns the disks' contents then, by `policy`.
     pub fn run<T: 'static>(
         &self,
         policy: CrashPolicy,
@@ -85,7 +85,7 @@ impl Life {
         (ended, images)
     }
 
-    /// The same where nothing fails and nothing is lost.
+    /// Runs `script` without faults or losses.
     pub fn play<T: 'static>(&self, script: impl Future<Output = T> + 'static) -> (T, Images) {
         let (ended, images) = self.run(CrashPolicy::KeepAll, script);
         (ended.expect("the power stays on"), images)
@@ -102,7 +102,7 @@ pub fn options() -> EngineOptions {
     }
 }
 
-/// Fresh disks with an empty volume.
+/// Makes fresh disks with an empty volume.
 pub fn make(making: &Making) -> Result<Images, BlocksError> {
     let mut images = vec![Image::new(making.disk_bytes)];
     images.extend(making.journal_disk.map(Image::new));

@@ -1,4 +1,4 @@
-//! Volumes that version 1 of the format has left after a kill: they are opened for ever.
+//! Volumes that version 1 of the format left after a kill: later versions must always open them.
 //!
 //! Each was made of 16 MiB with a journal of 1 MiB, in `wasteless`; block `37 * n`, for `n` up to
 //! 40, was written with one byte over and over and flushed, and once more with one byte changed.

@@ -1,5 +1,5 @@
-//! Superblocks and logs that nobody has written: an error or a volume, never a panic, an endless
-//! loop or memory without bound.
+//! Forged superblocks and logs: an error or a volume, never a panic, an endless loop or memory
+//! without bound.
 
 use crate::common::{Life, Making, make, options, write};
 use blocks::{BlockVolume, Persistence};
@@ -10,7 +10,7 @@ use format::blocks::{BlockGroups, BlocksRole, BlocksSuperblock, SUPERBLOCK_AT};
 use runtime::SplitMix;
 use std::time::Duration;
 
-/// Opens the volume, reads and writes a little, and closes it. Whether it could be opened.
+/// Opens the volume, reads and writes a little, and closes it. Returns whether it could be opened.
 fn survive(images: &[Image]) -> bool {
     let life = Life::new(1, images);
     let parts = life.parts(&options(), Persistence::WriteBack);
@@ -92,7 +92,7 @@ fn damaged_logs_are_refused_or_replayed() {
     for _ in 0..200 {
         let mut damaged = images.clone();
         for _ in 0..1 + random.next() % 4 {
-            // The journal begins behind the first mebibyte.
+            // The journal begins after the first mebibyte.
             let at = (1 << 20) + random.next() % (200 << 10);
             damaged[0].write(at, &random.next().to_le_bytes()[..1 + (random.next() % 8) as usize]);
         }
@@ -101,9 +101,9 @@ fn damaged_logs_are_refused_or_replayed() {
     assert!(served > 0, "no damaged log is ever served");
 }
 
-/// The superblock has moved the data behind what the log has a record of.
+/// The superblock has moved the data past a block of which the log has a record.
 #[test]
-fn records_of_what_is_no_data_are_not_written() {
+fn records_of_blocks_outside_the_data_are_not_written() {
     let images = make(&Making::default()).expect("a volume");
     let mut bytes = [0; 512];
     images[0].read(SUPERBLOCK_AT, &mut bytes);

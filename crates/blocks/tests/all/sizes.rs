@@ -1,5 +1,5 @@
-//! Every size of disk, block, journal and group that can be made has one home for each block, and
-//! the others are refused.
+//! Every possible size of disk, block, journal and group has one home for each block, and
+//! impossible ones are refused.
 
 use crate::common::{Life, Making, filled, make, open, options};
 use blocks::{BlocksError, BlocksLayout, GroupBytes, Persistence};
@@ -32,7 +32,7 @@ fn random_making(random: &SplitMix) -> Making {
     }
 }
 
-/// The place of an exported block on the disk, found by what the disk holds.
+/// Checks the place of an exported block by the content of the disk.
 fn check_layout(layout: &BlocksLayout, making: &Making) {
     let superblock = layout.superblock();
     let block = u64::from(making.block_size);
@@ -53,7 +53,8 @@ fn superblock_of(image: &disks::Image) -> BlocksSuperblock {
     BlocksSuperblock::parse(&bytes).expect("a superblock")
 }
 
-/// Writes blocks at both ends, around each log, and at random places; all is there in another life.
+/// Writes blocks at both ends, around each log, and at random places; another run finds all of
+/// them.
 fn play(making: &Making, images: Vec<disks::Image>, seed: u64) {
     let log = if making.groups.is_some() { LogKind::Scattered } else { LogKind::Circular };
     let options = EngineOptions { log, ..options() };
@@ -133,7 +134,7 @@ fn a_log_is_never_the_home_of_a_block() {
             volume.close().await.expect("a close");
             size
         });
-        // All that was exported is at home, and nothing else has its bytes but the log.
+        // Everything exported is at home, and only the log has the same bytes.
         let image = Rc::new(left[0].clone());
         let superblock = superblock_of(&image);
         let data = superblock.data_at..superblock.data_at + superblock.data_blocks;

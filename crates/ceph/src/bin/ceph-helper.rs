@@ -1,4 +1,4 @@
-//! The helper as a program of its own, for tests. Users have it as a hidden command of `okeanos`.
+//! The helper as its own program, for tests. Users have it as a hidden command of `okeanos`.
 
 fn main() {
     ceph::run_helper();

@@ -1,18 +1,18 @@
-//! Error numbers of the helper to errors of a store.
+//! Converts error numbers of the helper to errors of a store.
 
 use store::{Refusal, StoreError};
 
-/// What a call's error numbers mean.
+/// The meaning of a call's error numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meaning {
     /// A refusal, unless the number says that a server failed.
     Usual,
-    /// By the file's number: there is none.
+    /// The call names a file by its number: there is none.
     ByNumber,
-    /// Each error is final for what was buffered.
+    /// Each error is final for the file's buffered writes.
     Durability,
     Token,
-    /// Of a program.
+    /// The call concerns a program's lock.
     Lock,
 }
 

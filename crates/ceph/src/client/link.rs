@@ -1,7 +1,7 @@
-//! One helper process: frames out, frames in, and its end.
+//! One helper process: frames sent, frames received, and its end.
 //!
-//! Invariants: a request that was sent is answered once, by its report or by the link's end. After
-//! the end nothing is sent. The process is ended with the link.
+//! Invariants: each request is answered once, by its report or by the link's end. After the end
+//! nothing is sent. The process ends with the link.
 
 use crate::wire::{Frames, HelperRequest, Numbered, Reply, Report, frame};
 use crate::{client::Options, helper::REQUESTS_MAX};
@@ -18,21 +18,21 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, Token};
 
-/// At least and at most: room that nothing comes for is cleared all the same.
+/// Smallest and largest receive buffer: an unused buffer is still cleared.
 const RECEIVED_AT_ONCE: [usize; 2] = [4 << 10, 256 << 10];
 const SENT_AT_ONCE: usize = 1 << 20;
-/// A killed process may need a moment.
+/// A killed process may take a moment to exit.
 const REAPING: Duration = Duration::from_millis(10);
 const REAPINGS: u32 = 500;
 
-/// Why nothing goes through any more.
+/// The reason why the link has ended.
 #[derive(Clone, Debug)]
 pub struct Lost {
     pub fenced: bool,
     pub why: String,
 }
 
-/// What the helper tells by itself.
+/// Reports that the helper sends unasked.
 pub enum Notice {
     Recall { file: FileId, token: Token },
     Changed { file: FileId },
@@ -46,18 +46,18 @@ pub struct Link {
     changed: Condition,
     waiting: RefCell<BTreeMap<u64, Sender<Result<Reply, i32>>>>,
     last_number: Cell<u64>,
-    under_way: Cell<usize>,
+    running: Cell<usize>,
     lost: RefCell<Option<Lost>>,
     child: RefCell<Option<Child>>,
     /// Not called while anything here is borrowed.
-    tell: Box<dyn Fn(Notice)>,
+    notify: Box<dyn Fn(Notice)>,
 }
 
 impl Link {
     pub fn start(
         world: &RealWorld,
         options: &Options,
-        tell: Box<dyn Fn(Notice)>,
+        notify: Box<dyn Fn(Notice)>,
     ) -> io::Result<Rc<Link>> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&options.program);
@@ -71,10 +71,10 @@ impl Link {
             changed: Condition::default(),
             waiting: RefCell::default(),
             last_number: Cell::new(0),
-            under_way: Cell::new(0),
+            running: Cell::new(0),
             lost: RefCell::new(None),
             child: RefCell::new(Some(child)),
-            tell,
+            notify,
         });
         world.spawn(Box::pin(link.clone().send()));
         world.spawn(Box::pin(link.clone().receive()));
@@ -84,12 +84,12 @@ impl Link {
     pub fn lost(&self) -> Option<Lost> {
         self.lost.borrow().clone()
     }
-    /// Of the helper, for tests that kill it.
+    /// Process number of the helper, for tests that kill it.
     pub fn process(&self) -> Option<u32> {
         self.child.borrow().as_ref().map(|child| child.id())
     }
 
-    /// The helper's answer, or its errno.
+    /// Returns the helper's answer, or its errno.
     pub async fn ask(&self, request: HelperRequest) -> Result<Result<Reply, i32>, Lost> {
         if let Some(lost) = self.lost() {
             return Err(lost);
@@ -109,7 +109,7 @@ impl Link {
     async fn send(self: Rc<Self>) {
         loop {
             let ready = || {
-                let may = !self.outbound.borrow().is_empty() && self.under_way.get() < REQUESTS_MAX;
+                let may = !self.outbound.borrow().is_empty() && self.running.get() < REQUESTS_MAX;
                 (may || self.lost.borrow().is_some()).then_some(())
             };
             self.changed.until(ready).await;
@@ -117,14 +117,13 @@ impl Link {
                 return;
             }
             let mut bytes = Vec::new();
-            while self.under_way.get() < REQUESTS_MAX && bytes.len() < SENT_AT_ONCE {
+            while self.running.get() < REQUESTS_MAX && bytes.len() < SENT_AT_ONCE {
                 let Some(frame) = self.outbound.borrow_mut().pop_front() else { break };
-                self.under_way.set(self.under_way.get() + 1);
+                self.running.set(self.running.get() + 1);
                 if bytes.is_empty() { bytes = frame } else { bytes.extend_from_slice(&frame) }
             }
             if self.world.ring().send_all(&self.socket, bytes).await.is_err() {
-                // What it had to say before is still in the socket; whoever receives finds it, and
-                // the end.
+                // Earlier reports are still in the socket; the receiver finds them, and the end.
                 return;
             }
         }
@@ -133,10 +132,10 @@ impl Link {
     async fn receive(self: Rc<Self>) {
         let mut frames = Frames::default();
         let died = |why: String| Lost { fenced: false, why };
-        let [room_min, room_max] = RECEIVED_AT_ONCE;
-        let mut room = room_min;
+        let [length_min, length_max] = RECEIVED_AT_ONCE;
+        let mut length = length_min;
         loop {
-            let bytes = match self.world.ring().receive(&self.socket, room).await {
+            let bytes = match self.world.ring().receive(&self.socket, length).await {
                 Ok(bytes) if bytes.is_empty() => {
                     return self.end(died("its helper process ended".into()));
                 }
@@ -148,7 +147,7 @@ impl Link {
             if self.lost.borrow().is_some() {
                 return;
             }
-            room = if bytes.len() == room { room_max } else { room_min };
+            length = if bytes.len() == length { length_max } else { length_min };
             frames.add(&bytes);
             loop {
                 let report = match frames.next_message() {
@@ -171,11 +170,11 @@ impl Link {
             Report::Success { request, reply } => self.answer(request, Ok(reply)),
             Report::Failure { request, code } => self.answer(request, Err(code)),
             Report::Recall { file, token } => {
-                (self.tell)(Notice::Recall { file, token });
+                (self.notify)(Notice::Recall { file, token });
                 Ok(())
             }
             Report::Changed { file } => {
-                (self.tell)(Notice::Changed { file });
+                (self.notify)(Notice::Changed { file });
                 Ok(())
             }
             Report::Lost { fenced, why } => {
@@ -191,13 +190,13 @@ impl Link {
                 format!("its helper process answered request {request}, which waits for no answer");
             return Err(Lost { fenced: false, why });
         };
-        self.under_way.set(self.under_way.get().saturating_sub(1));
+        self.running.set(self.running.get().saturating_sub(1));
         sender.send(answer);
         self.changed.notify();
         Ok(())
     }
 
-    /// Everyone who waits learns of it, and the process goes. The first reason stays.
+    /// Ends the link and the process; every waiting caller gets the reason. The first reason stays.
     pub fn end(&self, lost: Lost) {
         if self.lost.borrow().is_some() {
             return;
@@ -208,7 +207,7 @@ impl Link {
         drop(waiting);
         self.changed.notify();
         if let Some(mut child) = self.child.borrow_mut().take() {
-            // One that ended by itself is reaped all the same.
+            // A process that ended by itself is reaped, too.
             let _ = child.kill();
             let world = self.world.clone();
             self.world.spawn(Box::pin(async move {
@@ -220,6 +219,6 @@ impl Link {
                 }
             }));
         }
-        (self.tell)(Notice::Lost(lost));
+        (self.notify)(Notice::Lost(lost));
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon's side: a helper process at a time, and a [`store::Store`] in front of it.
+//! The daemon's side: one helper process at a time, and a [`store::Store`] in front of it.
 
 mod errors;
 mod link;

@@ -3,7 +3,7 @@ use std::io;
 use std::path::PathBuf;
 use store::Identity;
 
-/// Where the store is, and who asks.
+/// The location of the store, and the client's identity.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub conf: PathBuf,
@@ -12,7 +12,7 @@ pub struct Options {
     /// Empty: the cluster's only one.
     pub file_system: String,
     pub directory: String,
-    /// Whoever connects under the same one ends the other.
+    /// Connecting under an identity ends another connection that has it.
     pub identity: Identity,
     /// The helper, and its arguments.
     pub program: PathBuf,
@@ -20,8 +20,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The whole of the only file system of the cluster of `/etc/ceph/ceph.conf`; the helper is
-    /// this program itself.
+    /// Options for the root of the only file system of the cluster of `/etc/ceph/ceph.conf`; the
+    /// helper is this program itself.
     pub fn of(identity: Identity) -> io::Result<Options> {
         Ok(Options {
             conf: "/etc/ceph/ceph.conf".into(),
@@ -34,7 +34,7 @@ impl Options {
         })
     }
 
-    /// Stands in journals: where the store is, whoever asks.
+    /// Returns the location of the store, which is the same for every client; recorded in journals.
     pub(super) fn name(&self) -> String {
         let file_system =
             if self.file_system.is_empty() { "" } else { &format!(":{}", self.file_system) };

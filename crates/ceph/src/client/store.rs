@@ -3,7 +3,7 @@
 use super::errors::{Meaning, error_of};
 use super::link::{Link, Lost, Notice};
 use super::options::Options;
-use crate::wire::{Hello, HelperRequest, Reply, Welcome};
+use crate::wire::{Hello, HelloReply, HelperRequest, Reply};
 use device::{LocalFuture, World};
 use runtime::sync::Event as Condition;
 use runtime::{Either, RealWorld, race};
@@ -17,15 +17,15 @@ use store::{
     Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, FileLock, Found,
     Identity, LISTING_ENTRIES_MAX, Listing, LockKind, LockOwner, NAME_BYTES_MAX, NewNode, OpenFile,
     OpenMode, Refusal, RenameOver, Space, StoreError, StoreEvent, TARGET_BYTES_MAX,
-    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, half_of_room,
+    TRANSFER_BYTES_MAX, Token, XATTR_BYTES_MAX, XattrMode, size_report_threshold,
 };
 
 /// The library gives up on servers that do not answer after half of it.
 const CONNECT: Duration = Duration::from_secs(90);
-/// For how long servers that begin anew wait for a client that had a session (Ceph's default,
+/// How long restarted servers wait for a client that had a session (Ceph's default,
 /// `mds_reconnect_timeout`).
 const RECONNECT: Duration = Duration::from_secs(45);
-/// Of the layout that files have unless an administrator chose another.
+/// Object size of the default layout, which an administrator may change.
 const OBJECT_BYTES: u64 = 4 << 20;
 
 /// A directory of CephFS. Connected by [`CephStore::connect`].
@@ -36,7 +36,7 @@ struct Shared {
     options: Options,
     name: String,
     link: RefCell<Rc<Link>>,
-    welcome: Cell<Welcome>,
+    hello_reply: Cell<HelloReply>,
     opens: RefCell<BTreeMap<OpenFile, (FileId, OpenMode)>>,
     last_open: Cell<u64>,
     events: Rc<Events>,
@@ -56,7 +56,7 @@ impl Events {
 }
 
 impl CephStore {
-    /// Ends the former life of the identity, and connects.
+    /// Ends any former connection of the identity, and connects.
     pub async fn connect(world: &RealWorld, options: Options) -> Result<CephStore, StoreError> {
         let name = options.name();
         let text = options.identity.0.as_bytes();
@@ -64,20 +64,20 @@ impl CephStore {
             return Err(Refusal::Invalid.into());
         }
         let events = Rc::new(Events::default());
-        let (link, welcome) = connect(world, &options, &name, &events).await?;
+        let (link, hello_reply) = connect(world, &options, &name, &events).await?;
         Ok(CephStore(Rc::new(Shared {
             world: world.clone(),
             options,
             name,
             link: RefCell::new(link),
-            welcome: Cell::new(welcome),
+            hello_reply: Cell::new(hello_reply),
             opens: RefCell::default(),
             last_open: Cell::new(0),
             events,
         })))
     }
 
-    /// The helper's process, for tests that kill it.
+    /// Returns the helper's process number, for tests that kill it.
     #[doc(hidden)]
     pub fn helper(&self) -> Option<u32> {
         self.0.link.borrow().process()
@@ -95,11 +95,11 @@ async fn connect(
     options: &Options,
     name: &str,
     events: &Rc<Events>,
-) -> Result<(Rc<Link>, Welcome), StoreError> {
+) -> Result<(Rc<Link>, HelloReply), StoreError> {
     let is_up = Rc::new(Cell::new(false));
-    // Until the helper has said how long a recall may take, there are none.
+    // There are no recalls until the helper has reported how long one may take.
     let recall_ms = Rc::new(Cell::new(0));
-    let tell = {
+    let notify = {
         let (world, events, is_up, recall_ms) =
             (world.clone(), events.clone(), is_up.clone(), recall_ms.clone());
         move |notice| match notice {
@@ -115,7 +115,7 @@ async fn connect(
         }
     };
     let failed = |what: String, code| StoreError::Failed { store: name.into(), what, code };
-    let link = Link::start(world, options, Box::new(tell)).map_err(|error| {
+    let link = Link::start(world, options, Box::new(notify)).map_err(|error| {
         let what = format!("starting {}", options.program.display());
         failed(what, error.raw_os_error().unwrap_or(libc::EIO))
     })?;
@@ -134,10 +134,10 @@ async fn connect(
         }
     };
     match answer {
-        Ok(Ok(Reply::Welcome { welcome })) => {
+        Ok(Ok(Reply::HelloReply { hello_reply })) => {
             is_up.set(true);
-            recall_ms.set(welcome.recall_ms);
-            Ok((link, welcome))
+            recall_ms.set(hello_reply.recall_ms);
+            Ok((link, hello_reply))
         }
         Ok(other) => {
             link.end(Lost { fenced: false, why: "its helper process does not welcome".into() });
@@ -157,13 +157,13 @@ fn error_of_lost(store: &str, Lost { fenced, why }: Lost) -> StoreError {
 
 impl Shared {
     /// The servers' patience, `session_timeout`, begins with the last renewal that they have, not
-    /// with a question. The library renews at a clock tick of a second when a third of the timeout
-    /// has passed. So two thirds of it are left, less a tick, when a question is asked. That of
-    /// recalls is three quarters of it: four fifths of this are 0.6 of the timeout. What is missing
-    /// to two thirds is for the tick, messages on their way, and clocks. Servers that begin anew
+    /// with a request. The library renews at a clock tick of a second when a third of the timeout
+    /// has passed. So two thirds of it are left, less a tick, when a request is sent. The patience
+    /// for recalls is three quarters of it: four fifths of this are 0.6 of the timeout. The
+    /// difference to two thirds is for the tick, messages in flight, and clocks. Restarted servers
     /// wait for their clients for a while, and a tenth of that is for clocks.
     fn lease(&self) -> Duration {
-        let recall = Duration::from_millis(self.welcome.get().recall_ms);
+        let recall = Duration::from_millis(self.hello_reply.get().recall_ms);
         (recall * 4 / 5).min(RECONNECT * 9 / 10)
     }
     async fn ask(
@@ -182,7 +182,7 @@ impl Shared {
     fn nonsense(&self, what: &'static str) -> StoreError {
         StoreError::Nonsense { store: self.name.clone(), what: what.into() }
     }
-    /// What the helper has opened over this link, if it is the one of today.
+    /// Checks that the helper opened the file over the present link.
     fn opened_by(
         &self,
         link: &Link,
@@ -206,7 +206,7 @@ impl Shared {
     }
 }
 
-/// A name as it may stand in a directory.
+/// Checks a name that is to stand in a directory.
 fn checked(name: &[u8]) -> Result<Vec<u8>, StoreError> {
     match name {
         _ if name.len() > NAME_BYTES_MAX => Err(Refusal::NameTooLong.into()),
@@ -216,8 +216,8 @@ fn checked(name: &[u8]) -> Result<Vec<u8>, StoreError> {
     }
 }
 
-/// `answer!(self, "what", Meaning, request, pattern => value)`: asks when the future is first
-/// polled, and takes the reply that is agreed on.
+/// `answer!(self, "what", Meaning, request, pattern => value)`: sends the request when the future
+/// is first polled, and expects this reply.
 macro_rules! answer {
     ($self:ident, $what:literal, $meaning:ident, $request:expr,
         $reply:pat $(if $check:expr)? => $value:expr) => {{
@@ -240,19 +240,19 @@ impl store::Store for CephStore {
         self.0.options.identity.clone()
     }
     fn store_identity(&self) -> String {
-        let Welcome { cluster_high, cluster_low, file_system, .. } = self.0.welcome.get();
+        let HelloReply { cluster_high, cluster_low, file_system, .. } = self.0.hello_reply.get();
         match (cluster_high, cluster_low) {
             (0, 0) => String::new(),
             (high, low) => format!("ceph {high:016x}{low:016x} {file_system}"),
         }
     }
     fn hold_ms(&self) -> u64 {
-        self.0.welcome.get().hold_ms
+        self.0.hello_reply.get().hold_ms
     }
     fn held_below(&self, size: u64) -> u64 {
-        half_of_room(size, OBJECT_BYTES)
+        size_report_threshold(size, OBJECT_BYTES)
     }
-    /// The library may drop what the data servers had no space for.
+    /// The library may drop writes for which the data servers had no space.
     fn keeps_failed_writes(&self) -> bool {
         false
     }
@@ -268,7 +268,8 @@ impl store::Store for CephStore {
     fn lease_ms(&self) -> u64 {
         self.0.lease().as_millis() as u64
     }
-    /// Without an answer the connection is given up: the servers may have given our files away.
+    /// Without an answer the connection is given up: the servers may have granted our files to
+    /// others.
     fn still_known(&self) -> Answer<()> {
         let shared = self.0.clone();
         Box::pin(async move {
@@ -299,11 +300,11 @@ impl store::Store for CephStore {
             let former = shared.link.borrow().clone();
             former.end(Lost { fenced: false, why: "it is being replaced".into() });
             shared.opens.borrow_mut().clear();
-            // What the former link told concerns nobody any more.
+            // Events of the former link are void.
             shared.events.queue.borrow_mut().clear();
-            let (link, welcome) =
+            let (link, hello_reply) =
                 connect(&shared.world, &shared.options, &shared.name, &shared.events).await?;
-            shared.welcome.set(welcome);
+            shared.hello_reply.set(hello_reply);
             *shared.link.borrow_mut() = link;
             Ok(())
         })
@@ -343,7 +344,7 @@ impl store::Store for CephStore {
     }
 
     fn root(&self) -> FileId {
-        self.0.welcome.get().root.file
+        self.0.hello_reply.get().root.file
     }
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
         let request = checked(name).map(|name| HelperRequest::Lookup { parent, name });
@@ -356,7 +357,7 @@ impl store::Store for CephStore {
     }
     fn forget(&self, file: FileId) {
         let link = self.0.link.borrow().clone();
-        // A hint: nobody waits for an answer.
+        // A hint: no caller waits for an answer.
         self.0
             .world
             .spawn(Box::pin(async move { drop(link.ask(HelperRequest::Forget { file }).await) }));
@@ -591,7 +592,7 @@ fn checked_xattr(name: &[u8]) -> Result<Vec<u8>, StoreError> {
     Ok(name.to_vec())
 }
 
-/// What a directory may answer.
+/// Returns whether a directory may answer so.
 fn is_sound(listing: &Listing) -> bool {
     listing.entries.len() <= LISTING_ENTRIES_MAX
         && (listing.is_end || !listing.entries.is_empty())

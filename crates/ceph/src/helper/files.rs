@@ -1,7 +1,7 @@
-//! The files that the daemon speaks of, by their numbers.
+//! The files that the daemon refers to, by their numbers.
 
 use super::gate::Gate;
-use super::looks::{Looks, watched};
+use super::recent_lookups::{RecentLookups, watched};
 use crate::library::{Errno, Handle, Inode, Mount};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ pub struct Files {
     pub mount: &'static Mount,
     root: FileId,
     table: Mutex<BTreeMap<FileId, Arc<File>>>,
-    /// Grants, by the number that their recall comes with.
+    /// Grants, by the number that identifies their recall.
     pub(super) grants: Mutex<BTreeMap<u64, Arc<File>>>,
     pub(super) last_grant: AtomicU64,
     pub gate: Arc<Gate>,
@@ -23,31 +23,30 @@ pub struct File {
     pub id: FileId,
     pub inode: Arc<Inode>,
     state: Mutex<State>,
-    /// Who gives a token back, one after the other.
+    /// Held by the thread that returns a token.
     pub(super) returning: Mutex<()>,
 }
 
 #[derive(Default)]
 pub struct State {
-    /// One for all who opened the file: the library grants a token only while the file is open
-    /// once.
+    /// One handle for every opener: the library grants a token only while the file is open once.
     pub handle: Option<Arc<Handle>>,
     pub writes: bool,
     pub opens: u32,
-    pub held: Option<Held>,
-    /// The errno of a sync. T4: the library forgets it and answers the next with success.
+    pub held: Option<HeldToken>,
+    /// The errno of a sync. T4: the library forgets it and reports success for the next.
     pub failure: Option<Errno>,
-    /// Calls of this file that are in the library.
+    /// Number of calls of this file that are in the library.
     pub busy: usize,
-    /// How many changes have begun or ended, and how many of that the latest sync had seen.
+    /// How many changes have begun or ended, and how many of those the latest sync had seen.
     pub changes: u64,
     pub synced: u64,
-    pub looks: Looks,
-    /// Owners of locks, which hang on the handle.
+    pub recent_lookups: RecentLookups,
+    /// Owners of locks, which belong to the handle.
     lockers: BTreeSet<u64>,
-    /// It has no name any more.
+    /// Whether it has lost its last name.
     pub is_gone: bool,
-    /// It is to be closed behind the answer.
+    /// Whether it is to be closed after the answer.
     ends: bool,
 }
 
@@ -57,14 +56,14 @@ impl State {
     }
 }
 
-/// A token, until it is given back.
+/// A token, until it is returned.
 #[derive(Clone)]
-pub struct Held {
+pub struct HeldToken {
     pub token: Token,
     pub number: u64,
     pub handle: Arc<Handle>,
     pub recalled: Option<Instant>,
-    /// The daemon's journal has what was told.
+    /// Whether the daemon's journal has the reported states.
     pub is_acknowledged: bool,
 }
 
@@ -79,24 +78,25 @@ impl File {
     pub fn is_recalled(&self) -> bool {
         self.state().held.as_ref().is_some_and(|held| held.recalled.is_some())
     }
-    /// Recalled, and told of states that the daemon's journal may not have.
+    /// Returns whether it is recalled, and has reported states that the daemon's journal may not
+    /// have.
     pub fn is_unacknowledged(&self) -> bool {
         self.state()
             .held
             .as_ref()
             .is_some_and(|held| held.recalled.is_some() && !held.is_acknowledged)
     }
-    /// A look at the file, or at a name in it.
+    /// Runs a lookup of the file, or of a name in it.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
         let (answer, has_waited) = watched(look);
-        self.state().looks.note(has_waited);
+        self.state().recent_lookups.note(has_waited);
         answer
     }
-    /// The servers have everything, and have said so.
+    /// Returns whether the servers have acknowledged everything.
     pub fn is_settled(&self) -> bool {
         self.state().is_settled()
     }
-    /// With the last close of a file without a name: whether something is buffered of it.
+    /// Begins the last close of a file without a name. Returns whether something is buffered of it.
     pub fn begin_end(&self) -> bool {
         let mut state = self.state();
         state.ends = state.is_gone && !state.is_settled();
@@ -115,7 +115,7 @@ impl File {
         Ok(())
     }
 
-    /// The open file, for writing if that is wanted. One that cannot write gives way to one that
+    /// Returns the open file, for writing if `write`. One that cannot write is replaced by one that
     /// can.
     pub fn handle(&self, write: bool) -> Result<Arc<Handle>, Errno> {
         {
@@ -126,23 +126,24 @@ impl File {
                 return Ok(handle.clone());
             }
         }
-        self.open_anew(write)
+        self.reopen(write)
     }
 
-    /// The open file that is to carry a token. The library grants none for reading while the file
-    /// is open for writing, also by who asks. What cannot be opened anew, as a file without a name,
-    /// keeps what it has; others' wishes then count as usual.
+    /// Returns the open file that is to carry a token. The library grants none for reading while
+    /// the file is open for writing, even by this client. A file that cannot be reopened, such as
+    /// one without a name, keeps its handle; other clients' requests then count as usual.
     pub fn handle_for(&self, token: Token) -> Result<Arc<Handle>, Errno> {
         let handle = self.handle(token == Token::ExclusiveWrite)?;
         match token {
             Token::SharedRead if self.state().writes && self.state().lockers.is_empty() => {
-                self.open_anew(false).or(Ok(handle))
+                self.reopen(false).or(Ok(handle))
             }
             _ => Ok(handle),
         }
     }
 
-    /// Opened for writing before there are locks: they would go with what is opened anew later.
+    /// Opens for writing before there are locks: they would be lost when the file is reopened
+    /// later.
     pub fn handle_for_locks(&self) -> Result<Arc<Handle>, Errno> {
         let is_locked = !self.state().lockers.is_empty();
         self.handle(!is_locked).or_else(|_| self.handle(false))
@@ -156,24 +157,24 @@ impl File {
         }
     }
 
-    fn open_anew(&self, write: bool) -> Result<Arc<Handle>, Errno> {
+    fn reopen(&self, write: bool) -> Result<Arc<Handle>, Errno> {
         let handle = Arc::new(self.inode.open(write)?);
         let mut state = self.state();
         state.writes = write;
         let former = state.handle.replace(handle.clone());
         drop(state);
-        // Closed without the lock: that is a call.
+        // Closed without the lock, as closing is a call.
         drop(former);
         Ok(handle)
     }
 
-    /// True: nobody has it open any more.
+    /// Returns whether no opener is left.
     pub fn close(&self) -> bool {
         let mut state = self.state();
         state.opens = state.opens.saturating_sub(1);
         state.opens == 0
     }
-    /// After the last close. The failure of a sync goes with the open file.
+    /// Closes after the last opener. The failure of a sync is dropped with the open file.
     pub fn let_go(&self) {
         let mut state = self.state();
         let former = state.handle.take();
@@ -198,7 +199,7 @@ impl Files {
         files
     }
 
-    /// The file that a call gave a reference to.
+    /// Keeps a file to which a call gave a reference.
     pub fn keep(&self, inode: Inode, id: FileId) -> Arc<File> {
         let mut table = lock(&self.table);
         let entry = table.entry(id);
@@ -209,12 +210,12 @@ impl Files {
         });
         let file = file.clone();
         drop(table);
-        // The reference that was one too many is given back without the lock.
+        // The surplus reference is returned without the lock.
         drop(spare);
         file
     }
 
-    /// The daemon's journal has every state that was told of a recalled file.
+    /// Records that the daemon's journal has every reported state of a recalled file.
     pub fn acknowledge_recall(&self, id: FileId) {
         let Some(file) = self.known(id) else { return };
         let mut state = file.state();
@@ -231,7 +232,7 @@ impl Files {
         lock(&self.table).values().cloned().collect()
     }
 
-    /// Also a file that this connection never looked up, as after a crash.
+    /// Returns a file, also one that this connection never looked up, as after a crash.
     pub fn get(&self, id: FileId) -> Result<Arc<File>, Errno> {
         if let Some(file) = self.known(id) {
             return Ok(file);

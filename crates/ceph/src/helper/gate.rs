@@ -1,14 +1,14 @@
-//! Recalls that the servers have no answer to yet.
+//! Recalls that are not answered to the servers yet.
 //!
-//! The library answers a recall by itself, and tells with that the attributes which it holds back:
-//! size, time and number, before any content. Right before, it calls back, with its one lock held.
-//! Whoever keeps that call keeps the answer, and every other call.
+//! The library answers a recall by itself, and reports with that the attributes which it holds
+//! back: size, time and number, before any content. Right before, it calls back, with its one lock
+//! held. Delaying that call delays the answer, and every other call.
 //!
-//! 1. It is kept until the daemon says that the states are in its journal, and a second at most:
-//!    another client waits. Where nothing was changed it is not kept.
-//! 2. A daemon that dies meanwhile takes this process along. The servers have heard of nothing
-//!    then.
-//! 3. Whoever reads the socket may be in a call that is kept. So the stand-in has his post at once.
+//! 1. The answer is kept until the daemon reports that the states are in its journal, and a second
+//!    at most: another client waits. Where nothing was changed it is not kept.
+//! 2. A daemon that dies during that time ends this process, too. The servers then have no report.
+//! 3. The thread that reads the socket may be in a call that is kept. So the stand-in takes over
+//!    the post at once.
 
 use super::post::Post;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const KEPT_MAX: Duration = Duration::from_secs(1);
 
 pub struct Gate {
-    /// By the number of the grant: whether the answer may go.
+    /// By the number of the grant: whether the answer may be sent.
     kept: Mutex<BTreeMap<u64, bool>>,
     changed: Condvar,
     post: Arc<Post>,
@@ -32,12 +32,12 @@ impl Gate {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells others of the recall by `tell`, and returns when it may be answered. The library's
-    /// lock is held.
-    pub fn keep(&self, number: u64, tell: impl FnOnce()) {
+    /// Reports the recall by `notify`, and returns when it may be answered. The library's lock is
+    /// held.
+    pub fn keep(&self, number: u64, notify: impl FnOnce()) {
         self.lock().insert(number, false);
         self.post.hold_up();
-        tell();
+        notify();
         let until = Instant::now() + KEPT_MAX;
         let mut kept = self.lock();
         while kept.get(&number) == Some(&false)
@@ -58,7 +58,7 @@ impl Gate {
             self.changed.notify_all();
         }
     }
-    /// Calls of the library wait.
+    /// Returns whether calls of the library wait.
     pub fn keeps_any(&self) -> bool {
         self.lock().values().any(|may_go| !may_go)
     }
@@ -70,23 +70,29 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn an_answer_is_kept_until_its_own_gate_opens_and_not_for_ever() {
+    fn an_answer_waits_for_its_gate_and_not_for_ever() {
         let gate = Arc::new(Gate::new(Arc::default()));
-        let (tell, told) = mpsc::channel();
+        let (notify, reported) = mpsc::channel();
         for number in [1, 2] {
-            let (gate, tell) = (gate.clone(), tell.clone());
+            let (gate, notify) = (gate.clone(), notify.clone());
             std::thread::spawn(move || {
-                gate.keep(number, || tell.send(0).unwrap());
-                tell.send(number).unwrap();
+                gate.keep(number, || notify.send(0).unwrap());
+                notify.send(number).unwrap();
             });
         }
         let patience = Duration::from_secs(60);
-        assert_eq!([told.recv_timeout(patience), told.recv_timeout(patience)], [Ok(0), Ok(0)]);
+        assert_eq!(
+            [reported.recv_timeout(patience), reported.recv_timeout(patience)],
+            [Ok(0), Ok(0)]
+        );
         assert!(gate.keeps_any());
         gate.open(2);
-        assert_eq!([told.recv_timeout(patience), told.recv_timeout(patience)], [Ok(2), Ok(1)]);
+        assert_eq!(
+            [reported.recv_timeout(patience), reported.recv_timeout(patience)],
+            [Ok(2), Ok(1)]
+        );
         assert!(!gate.keeps_any());
-        // What is told early is not forgotten.
+        // An early acknowledgement is not forgotten.
         gate.keep(3, || gate.open(3));
         gate.open(3);
         assert!(gate.lock().is_empty());

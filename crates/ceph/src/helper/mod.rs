@@ -1,28 +1,28 @@
-//! The helper process: requests in from the socket, calls into libcephfs on a few threads, answers
-//! out.
+//! The helper process: requests from the socket, calls into libcephfs on a few threads, answers to
+//! the socket.
 //!
-//! Its standard input is the socket. It lives as long as that. When the daemon ends, in whatever
-//! way, the helper ends and flushes nothing, as in a crash of the host. What was acknowledged
-//! stands in the daemon's journal. Only the content of recalled files goes out before, in a second
-//! at most: the servers may know its size.
+//! Its standard input is the socket, whose lifetime is its own. When the daemon ends, in whatever
+//! way, the helper ends and flushes nothing, as in a crash of the host. What was acknowledged is in
+//! the daemon's journal. Only the content of recalled files is sent before, within a second at
+//! most: the servers may know its size.
 
+mod file_queues;
 mod files;
 mod gate;
-mod lanes;
 mod long_reads;
-mod looks;
 mod output;
 mod post;
 mod reader;
 mod recalls;
+mod recent_lookups;
 mod serve;
 mod tokens;
 
 use crate::library::{Inode, Mount, Settings, end_process, end_with, ignore_signals};
-use crate::wire::{Hello, HelperRequest, Reply, Report, Welcome};
+use crate::wire::{Hello, HelloReply, HelperRequest, Reply, Report};
+use file_queues::{CallOrder, FileQueues};
 use files::Files;
 use gate::Gate;
-use lanes::{Lanes, Turn};
 use output::Output;
 use post::Post;
 use reader::{Requests, SocketReader};
@@ -38,16 +38,16 @@ use std::time::Duration;
 
 /// Calls that may wait for other clients at the same time.
 const THREADS_MAX: usize = 64;
-/// Calls that others wait for: tokens on their way back.
+/// Calls for which other clients wait: tokens that are being returned.
 const RETURNING_MAX: usize = 16;
-/// Requests under way; more is not what our daemon does.
+/// Requests in flight; our daemon never sends more.
 pub const REQUESTS_MAX: usize = 4096;
 
 /// Serves until the socket closes.
 pub fn run() -> ! {
     ignore_signals();
-    // What goes wrong ends the process, and the daemon reads of it: a thread that panics would
-    // leave its request unanswered.
+    // Errors end the process, and the daemon reads of it: a thread that panics would leave its
+    // request unanswered.
     std::panic::set_hook(Box::new(|panic| {
         complain(panic);
         end_process(101);
@@ -66,13 +66,13 @@ pub fn run() -> ! {
         complain(&why);
         end_process(1)
     }
-    // Others read on, and end the process.
+    // Other threads read on, and end the process.
     loop {
         std::thread::park();
     }
 }
 
-/// The daemon and its mount wait for the end of this process, and nobody need read what it says.
+/// Prints without waiting for a reader: the daemon and its mount wait for the end of this process.
 fn complain(why: &impl std::fmt::Display) {
     let _ = standard_error::tell(&format!("okeanos ceph-helper: {why}"), Duration::ZERO);
 }
@@ -87,7 +87,7 @@ fn serve(socket: UnixStream) -> Result<(), String> {
         return Err("the first request is not to connect".into());
     };
 
-    // To connect may take half a minute, and nobody reads the socket meanwhile.
+    // Connecting may take half a minute, during which nobody reads the socket.
     let served: Arc<OnceLock<Arc<Files>>> = Arc::default();
     let left = served.clone();
     end_with(another()?, move || {
@@ -116,7 +116,7 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let cluster = root.cluster();
     let files = Arc::new(Files::new(mount, root, attributes.file, gate));
     let _ = served.set(files.clone());
-    let welcome = Welcome {
+    let hello_reply = HelloReply {
         root: attributes,
         recall_ms: mount.recall_ms(),
         hold_ms: mount.hold_ms(),
@@ -124,12 +124,13 @@ fn serve(socket: UnixStream) -> Result<(), String> {
         cluster_low: cluster as u64,
         file_system: mount.file_system(),
     };
-    output.send(&Report::Success { request: first.number, reply: Reply::Welcome { welcome } });
+    output
+        .send(&Report::Success { request: first.number, reply: Reply::HelloReply { hello_reply } });
 
-    let lanes = Lanes::new(THREADS_MAX);
-    let returning = Lanes::new(RETURNING_MAX);
+    let queues = FileQueues::new(THREADS_MAX);
+    let returning = FileQueues::new(RETURNING_MAX);
     Recalls::watch(noticed, files.clone(), output.clone(), returning.clone());
-    SocketReader::new(requests, post, Server::new(files, output, settings), lanes, returning)
+    SocketReader::new(requests, post, Server::new(files, output, settings), queues, returning)
         .read();
     Ok(())
 }
@@ -146,9 +147,9 @@ fn settings(hello: &Hello) -> Result<Settings, String> {
     })
 }
 
-impl Turn {
-    /// In no order with others.
-    pub fn free() -> Turn {
-        Turn { file: None, shares: true, is_awaited: false }
+impl CallOrder {
+    /// Creates the order of a call that is in no order with others.
+    pub fn free() -> CallOrder {
+        CallOrder { file: None, shares: true, is_awaited: false }
     }
 }

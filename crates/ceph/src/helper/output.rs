@@ -1,4 +1,4 @@
-//! The way to the daemon. What is said together goes in one piece.
+//! The channel to the daemon. Reports that come together are sent in one piece.
 
 use crate::library::end_process;
 use crate::wire::{Report, frame};
@@ -6,14 +6,14 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So much is not held back.
+/// Bytes above which reports are not held back.
 const HELD_MAX: usize = 64 << 10;
 
 pub struct Output(Mutex<Outbound>);
 
 struct Outbound {
     socket: UnixStream,
-    /// In the order in which it was said.
+    /// In the order in which they were reported.
     held: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl Output {
         outbound.held.extend_from_slice(&frame(report));
         outbound.flush();
     }
-    /// Goes with the next [`Output::send`], or with [`Output::flush`].
+    /// Holds the report until the next [`Output::send`] or [`Output::flush`].
     pub fn hold(&self, report: &Report) {
         let mut outbound = self.lock();
         outbound.held.extend_from_slice(&frame(report));
@@ -41,8 +41,8 @@ impl Output {
     pub fn flush(&self) {
         self.lock().flush();
     }
-    /// The last word. T4: a library that lost its connection is not called again, not even to close
-    /// files.
+    /// Sends the last report. T4: a library that lost its connection is not called again, not even
+    /// to close files.
     pub fn lost(&self, fenced: bool, why: &str) -> ! {
         self.send(&Report::Lost { fenced, why: why.as_bytes().to_vec() });
         end_process(3)

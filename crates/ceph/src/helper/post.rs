@@ -1,39 +1,39 @@
 //! The post of the one thread that reads the socket, and its stand-in.
 //!
-//! 1. Whoever has the post may make a call of its own. Calls that are short as a rule may wait all
-//!    the same: for another client, who waits for a request that nobody reads meanwhile.
-//! 2. So a call that lasts loses its caller the post: after two looks the stand-in has it, and
-//!    another stands in.
-//! 3. Where calls are known to wait ([`super::gate`]), the stand-in does not look twice.
-//! 4. Looks cost a wake-up each. Where no calls are made the stand-in sleeps, and the next call
+//! 1. The thread that has the post may make a call of its own. Calls that are usually short may
+//!    still wait: for another client, which waits for a request that nobody reads during that time.
+//! 2. So a call that lasts costs its thread the post: after two checks the stand-in takes it, and
+//!    another thread stands in.
+//! 3. Where calls are known to wait ([`super::gate`]), the stand-in does not check twice.
+//! 4. Each check costs a wake-up. Where no calls are made the stand-in sleeps, and the next call
 //!    wakes it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Between two looks.
-pub const LOOK: Duration = Duration::from_millis(2);
-/// Looks without a call before the stand-in sleeps.
+/// Interval between two checks.
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+/// Checks without a call before the stand-in sleeps.
 const QUIET: u32 = 50;
 
 #[derive(Default)]
 pub struct Post {
     state: Mutex<State>,
-    /// The stand-in is wanted again.
+    /// Set when the stand-in is wanted again.
     begun: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many were begun, or taken from their caller.
+    /// Number of calls begun, or taken from their threads.
     calls: u64,
     in_call: bool,
     sleeps: bool,
-    /// Recalls that keep every call.
+    /// Number of recalls that keep every call.
     held_up: usize,
 }
 
-/// A call of whoever has the post.
+/// A call of the thread that has the post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call(u64);
 
@@ -51,7 +51,7 @@ impl Post {
         }
         Call(state.calls)
     }
-    /// From now on calls wait, also one under way.
+    /// States that calls wait from now on, also a running one.
     pub fn hold_up(&self) {
         let mut state = self.lock();
         state.held_up += 1;
@@ -61,7 +61,7 @@ impl Post {
     pub fn go_on(&self) {
         self.lock().held_up -= 1;
     }
-    /// False: another has the post by now.
+    /// Ends a call. Returns false if another thread has the post by now.
     pub fn end(&self, call: Call) -> bool {
         let mut state = self.lock();
         let has_post = Call(state.calls) == call;
@@ -76,7 +76,10 @@ impl Post {
         let (mut state, mut quiet) = (self.lock(), 0);
         loop {
             let seen = state.calls;
-            let look = self.begun.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
+            let look = self
+                .begun
+                .wait_timeout(state, CHECK_INTERVAL)
+                .unwrap_or_else(PoisonError::into_inner);
             state = look.0;
             let is_waiting = state.in_call && state.held_up > 0;
             if state.calls != seen && !is_waiting {
@@ -106,14 +109,14 @@ mod tests {
     use super::*;
     use std::sync::{Arc, mpsc};
 
-    /// Tells when the post is its own.
+    /// Reports when the post is its own.
     fn stand_in(post: &Arc<Post>) -> mpsc::Receiver<()> {
-        let (post, (tell, told)) = (post.clone(), mpsc::channel());
+        let (post, (notify, reported)) = (post.clone(), mpsc::channel());
         std::thread::spawn(move || {
             post.stand_in();
-            tell.send(()).unwrap();
+            notify.send(()).unwrap();
         });
-        told
+        reported
     }
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -147,17 +150,17 @@ mod tests {
         let post = Arc::new(Post::default());
         let relieved = stand_in(&post);
         let begin = std::time::Instant::now();
-        // Shorter than a look, by a clock that may stand still: whoever was away for longer knows
-        // it.
+        // Shorter than the interval, by a clock that may stand still; a thread that was away longer
+        // learns of it.
         let mut lost = false;
-        while begin.elapsed() < LOOK * 20 && !lost {
+        while begin.elapsed() < CHECK_INTERVAL * 20 && !lost {
             let since = std::time::Instant::now();
             let kept = post.end(post.begin());
             lost = !kept;
-            assert!(kept || since.elapsed() >= LOOK, "lost after {:?}", since.elapsed());
+            assert!(kept || since.elapsed() >= CHECK_INTERVAL, "lost after {:?}", since.elapsed());
         }
         if !lost {
-            std::thread::sleep(LOOK * 3 * QUIET);
+            std::thread::sleep(CHECK_INTERVAL * 3 * QUIET);
             let call = post.begin();
             relieved.recv_timeout(PATIENCE).expect("the stand-in sleeps on");
             assert!(!post.end(call));

@@ -1,12 +1,12 @@
-//! Requests come in, and go to the threads or are carried out at once.
+//! Reads requests, and hands them to threads or carries them out at once.
 //!
-//! Waking a thread costs more than most calls. So whoever reads carries out by itself what the
-//! library answers out of its memory as a rule ([`Server::is_short`]). That is a write into its
-//! buffer, and attributes, of a file that is held. And it is looks at what the last looks did not
-//! wait for. No promise depends on that rule ([`Post`]): the next client's recall may be in the
-//! library already. Answers of requests that came together go back together.
+//! Waking a thread costs more than most calls. So the reading thread carries out what the library
+//! usually answers from memory ([`Server::is_short`]): writes into its buffer and attributes of a
+//! held file, and lookups if the last ones did not wait. No promise depends on that rule
+//! ([`Post`]): the next client's recall may be in the library already. Answers of requests that
+//! came together are sent together.
 
-use super::lanes::Lanes;
+use super::file_queues::FileQueues;
 use super::output::Output;
 use super::post::Post;
 use super::serve::Server;
@@ -18,8 +18,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The daemon asks one question at a time; another may come while one that nobody waits for any
-/// more is under way.
+/// The daemon asks one such question at a time; another may come while an abandoned one is in
+/// flight.
 const ASKING_MAX: usize = 2;
 const RECEIVED_AT_ONCE: usize = 256 << 10;
 
@@ -33,7 +33,8 @@ impl Requests {
     pub fn new(socket: UnixStream) -> Requests {
         Requests { socket, frames: Frames::default(), bytes: vec![0; RECEIVED_AT_ONCE] }
     }
-    /// `None`: the daemon is gone. What is held back goes out before it waits.
+    /// Returns the next request; `None` if the daemon is gone. Sends what is held back before it
+    /// waits.
     pub fn next(&mut self, output: &Output) -> Result<Option<Numbered>, String> {
         loop {
             let next =
@@ -57,19 +58,19 @@ pub struct SocketReader {
     requests: Mutex<Requests>,
     post: Arc<Post>,
     server: Server,
-    lanes: Arc<Lanes>,
-    /// For what others wait for.
-    returning: Arc<Lanes>,
-    /// For the question whether the servers know this client, on which syncs depend: it waits for
-    /// no call but its own kind.
-    asking: Arc<Lanes>,
-    under_way: AtomicUsize,
+    queues: Arc<FileQueues>,
+    /// For calls for which other clients wait.
+    returning: Arc<FileQueues>,
+    /// For the question whether the servers know this client, on which syncs depend: it waits only
+    /// for its own kind.
+    asking: Arc<FileQueues>,
+    running: AtomicUsize,
 }
 
-/// What became of the thread that read.
+/// Why a thread stopped reading.
 enum End {
     Daemon,
-    /// Another reads on.
+    /// Another thread reads on.
     Relieved,
 }
 
@@ -78,22 +79,22 @@ impl SocketReader {
         requests: Requests,
         post: Arc<Post>,
         server: Server,
-        lanes: Arc<Lanes>,
-        returning: Arc<Lanes>,
+        queues: Arc<FileQueues>,
+        returning: Arc<FileQueues>,
     ) -> Arc<SocketReader> {
         let requests = Mutex::new(requests);
         Arc::new(SocketReader {
             requests,
             post,
             server,
-            lanes,
+            queues,
             returning,
-            asking: Lanes::new(ASKING_MAX),
-            under_way: AtomicUsize::new(0),
+            asking: FileQueues::new(ASKING_MAX),
+            running: AtomicUsize::new(0),
         })
     }
 
-    /// Reads, or stands in for who does: returns when another has this thread's part.
+    /// Reads, or stands in for the reader: returns when another thread has this one's part.
     pub fn read(self: &Arc<Self>) {
         let next = self.clone();
         std::thread::spawn(move || {
@@ -120,7 +121,7 @@ impl SocketReader {
                 requests.next(&self.server.output)?
             };
             let Some(next) = next else { return Ok(End::Daemon) };
-            if self.under_way.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
+            if self.running.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
                 return Err("more requests at once than agreed".into());
             }
             if !self.begin(next) {
@@ -129,47 +130,47 @@ impl SocketReader {
         }
     }
 
-    /// False: this thread has lost its post.
+    /// Begins a request. Returns false if this thread has lost its post.
     fn begin(self: &Arc<Self>, Numbered { number, request }: Numbered) -> bool {
-        let turn = self.server.turn_of(&request);
-        if let Some(file) = turn.file.filter(|_| turn.is_awaited) {
+        let order = self.server.order_of(&request);
+        if let Some(file) = order.file.filter(|_| order.is_awaited) {
             self.server.files.acknowledge_recall(file);
         }
         if let HelperRequest::AcknowledgeRecall { .. } = request {
-            // No call of the library, which may be waiting for this.
+            // Not a call of the library, which may be waiting for this.
             let report = self.server.carry_out(number, request);
-            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            self.running.fetch_sub(1, Ordering::Relaxed);
             self.server.output.hold(&report);
             return true;
         }
-        // A look at a name is in no lane.
-        if self.server.is_short(&request) && turn.file.is_none_or(|file| self.lanes.enter(file)) {
+        // A lookup of a name is in no queue.
+        if self.server.is_short(&request) && order.file.is_none_or(|file| self.queues.enter(file)) {
             let call = self.post.begin();
             let report = self.server.carry_out(number, request);
-            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            self.running.fetch_sub(1, Ordering::Relaxed);
             let has_post = self.post.end(call);
             match has_post {
                 true => self.server.output.hold(&report),
                 false => self.server.output.send(&report),
             }
-            if let Some(file) = turn.file {
-                self.lanes.leave(file);
+            if let Some(file) = order.file {
+                self.queues.leave(file);
             }
             return has_post;
         }
         let to = match request {
             HelperRequest::StillKnown => &self.asking,
-            _ if turn.is_awaited => &self.returning,
-            _ => &self.lanes,
+            _ if order.is_awaited => &self.returning,
+            _ => &self.queues,
         };
         let reader = self.clone();
         to.add(
-            turn,
+            order,
             Box::new(move || {
                 let closed =
                     if let HelperRequest::Close { file } = request { Some(file) } else { None };
                 let report = reader.server.carry_out(number, request);
-                reader.under_way.fetch_sub(1, Ordering::Relaxed);
+                reader.running.fetch_sub(1, Ordering::Relaxed);
                 reader.server.output.send(&report);
                 if let Some(file) = closed {
                     reader.server.end(file);

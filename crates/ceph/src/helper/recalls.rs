@@ -1,12 +1,12 @@
-//! Recalls: reported to the daemon, and watched until the token is back.
+//! Recalls: reported to the daemon, and watched until the token is returned.
 //!
 //! T1: a write that enters the library while its file is recalled waits for the token's return. The
-//! daemon may wait for that very write before it returns the token. So a recalled file with a call
-//! under way is made durable and given back from here, by a thread kept for that. What was written
-//! before is at the servers then; the late write goes straight through.
+//! daemon may wait for that very write before it returns the token. So a recalled file with a
+//! running call is made durable and its token returned from here, by a thread kept for that.
+//! Earlier writes are at the servers then; the late write goes straight through.
 
+use super::file_queues::{CallOrder, FileQueues};
 use super::files::{File, Files, lock};
-use super::lanes::{Lanes, Turn};
 use super::output::Output;
 use crate::wire::Report;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use store::{FileId, Token};
 
-/// From the library's own threads, which must not be kept waiting.
+/// Sent by the library's own threads, which must not be delayed.
 pub enum LibraryNotice {
     Recalled(u64),
     Changed(u64),
 }
 
-/// How long a recalled file may have a call under way before its token is given back without the
+/// How long a recalled file may have a running call before its token is returned without the
 /// daemon.
 const STUCK: Duration = Duration::from_millis(100);
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(3600);
 
 pub struct Recalls {
     files: Arc<Files>,
     output: Arc<Output>,
-    returning: Arc<Lanes>,
+    returning: Arc<FileQueues>,
     /// With the number of the grant.
     open: Vec<(u64, Arc<File>, Instant)>,
 }
@@ -39,12 +39,12 @@ impl Recalls {
         notices: Receiver<LibraryNotice>,
         files: Arc<Files>,
         output: Arc<Output>,
-        returning: Arc<Lanes>,
+        returning: Arc<FileQueues>,
     ) {
         let mut recalls = Recalls { files, output, returning, open: Vec::new() };
         std::thread::spawn(move || {
             loop {
-                let patience = if recalls.open.is_empty() { IDLE } else { LOOK };
+                let patience = if recalls.open.is_empty() { IDLE } else { CHECK_INTERVAL };
                 match notices.recv_timeout(patience) {
                     Ok(LibraryNotice::Recalled(number)) => recalls.begin(number),
                     Ok(LibraryNotice::Changed(inode)) => {
@@ -74,7 +74,7 @@ impl Recalls {
             }
         };
         self.output.send(&Report::Recall { file: file.id, token });
-        // Behind the report: a write that gives the token back is answered after it.
+        // After the report: a write that returns the token is answered after it.
         if token != Token::ExclusiveWrite || file.is_settled() {
             self.files.acknowledge_recall(file.id);
         }
@@ -98,9 +98,9 @@ impl Recalls {
             }
             if is_busy && since.elapsed() > STUCK {
                 let (files, file) = (files.clone(), file.clone());
-                let turn = Turn { file: Some(file.id), shares: false, is_awaited: true };
+                let order = CallOrder { file: Some(file.id), shares: false, is_awaited: true };
                 // An error stays with the file, for the daemon's own return.
-                returning.add(turn, Box::new(move || _ = files.give_back(&file)));
+                returning.add(order, Box::new(move || _ = files.give_back(&file)));
                 return false;
             }
             true

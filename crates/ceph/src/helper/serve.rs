@@ -1,10 +1,10 @@
-//! Requests to calls, results to reports.
+//! Turns requests into calls, and results into reports.
 
+use super::file_queues::CallOrder;
 use super::files::{File, Files, lock};
-use super::lanes::Turn;
 use super::long_reads::LongReads;
-use super::looks::{Looks, watched};
 use super::output::Output;
+use super::recent_lookups::{RecentLookups, watched};
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
 use crate::wire::{HelperRequest, Reply, Report};
 use std::ffi::CString;
@@ -17,26 +17,27 @@ use store::{
     Token, XATTR_BYTES_MAX,
 };
 
-/// To copy more takes longer than to wake a thread for it.
+/// Copying more takes longer than waking a thread for it.
 const SHORT_BYTES: usize = 64 << 10;
 
-/// How long the daemon has to note what it was told of a file that is about to go back.
+/// How long the daemon has to journal the reported states of a file whose token is about to be
+/// returned.
 const NOTING: Duration = Duration::from_millis(20);
-/// Between two looks at what ends.
+/// Interval between checks for files that end.
 const ENDING: Duration = Duration::from_millis(1);
 
 pub struct Server {
     pub files: Arc<Files>,
     pub output: Arc<Output>,
     pub settings: Settings,
-    /// Files without a name that are closed behind the answer.
+    /// Number of files without a name that are closed after the answer.
     ending: AtomicUsize,
-    /// Reads of files that are held: whether the library had the content.
-    reads: Mutex<Looks>,
+    /// Reads of held files: whether the library had the content.
+    reads: Mutex<RecentLookups>,
     long_reads: Arc<LongReads<Arc<File>>>,
 }
 
-/// A call of the file is in the library for as long as this lives.
+/// Counts a call of the file in the library until it is dropped.
 struct Busy<'a>(&'a File);
 impl Busy<'_> {
     fn with(file: &File) -> Busy<'_> {
@@ -50,7 +51,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Counted when it begins and when it ends: a sync in between may not have it.
+/// A change, counted when it begins and when it ends: a sync in between may not have it.
 struct Change<'a>(&'a File);
 impl Change<'_> {
     fn of(file: &File) -> Change<'_> {
@@ -77,7 +78,7 @@ impl Server {
         }
     }
 
-    pub fn turn_of(&self, request: &HelperRequest) -> Turn {
+    pub fn order_of(&self, request: &HelperRequest) -> CallOrder {
         let (file, shares) = match request {
             HelperRequest::Attributes { file }
             | HelperRequest::Xattr { file, .. }
@@ -97,20 +98,20 @@ impl Server {
             | HelperRequest::Lock { file, .. }
             | HelperRequest::TestLock { file, .. }
             | HelperRequest::ReturnToken { file } => (*file, false),
-            _ => return Turn::free(),
+            _ => return CallOrder::free(),
         };
-        // What others wait for must not wait behind a call that waits for others.
+        // Calls for which others wait must not wait behind a call that waits for others.
         let is_return = matches!(
             request,
             HelperRequest::MakeDurable { .. } | HelperRequest::ReturnToken { .. }
         );
         let is_awaited = is_return && self.files.known(file).is_some_and(|file| file.is_recalled());
-        Turn { file: Some(file), shares, is_awaited }
+        CallOrder { file: Some(file), shares, is_awaited }
     }
 
-    /// Whether the library answers out of its memory, as a rule. Reads are judged by the last ones
-    /// of any file. It may wait all the same, for a recall that it knows of already, or for room in
-    /// its buffer. It may wait for its one lock, and for what another client has changed.
+    /// Returns whether the library usually answers from memory. Reads are judged by the last ones
+    /// of any file. It may still wait: for a recall that it knows of already, for space in its
+    /// buffer, for its one lock, or for changes of another client.
     pub fn is_short(&self, request: &HelperRequest) -> bool {
         if self.files.gate.keeps_any() {
             return false;
@@ -121,7 +122,7 @@ impl Server {
             HelperRequest::Attributes { file } | HelperRequest::Xattr { file, .. } => (file, true),
             HelperRequest::Lookup { parent, .. } => (parent, true),
             HelperRequest::Read { file, .. } if lock(&self.reads).are_short() => (file, false),
-            // The library tells the servers later.
+            // The library reports to the servers later.
             HelperRequest::Forget { .. } => return true,
             _ => return false,
         };
@@ -132,7 +133,7 @@ impl Server {
             Some(held) => {
                 held.recalled.is_none() && (any_token || held.token == Token::ExclusiveWrite)
             }
-            None => is_look && state.looks.are_short(),
+            None => is_look && state.recent_lookups.are_short(),
         }
     }
 
@@ -156,7 +157,7 @@ impl Server {
             HelperRequest::Connect { .. } => return Err(Errno::INVALID),
             HelperRequest::Fence { former } => {
                 let identity = text(former)?;
-                // The own former life ended when this one connected.
+                // Connecting ended this identity's own former connection.
                 if identity != self.settings.identity {
                     let Settings { conf, user, file_system, directory, .. } = &self.settings;
                     Mount::fence(&Settings {
@@ -189,18 +190,17 @@ impl Server {
                 return Ok(self.found(found));
             }
             HelperRequest::Create { parent, name, mode, caller } => {
-                // Not by the library's own call for both: it looks the name up first, at the
-                // servers.
+                // Not by the library's combined call: it looks the name up first, at the servers.
                 let node = NewNode::Regular { mode };
                 let (inode, made) = files.get(parent)?.inode.make(&text(name)?, &node, caller)?;
                 let file = files.keep(inode, made.file);
                 let _busy = Busy::with(&file);
                 if file.open(true).is_err() {
-                    // It is made, and whoever writes it will be told.
+                    // It is made; a later write gets the error.
                     return Ok(Reply::Attributes { attributes: made });
                 }
                 let is_held = files.hold_new(&file);
-                // As with a token that is taken: what counts is what the file is from now on.
+                // As with a token that is taken: the file's state from now on counts.
                 let attributes = if is_held { file.inode.attributes()? } else { made };
                 return Ok(Reply::Created { attributes, is_held });
             }
@@ -223,7 +223,7 @@ impl Server {
             HelperRequest::Rename { parent, name, new_parent, new_name } => {
                 let (parent, new_parent) = (files.get(parent)?, files.get(new_parent)?);
                 let (name, new_name) = (text(name)?, text(new_name)?);
-                // What loses its name, and what changes it: the library waits for the tokens of
+                // The files that lose and change their names: the library waits for the tokens of
                 // both.
                 let (victim, is_going) = self.target(&new_parent.inode, &new_name)?;
                 let (moved, _) = self.target(&parent.inode, &name)?;
@@ -252,7 +252,7 @@ impl Server {
         Ok(Reply::Done)
     }
 
-    /// Requests that keep their file's order.
+    /// Carries out requests that keep their file's order.
     fn call_on_file(&self, request: HelperRequest) -> Result<Reply, Errno> {
         let files = &self.files;
         match request {
@@ -263,14 +263,14 @@ impl Server {
             }
             HelperRequest::SetAttributes { file, change } => {
                 let file = files.get(file)?;
-                // To cut a file sets its times, too: those that are given come after.
+                // Truncating a file sets its times, too: the given times are set after it.
                 let cut = AttributeChange { size: change.size, ..AttributeChange::default() };
                 let rest = AttributeChange { size: None, ..change };
                 let size = file.inode.attributes()?.version.size;
                 let resizes = change.size.is_some_and(|new| new != size);
                 return self.change(&file, || {
-                    // The library cuts at the servers. What it has buffered beyond must not come
-                    // after.
+                    // The library truncates at the servers. Its buffer beyond the end must not
+                    // follow.
                     if resizes {
                         files.sync(&file)?;
                     }
@@ -314,7 +314,7 @@ impl Server {
                         self.ending.fetch_add(1, Ordering::SeqCst);
                         return Ok(Reply::Done);
                     }
-                    // The token hangs on the open file.
+                    // The token belongs to the open file.
                     let returned = files.give_back(&file);
                     file.let_go();
                     returned?;
@@ -337,8 +337,8 @@ impl Server {
             }
             HelperRequest::Allocate { file, what, start, end } => {
                 let file = files.get(file)?;
-                // The library changes the servers' objects at once. What it has buffered of them
-                // must not come after.
+                // The library changes the servers' objects at once. Its buffer of them must not
+                // follow.
                 return self.change(&file, || {
                     files.sync(&file)?;
                     file.handle(true)?.allocate(what, &(start..end))?;
@@ -356,8 +356,8 @@ impl Server {
                     let _busy = Busy::with(&file);
                     files.take_token(&file, token)?;
                 }
-                // T6: between the former life's end and this grant anybody may have changed the
-                // file. What counts is what it is from now on, with the token.
+                // T6: between the end of the former connection and this grant any client may have
+                // changed the file. Its state from now on counts, with the token.
                 return self.attributes(&file);
             }
             HelperRequest::ReturnToken { file } => {
@@ -392,15 +392,15 @@ impl Server {
         }
     }
 
-    /// A change of content or attributes: buffered under the exclusive token, else at the servers
+    /// Changes content or attributes: buffered under the exclusive token, otherwise at the servers
     /// when it answers.
     fn change(
         &self,
         file: &Arc<File>,
         call: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<Reply, Errno> {
-        // T1: it would wait for the token's return. The servers learn of the state before it then,
-        // so the daemon notes that first.
+        // T1: it would wait for the token's return. The servers get the state before it then, so
+        // the daemon journals that first.
         let since = Instant::now();
         while file.is_unacknowledged() && since.elapsed() < NOTING {
             std::thread::sleep(ENDING);
@@ -425,7 +425,7 @@ impl Server {
         Ok(Reply::Attributes { attributes })
     }
 
-    /// After the answer to its last close, for which nobody should wait so long.
+    /// Ends a file after the answer to its last close, so that no caller waits for that.
     pub fn end(&self, file: FileId) {
         let Some(file) = self.files.known(file).filter(|file| file.ends()) else { return };
         if let Err(errno @ Errno(libc::ESHUTDOWN | libc::ENOTCONN)) = self.files.discard(&file) {
@@ -434,8 +434,8 @@ impl Server {
         file.let_go();
         self.ending.fetch_sub(1, Ordering::SeqCst);
     }
-    /// T4: nothing more is asked of a connection that is lost, and a process ends more surely than
-    /// an unmount.
+    /// T4: nothing more is asked of a lost connection, and a process ends more surely than an
+    /// unmount.
     fn lost(&self, errno: Errno) -> ! {
         match errno {
             Errno(libc::ESHUTDOWN) => {
@@ -450,7 +450,7 @@ impl Server {
         Reply::Attributes { attributes }
     }
 
-    /// What a name stands for, if its token may be ours; and whether this is its last name.
+    /// Returns the file of a name, if its token may be ours; and whether this is its last name.
     fn target(&self, parent: &Inode, name: &CString) -> Result<(Option<Arc<File>>, bool), Errno> {
         match parent.lookup(name) {
             Ok((_, FileAttributes { file, links, kind, .. })) => {

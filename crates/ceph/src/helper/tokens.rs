@@ -1,6 +1,6 @@
-//! Tokens: what the library calls delegations, granted by the servers' own capabilities.
+//! Tokens: the library's delegations, granted by the servers' own capabilities.
 
-use super::files::{File, Files, Held, lock};
+use super::files::{File, Files, HeldToken, lock};
 use super::output::Output;
 use crate::library::{Errno, Handle};
 use crate::wire::Report;
@@ -10,15 +10,15 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use store::{Allocation, Token};
 
-/// How long others, once asked, have to let go. They give a token back at once or not at all:
-/// whoever keeps the file open goes on sharing it.
+/// How long other clients have to return a token. They return it at once or not at all: a client
+/// that keeps the file open goes on sharing it.
 const OTHERS: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_millis(3);
-/// For content behind the daemon's end.
+/// Time for sending content after the daemon's end.
 const LEAVING: Duration = Duration::from_secs(1);
 
 impl Files {
-    /// EAGAIN: others keep the file.
+    /// Takes a token. EAGAIN: other clients keep the file.
     pub fn take_token(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
         let held = file.state().held.clone();
         if held.is_some_and(|held| held.token == token && held.recalled.is_none()) {
@@ -26,15 +26,14 @@ impl Files {
         }
         self.give_back(file)?;
         if token == Token::SharedWrite {
-            // The servers see to it that nobody keeps anything; a write is followed by a sync.
+            // The servers ensure that no client caches; each write is followed by a sync.
             return Ok(());
         }
         let deadline = Instant::now() + OTHERS;
         loop {
             match self.grant(file, token) {
                 Err(Errno(libc::EAGAIN)) if Instant::now() < deadline => {
-                    // To look at a file is what recalls another's token, and waits until it is
-                    // given back.
+                    // A lookup of the file recalls another's token, and waits until it is returned.
                     file.inode.attributes()?;
                     std::thread::sleep(AGAIN);
                 }
@@ -43,8 +42,8 @@ impl Files {
         }
     }
 
-    /// Of a file that nobody else can have asked for yet: the library gives the token without a
-    /// question, or it is taken later.
+    /// Takes the token of a file that no other client can have asked for yet: the library grants it
+    /// without a request, or it is taken later.
     pub fn hold_new(&self, file: &Arc<File>) -> bool {
         self.grant(file, Token::ExclusiveWrite).is_ok()
     }
@@ -52,9 +51,9 @@ impl Files {
     fn grant(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
         let handle = file.handle_for(token)?;
         let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;
-        // Known before it is asked for: a recall may come before the answer.
+        // Recorded before the request: a recall may come before the answer.
         lock(&self.grants).insert(number, file.clone());
-        file.state().held = Some(Held {
+        file.state().held = Some(HeldToken {
             token,
             number,
             handle: handle.clone(),
@@ -68,8 +67,8 @@ impl Files {
         answer
     }
 
-    /// Makes durable what was written, and gives the token back. Without one: tells what an earlier
-    /// return ran into.
+    /// Makes writes durable, and returns the token. Without one: returns the error of an earlier
+    /// return.
     pub fn give_back(&self, file: &File) -> Result<(), Errno> {
         let _one_at_a_time = lock(&file.returning);
         let Some(held) = file.state().held.clone() else {
@@ -81,7 +80,7 @@ impl Files {
         if let Err(errno @ Errno(libc::ENOTCONN | libc::ESHUTDOWN)) = synced {
             return Err(errno);
         }
-        // Also after a failed sync: others must not wait for what cannot be had.
+        // Also after a failed sync: others must not wait in vain.
         let returned = held.handle.return_token();
         self.no_longer_held(file, held.number);
         synced.and(returned)
@@ -89,7 +88,7 @@ impl Files {
 
     pub fn sync(&self, file: &File) -> Result<(), Errno> {
         let changes = file.state().changes;
-        // The library would send both at once. A client that dies meanwhile would leave a size
+        // The library would send both at once. A client that dies in between would leave a size
         // without content.
         if !units::fault!("ceph-size-beside-content") {
             self.sync_content(file)?;
@@ -102,7 +101,7 @@ impl Files {
         state.synced = state.synced.max(changes);
         Ok(())
     }
-    /// The rest is for [`Files::sync`].
+    /// Sends content; the rest is for [`Files::sync`].
     pub fn sync_content(&self, file: &File) -> Result<(), Errno> {
         self.try_sync(file, |handle| match handle {
             Some(handle) => handle.sync_content(),
@@ -119,7 +118,7 @@ impl Files {
             let held = state.held.as_ref().map(|held| held.handle.clone());
             (held.or_else(|| state.handle.clone()), state.failure)
         };
-        // T4: the library has forgotten what went wrong.
+        // T4: the library has forgotten the error.
         failure.map_or(Ok(()), Err)?;
         let synced = sync(handle.as_deref());
         if let Err(errno) = synced {
@@ -136,7 +135,7 @@ impl Files {
         }
     }
 
-    /// Gives the token back, and leaves buffered what is.
+    /// Returns the token, and leaves the buffer as it is.
     fn drop_token(&self, file: &File) -> Result<(), Errno> {
         let _one_at_a_time = lock(&file.returning);
         let Some(held) = file.state().held.clone() else { return Ok(()) };
@@ -145,9 +144,9 @@ impl Files {
         Ok(())
     }
 
-    /// Before the last close of a file without a name. What is buffered of it need go nowhere,
-    /// unless another client has it open: the library gives no token then. T10: attributes that
-    /// were held back go, or the servers would keep the file as long as they are.
+    /// Drops the buffer of a file without a name before its last close, unless another client has
+    /// it open: the library grants no token then. T10: held-back attributes are sent, or the
+    /// servers would keep the file as long as they are.
     pub fn discard(&self, file: &Arc<File>) -> Result<(), Errno> {
         let handle = file.handle(true)?;
         if !self.hold_new(file) {
@@ -161,9 +160,9 @@ impl Files {
         handle.send_attributes()
     }
 
-    /// The daemon is gone, in whatever way. The servers may know sizes of files that are recalled:
-    /// their content follows, if that is soon. Nothing else goes, as the daemon's next life brings
-    /// it.
+    /// Leaves when the daemon has ended, in whatever way. The servers may know sizes of recalled
+    /// files: their content follows, if that is quick. Nothing else is sent: the daemon's next run
+    /// recovers it.
     pub fn leave(self: &Arc<Self>) {
         if self.gate.keeps_any() || units::fault!("ceph-content-left-behind") {
             return;
@@ -174,7 +173,7 @@ impl Files {
         for file in recalled {
             let (files, done) = (self.clone(), done.clone());
             std::thread::spawn(move || {
-                // What goes wrong the next life brings, too.
+                // The next run recovers what fails here, too.
                 let _ = files.sync_content(&file);
                 let _ = done.send(());
             });
@@ -189,8 +188,8 @@ impl Files {
     }
 
     /// Carries out a call on names that recalls this client's own token of `file`, and would wait
-    /// for its return. The token is given back before, and the daemon reads of a recall: others may
-    /// have the file from then on.
+    /// for its return. The token is returned before, and the daemon gets a recall: others may have
+    /// the file from then on.
     pub fn without_token<T>(
         &self,
         file: Option<Arc<File>>,
@@ -204,7 +203,7 @@ impl Files {
             output.send(&Report::Recall { file: file.id, token: held.token });
         }
         if is_going {
-            // Nobody will read what the last name goes with.
+            // Nobody can read it after its last name is removed.
             self.drop_token(&file)?;
         } else {
             self.give_back(&file)?;

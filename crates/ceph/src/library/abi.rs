@@ -1,8 +1,8 @@
-//! What libcephfs.h and ceph_ll_client.h declare, as far as it is used here.
+//! The declarations of libcephfs.h and ceph_ll_client.h that are used here.
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// Types of which only pointers are known.
+/// Declares types of which only pointers are known.
 macro_rules! opaque {
     ($($(#[$reason:meta])* $name:ident),*) => { $( $(#[$reason])* #[repr(C)] pub struct $name([u8; 0]); )* };
 }
@@ -62,7 +62,7 @@ pub const RECLAIM_RESET: u32 = 1;
 pub type RecallCallback = unsafe extern "C" fn(*mut RawHandle, *mut c_void);
 type InodeCallback = unsafe extern "C" fn(*mut c_void, SnapshotInode, i64, i64);
 
-/// What is null is not called.
+/// Null callbacks are not called.
 #[repr(C)]
 pub struct Callbacks {
     pub handle: *mut c_void,
@@ -81,8 +81,7 @@ macro_rules! functions {
                 // SAFETY: libcephfs may be loaded at any time by any thread, and is never unloaded.
                 let library = unsafe { libloading::Library::new(LIBRARY) }?;
                 let functions = Functions {
-                    // SAFETY: the types are those of the header that the library's version number
-                    // stands for.
+                    // SAFETY: the types are those of the header of the library's version number.
                     $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }?,)*
                 };
                 std::mem::forget(library);

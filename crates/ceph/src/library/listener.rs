@@ -1,10 +1,10 @@
-//! What the library tells by itself, on threads of its own.
+//! Callbacks of the library, on its own threads.
 
 use super::abi::{RawHandle, SnapshotInode};
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-/// What the library tells by itself: the number that [`super::Handle::take_token`] was given; a
+/// Receives the library's callbacks: the number that [`super::Handle::take_token`] was given; a
 /// file that changed.
 pub struct Listener {
     pub recalled: Box<dyn Fn(u64) + Send + Sync>,
@@ -12,7 +12,7 @@ pub struct Listener {
 }
 pub(super) static LISTENER: OnceLock<Listener> = OnceLock::new();
 
-/// The library calls this on a thread of its own, with its lock held.
+/// Called by the library on its own thread, with its lock held.
 pub(super) unsafe extern "C" fn recalled(_: *mut RawHandle, token: *mut c_void) {
     if let Some(listener) = LISTENER.get() {
         (listener.recalled)(token.addr() as u64);

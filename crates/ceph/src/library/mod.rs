@@ -1,5 +1,5 @@
-//! libcephfs, loaded at run time. All unsafe code of this crate is in this room; what it gives out
-//! is safe to use from any thread, as the library is.
+//! libcephfs, loaded at run time. All unsafe code of this crate is in this module; its interface is
+//! safe to use from any thread, as the library is.
 
 mod abi;
 mod listener;
@@ -12,12 +12,12 @@ pub use mount::{Mount, Settings};
 pub use objects::{Handle, Inode};
 pub use process::{end_process, end_with, ignore_signals, waits};
 
-/// An errno, as the library answers it, made positive.
+/// An errno of the library, made positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// The library's answer: negative is an error.
+    /// Checks the library's answer: negative is an error.
     fn check(answer: i32) -> Result<i32, Errno> {
         if answer < 0 { Err(Errno(-answer)) } else { Ok(answer) }
     }

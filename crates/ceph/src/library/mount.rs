@@ -1,4 +1,4 @@
-//! The connection: settings, fencing of the former life, the library's callbacks.
+//! The connection: settings, fencing of the former connection, the library's callbacks.
 
 use super::Errno;
 use super::abi::{self, Callbacks, Functions, MountInfo, UserPerm};
@@ -6,7 +6,7 @@ use super::listener::{LISTENER, Listener, inode_changed};
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-/// Buffered writes stay with the client for so long, unless they are made durable: thirty days.
+/// How long buffered writes stay with the client, unless they are made durable: thirty days.
 const HOLD_S: u32 = 30 * 86_400;
 const HOLD_PROMISED_MS: u64 = HOLD_S as u64 * 1000;
 const CONNECT_S: u32 = 30;
@@ -34,8 +34,8 @@ unsafe impl Send for Mount {}
 unsafe impl Sync for Mount {}
 
 impl Mount {
-    /// Ends the former life of this identity, and connects. An error says what failed, with the
-    /// errno.
+    /// Ends the former connection of this identity, and connects. The error has the failed call and
+    /// the errno.
     pub fn connect(
         settings: &Settings,
         recalled: Box<dyn Fn(u64) + Send + Sync>,
@@ -47,9 +47,9 @@ impl Mount {
         }
         let mut mount =
             prepare(call, settings).map_err(|(what, Errno(code))| failed(what, code))?;
-        // T5: others wait for a client that died, also with creates in directories that it had
-        // looked at, for as long as its session lasts. A reset ends that at once. It comes before
-        // the name is taken: nobody can reset himself.
+        // T5: other clients wait for a dead one, also with creates in directories that it had
+        // looked up, for as long as its session lasts. A reset ends that at once. It comes before
+        // the name is taken: no client can reset itself.
         mount
             .reset(&settings.identity)
             .map_err(|Errno(code)| failed("the reset of the former client", code))?;
@@ -66,7 +66,7 @@ impl Mount {
             let answer = (mount.call.ceph_mount)(mount.raw, settings.directory.as_ptr());
             Errno::check(answer).map_err(|Errno(code)| failed("the mount", code))?;
             mount.permissions = (mount.call.ceph_mount_perms)(mount.raw);
-            // Earlier than the servers' patience ends: the library is to cut itself off, not they.
+            // Before the servers' patience ends: the library is to cut itself off, not they.
             let patience_s = (mount.call.ceph_get_cap_return_timeout)(mount.raw) / 4 * 3;
             let answer = (mount.call.ceph_set_deleg_timeout)(mount.raw, patience_s);
             Errno::check(answer)
@@ -76,8 +76,8 @@ impl Mount {
         Ok(Box::leak(Box::new(mount)))
     }
 
-    /// Ends whatever connection has the name `identity`: when this returns, nothing of it reaches
-    /// the servers.
+    /// Ends any connection with the name `identity`: when this returns, nothing of it reaches the
+    /// servers.
     fn reset(&self, identity: &CStr) -> Result<(), Errno> {
         // SAFETY: the connection is initialised, the string ends with zero.
         let answer = unsafe {
@@ -92,7 +92,7 @@ impl Mount {
         }
     }
 
-    /// The same for another's identity, over a connection that exists only for that.
+    /// Ends another identity's connection, over one that exists only for that.
     pub fn fence(settings: &Settings) -> Result<(), Errno> {
         let call = Functions::load().map_err(|_| Errno(libc::ELIBACC))?;
         let side = prepare(call, settings).map_err(|(_, errno)| errno)?;
@@ -105,7 +105,7 @@ impl Mount {
         reset
     }
 
-    /// Makes everything durable and ends the session in good order. The connection cannot be used
+    /// Makes everything durable and ends the session properly. The connection cannot be used
     /// afterwards.
     pub fn unmount(&self) -> Result<(), Errno> {
         // SAFETY: the connection is initialised; the caller lets nothing else run, and ends the
@@ -113,14 +113,14 @@ impl Mount {
         Errno::check(unsafe { (self.call.ceph_unmount)(self.raw) }).map(drop)
     }
 
-    /// Attributes of all files. T9: content that is still buffered goes as well, and what goes
-    /// wrong with it is told nowhere, nor by the file's next sync.
+    /// Sends the attributes of all files. T9: content that is still buffered is sent as well, and
+    /// its errors are reported nowhere, nor by the file's next sync.
     pub fn send_attributes(&self) -> Result<(), Errno> {
         // SAFETY: the connection is mounted.
         Errno::check(unsafe { (self.call.ceph_sync_fs)(self.raw) }).map(drop)
     }
 
-    /// The number of the file system, which no later one of the cluster has.
+    /// Returns the number of the file system, which no later one of the cluster has.
     pub fn file_system(&self) -> u64 {
         // SAFETY: the connection is mounted.
         unsafe { (self.call.ceph_get_fs_cid)(self.raw) as u64 }
@@ -137,9 +137,8 @@ fn failed(what: &str, code: i32) -> String {
     format!("{what} failed: {}", std::io::Error::from_raw_os_error(code))
 }
 
-/// What the library writes down of each call and shows after a crash of its process, and how much
-/// of it unless someone sets that. It wakes a thread of its own at each write: a quarter of what 16
-/// writers have of two processors.
+/// The library's logs of calls, shown after a crash of its process, and their default levels. Each
+/// entry wakes a thread: a quarter of the time that 16 writers have of two processors.
 const DIARIES: [(&CStr, &CStr); 2] = [(c"debug_client", c"0/5"), (c"debug_objectcacher", c"0/5")];
 
 type Failed = (&'static str, Errno);
@@ -148,7 +147,7 @@ fn answer(what: &'static str, answer: i32) -> Result<(), Failed> {
     Errno::check(answer).map(drop).map_err(|errno| (what, errno))
 }
 
-/// A connection with its settings, initialised and not mounted.
+/// Makes a connection with its settings, initialised and not mounted.
 fn prepare(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
     let mount = configure(call, settings)?;
     // SAFETY: the connection is the one just made, and has its settings.
@@ -168,14 +167,14 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
         let hold = HOLD_S.to_string();
         let connect = CONNECT_S.to_string();
         let options: [(&CStr, &str); 7] = [
-            // T3: each of the two alone would let one of data and attributes go first. The
-            // library's clock tick is left alone: it also renews the session.
+            // T3: each of the two alone would let data or attributes be sent first. The library's
+            // clock tick is not changed: it also renews the session.
             (c"client_oc_max_dirty_age", &hold),
             (c"client_caps_release_delay", &hold),
-            // What is dirty beyond this goes to the servers at once.
+            // Dirty bytes beyond this are sent to the servers at once.
             (c"client_oc_target_dirty", "67108864"),
             (c"client_oc_max_dirty", "100663296"),
-            // Whoever calls has checked.
+            // The caller of the store has checked permissions.
             (c"client_permissions", "false"),
             (c"fuse_default_permissions", "true"),
             (c"client_mount_timeout", &connect),
@@ -186,10 +185,10 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
         }
         for (name, default) in DIARIES {
             let mut found = [0; 16];
-            let told =
+            let reported =
                 (call.ceph_conf_get)(raw, name.as_ptr(), found.as_mut_ptr().cast(), found.len());
-            // Who has set it wants to read it.
-            if told >= 0 && CStr::from_bytes_until_nul(&found) == Ok(default) {
+            // An administrator who set it wants to read it.
+            if reported >= 0 && CStr::from_bytes_until_nul(&found) == Ok(default) {
                 answer("a setting", (call.ceph_conf_set)(raw, name.as_ptr(), c"0/0".as_ptr()))?;
             }
         }
@@ -205,7 +204,7 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
 mod tests {
     use super::*;
 
-    /// What the library has of each diary after our settings.
+    /// Returns the level of each log after our settings.
     fn diaries(configuration: &str) -> Vec<String> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ceph.conf");
@@ -225,7 +224,7 @@ mod tests {
         let setting = |(name, _): (&CStr, &CStr)| {
             let mut found = [0; 16];
             // SAFETY: the connection is configured, and the place as long as said.
-            let told = unsafe {
+            let reported = unsafe {
                 (mount.call.ceph_conf_get)(
                     mount.raw,
                     name.as_ptr(),
@@ -233,7 +232,7 @@ mod tests {
                     found.len(),
                 )
             };
-            assert!(told >= 0, "{name:?}");
+            assert!(reported >= 0, "{name:?}");
             CStr::from_bytes_until_nul(&found).expect("a text").to_str().expect("UTF-8").to_owned()
         };
         let found = DIARIES.map(setting).to_vec();

@@ -12,7 +12,7 @@ use store::{
     Creator, Entry, FileAttributes, FileId, LISTING_ENTRIES_MAX, Listing, NewNode, TARGET_BYTES_MAX,
 };
 
-/// Whoever something is made for; the library's own copy.
+/// The user for whom a file is created; the library's own copy.
 struct Credentials<'a>(&'a Mount, *mut UserPerm);
 
 impl Credentials<'_> {

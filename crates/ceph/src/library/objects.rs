@@ -17,13 +17,13 @@ use units::Timestamp;
 
 use crate::wire::kind_of;
 
-/// What is asked of a file: all that a [`Version`] needs comes at once.
+/// Fields requested of a file: all that a [`Version`] needs come at once.
 pub(super) const WANTED: u32 = abi::STATX_BASIC | abi::STATX_VERSION;
 
-/// Of one read, of a file whose end moves all the time.
+/// Attempts of one read of a file whose end keeps moving.
 const READS_MAX: u32 = 100;
 
-/// A reference to a file; the library keeps the file in memory for as long.
+/// A reference to a file; keeps the file in the library's memory.
 pub struct Inode {
     pub(super) mount: &'static Mount,
     pub(super) raw: *mut RawInode,
@@ -100,7 +100,7 @@ impl Inode {
         .map(drop)
     }
 
-    /// Content and attributes; of a directory, its names.
+    /// Makes content and attributes durable; of a directory, its names.
     pub fn sync(&self) -> Result<(), Errno> {
         self.sync_what(0)
     }
@@ -145,19 +145,19 @@ impl Inode {
         Ok(value)
     }
 
-    /// The UUID of the cluster; zero if the library does not tell.
+    /// Returns the UUID of the cluster; zero if it is unknown.
     pub fn cluster(&self) -> u128 {
-        let told = self.xattr(c"ceph.cluster_fsid", 64).unwrap_or_default();
+        let reported = self.xattr(c"ceph.cluster_fsid", 64).unwrap_or_default();
         let digits: String =
-            told.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_hexdigit).collect();
+            reported.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_hexdigit).collect();
         u128::from_str_radix(&digits, 16).unwrap_or(0)
     }
 
-    /// Of a directory: a question that the metadata server alone can answer. Attributes of all that
-    /// is below are never told out of memory.
+    /// Asks a question of a directory that only the metadata server can answer: attributes of
+    /// everything below it never come from memory.
     pub fn ask_servers(&self) -> Result<(), Errno> {
         match self.xattr(c"ceph.dir.rctime", 256) {
-            // A new session is refused to who was excluded.
+            // An excluded client is refused a new session.
             Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
             answer => answer.map(drop),
         }
@@ -241,7 +241,7 @@ impl Mount {
     }
 }
 
-/// An open file of the library. Closed when the last who uses it lets go.
+/// An open file of the library. Closed when the last reference is dropped.
 pub struct Handle {
     inode: Arc<Inode>,
     raw: *mut RawHandle,
@@ -254,16 +254,16 @@ unsafe impl Sync for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         let mount = self.inode.mount;
-        // SAFETY: nobody else has the handle any more. What fails here had failed before, and was
-        // told by the last sync.
+        // SAFETY: no other reference to the handle is left. A failure here had happened before, and
+        // the last sync reported it.
         unsafe { (mount.call.ceph_ll_close)(mount.raw, self.raw) };
     }
 }
 
 impl Handle {
-    /// Shorter than `length` only at the end of the file. T11: over an end that moves meanwhile the
-    /// library may give what came last as if it were the beginning, or zeros for what comes. So it
-    /// is asked for what was there before, and for all of that.
+    /// Reads; shorter than `length` only at the end of the file. T11: over a moving end the library
+    /// may return the last piece as if it were the beginning, or zeros for what follows. So it is
+    /// asked for what was there before, and for all of that.
     pub fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = Vec::new();
         for _ in 0..READS_MAX {
@@ -285,7 +285,7 @@ impl Handle {
             (mount.call.ceph_ll_read)(mount.raw, self.raw, at, length as u64, place.cast())
         })?;
         let count = (count as usize).min(length);
-        // SAFETY: the library has filled so many bytes, and no more than the place has.
+        // SAFETY: the library has filled `count` bytes, and no more than the place has.
         unsafe { bytes.set_len(count) };
         Ok(count)
     }
@@ -335,18 +335,18 @@ impl Handle {
             .map(drop)
     }
 
-    /// The file's attributes go to the servers, and nobody waits for them. T10: no call is for
-    /// that. A change of how the file is opened has the library tell them all that it holds back.
-    /// The handle is good for nothing but its close afterwards.
+    /// Sends the file's attributes to the servers, without waiting. T10: there is no call for that.
+    /// Changing how the file is opened makes the library report everything that it holds back. The
+    /// handle can only be closed afterwards.
     pub fn send_attributes(&self) -> Result<(), Errno> {
         let mount = self.inode.mount;
         // SAFETY: the handle is open.
         Errno::check(unsafe { (mount.call.ceph_ll_lazyio)(mount.raw, self.raw, 1) }).map(drop)
     }
 
-    /// Whether the servers still know this client. T7: a library that was excluded drops what it
-    /// has buffered, and syncs with success. To ask for a lock is the one question about a file
-    /// that it never answers by itself.
+    /// Asks whether the servers still know this client. T7: an excluded library drops its buffer,
+    /// and syncs with success. A request for a lock is the one question about a file that it never
+    /// answers by itself.
     pub fn ask_servers(&self) -> Result<(), Errno> {
         let mount = self.inode.mount;
         let mut lock = flock_of(Some(LockMode::Shared), &(0..1));
@@ -355,13 +355,13 @@ impl Handle {
         match Errno::check(unsafe {
             (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, 0)
         }) {
-            // A new session is refused to who was excluded.
+            // An excluded client is refused a new session.
             Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
             answer => answer.map(drop),
         }
     }
 
-    /// EAGAIN: another's lock stands against it. Locks go with the handle.
+    /// Sets a lock. EAGAIN: a conflicting lock exists. Locks end with the handle.
     pub fn lock(
         &self,
         owner: u64,
@@ -375,7 +375,7 @@ impl Handle {
         })
         .map(drop)
     }
-    /// A lock that stands against it.
+    /// Returns a conflicting lock.
     pub fn lock_against(
         &self,
         owner: u64,
@@ -397,7 +397,7 @@ impl Handle {
         Ok(Some((mode, start.min(end)..end)))
     }
 
-    /// EAGAIN: another has the file open. A recall is told with `number`.
+    /// Takes a token. EAGAIN: another client has the file open. `number` identifies the recall.
     pub fn take_token(&self, token: Token, number: u64) -> Result<(), Errno> {
         let kind = match token {
             Token::SharedRead => abi::DELEGATION_READ,
@@ -453,8 +453,8 @@ pub(super) fn attributes_of(statx: &Statx) -> FileAttributes {
     let changed = timestamp(&statx.changed);
     let mode = u32::from(statx.mode);
     // T2: the number is a client's own count while it holds the file, so that two histories reach
-    // the same one. With size and time of change beside it, a state is mistaken for another only if
-    // both were made in the same nanosecond.
+    // the same one. With size and time of change, a state is mistaken for another only if both were
+    // made in the same nanosecond.
     let version = Version {
         number: statx.version,
         ctime_ns: u64::try_from(changed.seconds).unwrap_or(0).saturating_mul(1_000_000_000)

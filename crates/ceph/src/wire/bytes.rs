@@ -1,4 +1,4 @@
-//! Values to bytes and back.
+//! Converts values to bytes and back.
 
 use store::{
     Allocation, AttributeChange, Creator, Entry, FileAttributes, FileId, FileKind, Listing,
@@ -19,7 +19,7 @@ pub enum MalformedMessage {
     Unknown { field: &'static str, found: u8 },
 }
 
-/// What is left of a frame.
+/// The unread rest of a frame.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Ok(taken)
     }
-    /// One message and nothing else.
+    /// Reads one message and nothing else.
     pub fn whole<T: Wire>(bytes: &'a [u8]) -> Result<T, MalformedMessage> {
         let mut reader = Reader(bytes);
         let message = T::take(&mut reader)?;
@@ -49,14 +49,14 @@ macro_rules! wire_number {
             }
             fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 let bytes = from.take(size_of::<$number>())?;
-                Ok(<$number>::from_le_bytes(bytes.try_into().expect("so many bytes")))
+                Ok(<$number>::from_le_bytes(bytes.try_into().expect("the reader took as many bytes")))
             }
         }
     )* };
 }
 wire_number!(u8, u32, u64, i32, i64);
 
-/// The fields one after the other.
+/// Encodes the fields one after the other.
 macro_rules! wire_struct {
     ($name:ident { $($field:tt),* }) => {
         impl Wire for $name {
@@ -71,7 +71,7 @@ macro_rules! wire_struct {
 }
 pub(crate) use wire_struct;
 
-/// A byte for the variant, then its fields.
+/// Encodes the variant as a byte, then its fields.
 macro_rules! wire_enum {
     ($name:ident { $($number:literal => $variant:ident $({ $($field:ident),* })? ),* $(,)? }) => {
         impl Wire for $name {
@@ -124,7 +124,7 @@ impl Wire for Vec<Entry> {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
         let length = u32::take(from)?;
-        // Grows with what is really there, whatever the number says.
+        // Grows with the bytes that are there, whatever the number says.
         (0..length).map(|_| Entry::take(from)).collect()
     }
 }
@@ -163,7 +163,7 @@ impl Wire for FileKind {
     }
 }
 
-/// What the type bits of a mode say.
+/// Returns the kind that the type bits of a mode encode.
 pub fn kind_of(mode: u32) -> FileKind {
     match mode & libc::S_IFMT {
         libc::S_IFREG => FileKind::Regular,

@@ -1,13 +1,13 @@
-//! Cutting a stream of bytes into frames.
+//! Cuts a stream of bytes into frames.
 
 use super::bytes::{MalformedMessage, Reader, Wire};
 use store::TRANSFER_BYTES_MAX;
 
-/// Of what follows the length: the longest transfer, and room for what stands around it.
+/// Most bytes after the length: the longest transfer, and space for what surrounds it.
 pub const FRAME_BYTES_MAX: usize = TRANSFER_BYTES_MAX + (64 << 10);
 const LENGTH_BYTES: usize = 4;
 
-/// A message as it goes out: its length, then `parts`.
+/// Encodes a message: its length, then `parts`.
 pub(crate) fn framed(parts: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = vec![0; LENGTH_BYTES];
     parts(&mut out);
@@ -17,28 +17,28 @@ pub(crate) fn framed(parts: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// The frame of a message that needs no number.
+/// Returns the frame of a message without a number.
 #[allow(private_bounds)]
 pub fn frame<T: Wire>(message: &T) -> Vec<u8> {
     framed(|out| message.put(out))
 }
 
-/// What came in and is not yet a whole frame.
+/// Received bytes that are not yet a whole frame.
 #[derive(Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// Taken from the beginning of `bytes`.
+    /// Bytes consumed from the beginning of `bytes`.
     done: usize,
 }
 
 impl Frames {
     pub fn add(&mut self, bytes: &[u8]) {
-        // Moved rarely: only what the last frames left over.
+        // Moved rarely: only the rest after the last frames.
         self.bytes.drain(..std::mem::take(&mut self.done));
         self.bytes.extend_from_slice(bytes);
     }
-    /// The next message. `None`: more bytes are needed. After an error nothing of the stream can be
-    /// understood.
+    /// Returns the next message; `None` if more bytes are needed. After an error nothing of the
+    /// stream can be understood.
     #[allow(private_bounds)]
     pub fn next_message<T: Wire>(&mut self) -> Result<Option<T>, MalformedMessage> {
         let rest = &self.bytes[self.done..];

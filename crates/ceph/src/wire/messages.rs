@@ -6,7 +6,7 @@ use store::{
     Space, Token, XattrMode,
 };
 
-/// How the helper is to connect: its first request.
+/// How the helper is to connect: the first request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     pub identity: Vec<u8>,
@@ -15,26 +15,26 @@ pub struct Hello {
     pub user: Vec<u8>,
     /// Empty: the cluster's only one.
     pub file_system: Vec<u8>,
-    /// The directory that is to be the root.
+    /// The directory that is the store's root.
     pub directory: Vec<u8>,
 }
 wire_struct!(Hello { identity, conf, user, file_system, directory });
 
-/// What it answers once it is connected.
+/// The answer to the first request, once the helper is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Welcome {
+pub struct HelloReply {
     pub root: FileAttributes,
     /// Time between a recall and being cut off.
     pub recall_ms: u64,
-    /// How long it holds buffered writes.
+    /// How long the helper holds buffered writes.
     pub hold_ms: u64,
-    /// The UUID of the cluster, its halves; zeros if it cannot be told.
+    /// The UUID of the cluster, in halves; zeros if it is unknown.
     pub cluster_high: u64,
     pub cluster_low: u64,
     /// The number of its file system.
     pub file_system: u64,
 }
-wire_struct!(Welcome { root, recall_ms, hold_ms, cluster_high, cluster_low, file_system });
+wire_struct!(HelloReply { root, recall_ms, hold_ms, cluster_high, cluster_low, file_system });
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HelperRequest {
@@ -61,7 +61,7 @@ pub enum HelperRequest {
         node: NewNode,
         caller: Creator,
     },
-    /// A regular file, opened with it.
+    /// Creates a regular file, and opens it.
     Create {
         parent: FileId,
         name: Vec<u8>,
@@ -122,7 +122,7 @@ pub enum HelperRequest {
         file: FileId,
         name: Vec<u8>,
     },
-    /// An open file is its file and whether it may write: the client keeps count.
+    /// Opens a file. The handle is the file and whether it may write: the client keeps count.
     Open {
         file: FileId,
         write: bool,
@@ -164,7 +164,7 @@ pub enum HelperRequest {
         file: FileId,
     },
     StillKnown,
-    /// A lock of a program, of bytes. Without a mode: it goes.
+    /// Sets a lock of a program, in bytes; without a mode, removes it.
     Lock {
         file: FileId,
         owner: u64,
@@ -172,7 +172,7 @@ pub enum HelperRequest {
         start: u64,
         end: u64,
     },
-    /// One that stands against it.
+    /// Asks for a conflicting lock.
     TestLock {
         file: FileId,
         owner: u64,
@@ -204,13 +204,13 @@ wire_enum!(HelperRequest {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     Done,
-    Welcome {
-        welcome: Welcome,
+    HelloReply {
+        hello_reply: HelloReply,
     },
     Attributes {
         attributes: FileAttributes,
     },
-    /// Whether the exclusive token came with it.
+    /// `true`: the exclusive token came with it.
     Created {
         attributes: FileAttributes,
         is_held: bool,
@@ -232,12 +232,12 @@ pub enum Reply {
     },
 }
 wire_enum!(Reply {
-    0 => Done, 1 => Welcome { welcome }, 2 => Attributes { attributes }, 3 => Bytes { bytes },
-    4 => Listing { listing }, 5 => Space { space }, 6 => Created { attributes, is_held },
-    7 => Lock { mode, start, end },
+    0 => Done, 1 => HelloReply { hello_reply }, 2 => Attributes { attributes },
+    3 => Bytes { bytes }, 4 => Listing { listing }, 5 => Space { space },
+    6 => Created { attributes, is_held }, 7 => Lock { mode, start, end },
 });
 
-/// From the helper. `request` is the number that the request came with.
+/// A message from the helper. `request` is the number of its request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
     Success {
@@ -256,7 +256,7 @@ pub enum Report {
     Changed {
         file: FileId,
     },
-    /// The connection is lost, and the helper's last word.
+    /// The connection is lost; the helper's last report.
     Lost {
         fenced: bool,
         why: Vec<u8>,

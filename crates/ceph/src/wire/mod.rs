@@ -1,9 +1,9 @@
-//! What daemon and helper say to each other over their socket: frames of a bounded length,
+//! The messages between daemon and helper over their socket: frames of a bounded length,
 //! little-endian.
 //!
 //! A frame is a length (4 bytes, of what follows), then a [`HelperRequest`] with its number or a
 //! [`Report`]. Neither side trusts the other's bytes. Whatever they are, reading them ends,
-//! allocates no more than they are long, and gives a message or [`MalformedMessage`].
+//! allocates no more than they are long, and returns a message or [`MalformedMessage`].
 
 mod bytes;
 mod frames;
@@ -13,4 +13,4 @@ pub use bytes::MalformedMessage;
 pub(crate) use bytes::kind_of;
 
 pub use frames::{FRAME_BYTES_MAX, Frames, frame};
-pub use messages::{Hello, HelperRequest, Numbered, Reply, Report, Welcome};
+pub use messages::{Hello, HelloReply, HelperRequest, Numbered, Reply, Report};

@@ -1,4 +1,4 @@
-//! What dies while requests are under way: the helper, a metadata server, an OSD.
+//! Failures while requests are in flight: of the helper, a metadata server, an OSD.
 
 use crate::common::{Cluster, connect, is_disconnected, make, next_event, run};
 use device::World;
@@ -32,7 +32,7 @@ fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
             let (mut done, mut failed) = (0, 0);
             for call in calls {
                 match call.await.unwrap() {
-                    // Answered in order: nothing succeeds behind the first that failed.
+                    // Answered in order: nothing succeeds after the first failure.
                     Ok(_) if failed == 0 => done += 1,
                     Err(error) if is_disconnected(&error) => failed += 1,
                     other => panic!("round {round}, after {done} and {failed}: {other:?}"),
@@ -40,7 +40,7 @@ fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
             }
             let _ = durable.await.unwrap();
             let StoreEvent::Disconnected { fenced: false } = next_event(&store).await else {
-                panic!("no end was told")
+                panic!("no end was reported")
             };
             store.reconnect().await.unwrap();
         }
@@ -81,10 +81,10 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
     });
 }
 
-/// Such as one for which the library's buffer has no room. Whoever reads the requests may be who
-/// waits.
+/// A write for which the library's buffer has no space. The thread that reads requests may be the
+/// one that waits.
 #[test]
-fn requests_beside_a_write_that_waits_are_answered() {
+fn requests_are_answered_while_a_write_waits() {
     const PIECE: u64 = 64 << 10;
     /// More than the library buffers.
     const SIZE: u64 = 160 << 20;
@@ -102,7 +102,7 @@ fn requests_beside_a_write_that_waits_are_answered() {
         cluster.must("kill", &["osd0", "STOP"]);
         let mut at = 0;
         let waits = loop {
-            assert!(at < SIZE, "everything has room");
+            assert!(at < SIZE, "everything fits");
             let write =
                 runtime::spawn_with_result(&world, store.write(open, at, &[1; PIECE as usize]));
             let a_second = world.sleep_until(world.now().plus(Duration::from_secs(1)));
@@ -112,7 +112,7 @@ fn requests_beside_a_write_that_waits_are_answered() {
             }
             at += PIECE;
         };
-        // Both kinds: what the library has in its memory, and what a server is asked for.
+        // Both kinds: answers from the library's memory, and from a server.
         assert_eq!(
             store.attributes(beside).await.unwrap().file,
             beside,
@@ -124,8 +124,8 @@ fn requests_beside_a_write_that_waits_are_answered() {
     });
 }
 
-/// A host's syncs hang on it: who is known learns so, and whose servers are silent for a lease
-/// gives the connection up.
+/// A host's syncs depend on it: a known client gets an answer, and one whose servers are silent for
+/// a lease gives the connection up.
 #[test]
 fn questions_are_answered_by_the_servers_or_end_the_connection() {
     let cluster = Cluster::small();

@@ -103,7 +103,7 @@ fn names_do_what_they_do_in_a_file_system() {
         assert_eq!(refused(store.find(owned.file).await), Refusal::Stale);
         assert_eq!(refused(store.lookup(root, b"a/b").await), Refusal::Invalid);
         assert_eq!(refused(store.lookup(root, &[b'x'; 256]).await), Refusal::NameTooLong);
-        // How much there is only a manager daemon knows, and this cluster has none.
+        // Only a manager daemon knows the space left, and this cluster has none.
         assert!(store.space().await.unwrap().block_bytes > 0);
     });
 }
@@ -193,29 +193,29 @@ fn attributes_change_with_and_without_a_token_and_others_see_them() {
 }
 
 #[test]
-fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
+fn space_is_reserved_and_holes_are_punched_on_a_cluster() {
     let cluster = Cluster::small();
     let (here, there) = (cluster.options("here"), cluster.options("there"));
     run(|world| async move {
         let (store, other) = (connect(&world, here).await, connect(&world, there).await);
         let file = make(&store, "file").await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        let mut told = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
+        let mut reported = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
         store.write(open, 0, &[1; 12288]).await.unwrap();
         for (what, range, size) in
             [(Allocation::Reserve, 0..16384, 16384), (Allocation::PunchHole, 4096..8192, 16384)]
         {
             let now = store.allocate(open, what, range).await.unwrap().version;
             assert!(
-                now.size == size && now.number > told.number,
-                "{what:?}: {now:?} after {told:?}"
+                now.size == size && now.number > reported.number,
+                "{what:?}: {now:?} after {reported:?}"
             );
-            told = now;
+            reported = now;
         }
         // Its servers know it already: nothing is buffered.
         store.return_token(file).await.unwrap();
         let found = other.lookup(other.root(), b"file").await.unwrap();
-        assert_eq!(found.attributes.version, told);
+        assert_eq!(found.attributes.version, reported);
         let open = other.open(file, OpenMode::Read).await.unwrap();
         let mut expected = vec![1; 12288];
         expected[4096..8192].fill(0);
@@ -226,10 +226,10 @@ fn room_is_reserved_and_holes_are_punched_on_a_cluster() {
     });
 }
 
-/// T11: over the end of a file that grows meanwhile the library returns what came last as if it
-/// were the beginning.
+/// T11: over the end of a growing file the library returns the last piece as if it were the
+/// beginning.
 #[test]
-fn reads_over_the_end_of_a_growing_file_tell_what_is_there() {
+fn reads_over_a_growing_end_return_what_is_there() {
     const RECORD: usize = 1000;
     const RECORDS: usize = 3000;
     let cluster = Cluster::small();

@@ -1,9 +1,9 @@
-//! Hostile bytes on the socket, in both directions, and a helper that dies or says nothing. No
-//! cluster is needed.
+//! Hostile bytes on the socket, in both directions, and a helper that dies or is silent. No cluster
+//! is needed.
 
 use ceph::{
-    CephStore, FRAME_BYTES_MAX, Frames, Hello, HelperRequest, MalformedMessage, Numbered, Options,
-    Reply, Report, Welcome, frame,
+    CephStore, FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperRequest, MalformedMessage,
+    Numbered, Options, Reply, Report, frame,
 };
 use device::World;
 use runtime::{Either, RealWorld, SplitMix, race};
@@ -132,23 +132,23 @@ fn hostile_bytes_are_an_error_and_take_no_more_memory_than_they_are_long() {
     );
 
     let seed = 20_261_122;
-    let dice = SplitMix::new(seed);
+    let random = SplitMix::new(seed);
     let originals: Vec<Vec<u8>> = requests()
         .into_iter()
         .map(|request| frame(&Numbered { number: 1, request }))
         .chain(reports().iter().map(frame))
         .collect();
     for round in 0..200_000 {
-        let mut bytes = originals[dice.next() as usize % originals.len()].clone();
-        for _ in 0..1 + dice.next() % 4 {
-            let at = dice.next() as usize % bytes.len();
-            match dice.next() % 3 {
-                0 => bytes[at] = dice.next() as u8,
+        let mut bytes = originals[random.next() as usize % originals.len()].clone();
+        for _ in 0..1 + random.next() % 4 {
+            let at = random.next() as usize % bytes.len();
+            match random.next() % 3 {
+                0 => bytes[at] = random.next() as u8,
                 1 => bytes.truncate(at.max(5)),
                 _ => bytes[at] = 0xff,
             }
         }
-        // A length that fits, so that what is inside is looked at.
+        // A length that fits, so that the inside is parsed.
         let length = (bytes.len() - 4) as u32;
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         let mut frames = Frames::default();
@@ -187,7 +187,7 @@ fn the_helper_ends_on_bytes_that_are_no_request() {
     }
 }
 
-/// Whatever it waits for: here a monitor that says nothing.
+/// Whatever it waits for: here a monitor that does not answer.
 #[test]
 fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -220,7 +220,7 @@ fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
     }
 }
 
-/// How a helper ends that is told nonsense, and complains there.
+/// Returns how a helper ends that gets nonsense, and complains there.
 fn end_after_nonsense(complains_to: Stdio) -> Option<i32> {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let mut helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))
@@ -237,7 +237,7 @@ fn end_after_nonsense(complains_to: Stdio) -> Option<i32> {
     helper.wait().unwrap().code()
 }
 
-/// Nobody need read what it says, and the daemon waits for its end.
+/// The complaint need not be read, and the daemon waits for its end.
 #[test]
 fn a_helper_to_which_nobody_listens_ends_like_any_other() {
     const BADLY: Option<i32> = Some(1);
@@ -247,13 +247,13 @@ fn a_helper_to_which_nobody_listens_ends_like_any_other() {
     assert_eq!(end_after_nonsense(writer.into()), BADLY, "the reader is gone");
     let (reader, mut writer) = std::io::pipe().unwrap();
     // SAFETY: the descriptor is open; the command takes an integer.
-    let room = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
-    writer.write_all(&vec![b'.'; room as usize]).unwrap();
+    let length = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    writer.write_all(&vec![b'.'; length as usize]).unwrap();
     assert_eq!(end_after_nonsense(writer.into()), BADLY, "the reader does not read");
     drop(reader);
 }
 
-/// A shell script as helper.
+/// Connects to a shell script as helper.
 fn against(script: &str) -> Result<(), StoreError> {
     let world = RealWorld::new().unwrap();
     let options = Options {
@@ -285,7 +285,7 @@ fn against(script: &str) -> Result<(), StoreError> {
     result.expect("it hangs")
 }
 
-/// A script that writes `bytes` to its socket when it has read something.
+/// Returns a script that writes `bytes` to its socket when it has read something.
 fn says(bytes: &[u8]) -> String {
     let text: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
     format!("head -c 8 <&0 >/dev/null; printf '{text}' >&0; ")
@@ -293,7 +293,7 @@ fn says(bytes: &[u8]) -> String {
 
 #[test]
 fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
-    let welcome = Welcome {
+    let hello_reply = HelloReply {
         root: attributes(),
         recall_ms: 1000,
         hold_ms: 1000,
@@ -301,8 +301,9 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
         cluster_low: 2,
         file_system: 3,
     };
-    let welcome = frame(&Report::Success { request: 1, reply: Reply::Welcome { welcome } });
-    let with = |behind: Vec<u8>| says(&[welcome.clone(), behind].concat()) + "sleep 60";
+    let hello_reply =
+        frame(&Report::Success { request: 1, reply: Reply::HelloReply { hello_reply } });
+    let with = |behind: Vec<u8>| says(&[hello_reply.clone(), behind].concat()) + "sleep 60";
     let unasked = frame(&Report::Success { request: 4711, reply: Reply::Done });
     let other = frame(&Report::Success { request: 2, reply: Reply::Done });
     for (script, expected) in [
@@ -314,10 +315,10 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
             "Nonsense",
         ),
         (says(&frame(&Report::Lost { fenced: true, why: b"no".to_vec() })) + "sleep 60", "Fenced"),
-        (says(&welcome) + "sleep 0.2", "Disconnected"),
+        (says(&hello_reply) + "sleep 0.2", "Disconnected"),
         (with(vec![0xff; 64]), "Disconnected"),
         (with(unasked), "Disconnected"),
-        // It may come before anybody has asked, or after.
+        // It may come before the first request, or after.
         (with(other), "Disconnected|Nonsense"),
         (with(frame(&Report::Lost { fenced: true, why: b"no".to_vec() })), "Fenced"),
     ] {
@@ -333,7 +334,7 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
     assert!(error.to_string().contains("/nowhere/helper"), "{error}");
 }
 
-/// A helper, and the daemon's end of its socket.
+/// Starts a helper. Returns the daemon's end of its socket, too.
 fn start_helper() -> (Child, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let helper = Command::new(env!("CARGO_BIN_EXE_ceph-helper"))

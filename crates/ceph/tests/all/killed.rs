@@ -1,4 +1,4 @@
-//! What the servers have of a client that was killed: what recovery goes by.
+//! The servers' state of a killed client's files, on which recovery depends.
 
 use crate::common::{Cluster, connect, make, next_event, run};
 use ceph::CephStore;
@@ -8,47 +8,47 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, OpenFile, OpenMode, Store as _, StoreEvent, Token, Version};
 
-/// A file that is held, with the states that the servers had and those that were told since.
-struct Held {
+/// A held file, with the states that the servers had and those that were reported since.
+struct HeldToken {
     store: Rc<CephStore>,
     file: FileId,
     open: OpenFile,
     base: Version,
-    told: Vec<Version>,
+    reported: Vec<Version>,
 }
 
-impl Held {
-    async fn make(store: &Rc<CephStore>, name: &str) -> Held {
+impl HeldToken {
+    async fn make(store: &Rc<CephStore>, name: &str) -> HeldToken {
         let file = make(store, name).await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let base = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
-        Held { store: store.clone(), file, open, base, told: vec![base] }
+        HeldToken { store: store.clone(), file, open, base, reported: vec![base] }
     }
     fn last(&self) -> Version {
-        *self.told.last().unwrap()
+        *self.reported.last().unwrap()
     }
     async fn append(&mut self, bytes: &[u8]) {
         let version = self.store.write(self.open, self.last().size, bytes).await.unwrap().version;
-        self.told.push(version);
+        self.reported.push(version);
     }
     async fn make_durable(&mut self) {
         self.store.make_durable(self.open).await.unwrap();
         self.base = self.last();
     }
-    /// As a host does.
-    async fn append_within_its_room(&mut self, bytes: &[u8]) {
+    /// Appends as a host does.
+    async fn append_within_its_grant(&mut self, bytes: &[u8]) {
         if self.last().size + bytes.len() as u64 >= self.store.held_below(self.base.size) {
             self.make_durable().await;
         }
         self.append(bytes).await;
     }
-    /// What another life of the client finds.
-    async fn die(self) -> (Held, Version) {
+    /// Kills the client. Returns what its next connection finds.
+    async fn die(self) -> (HeldToken, Version) {
         let helper = self.store.helper().unwrap() as i32;
         // SAFETY: a signal to the helper that this test started, and has not yet reaped.
         assert_eq!(unsafe { libc::kill(helper, libc::SIGKILL) }, 0);
         let StoreEvent::Disconnected { fenced: false } = next_event(&self.store).await else {
-            panic!("no end was told")
+            panic!("no end was reported")
         };
         self.store.reconnect().await.unwrap();
         let open = self.store.open(self.file, OpenMode::ReadWrite).await.unwrap();
@@ -57,10 +57,10 @@ impl Held {
     }
     async fn dies_in_a_known_state(self, what: &str) {
         let (held, found) = self.die().await;
-        let told = held.told.contains(&found);
+        let reported = held.reported.contains(&found);
         assert!(
-            told || (found.number == held.base.number && found.size >= held.base.size),
-            "{what}: {found:?} was not told, and follows {:?}, {:?}",
+            reported || (found.number == held.base.number && found.size >= held.base.size),
+            "{what}: {found:?} was not reported, and follows {:?}, {:?}",
             held.base,
             held.last()
         );
@@ -72,25 +72,25 @@ async fn wait(world: &RealWorld, milliseconds: u64) {
 }
 
 #[test]
-fn a_killed_client_leaves_a_told_state_or_its_last_durable_number() {
+fn a_killed_client_leaves_a_reported_state_or_its_durable_number() {
     let cluster = Cluster::small();
     let options = cluster.options("here");
     run(|world| async move {
         let store = Rc::new(connect(&world, options).await);
-        let mut held = Held::make(&store, "small").await;
+        let mut held = HeldToken::make(&store, "small").await;
         for _ in 0..100 {
-            held.append_within_its_room(&[1; 1024]).await;
+            held.append_within_its_grant(&[1; 1024]).await;
         }
         held.dies_in_a_known_state("a small file").await;
 
-        let mut held = Held::make(&store, "growing").await;
+        let mut held = HeldToken::make(&store, "growing").await;
         for _ in 0..5200 {
-            held.append_within_its_room(&[1; 1024]).await;
+            held.append_within_its_grant(&[1; 1024]).await;
         }
         held.dies_in_a_known_state("a growing file").await;
 
         // More than the library buffers, in place.
-        let mut held = Held::make(&store, "large").await;
+        let mut held = HeldToken::make(&store, "large").await;
         let open = held.open;
         for round in 0..80u64 {
             let version = store
@@ -98,7 +98,7 @@ fn a_killed_client_leaves_a_told_state_or_its_last_durable_number() {
                 .await
                 .unwrap()
                 .version;
-            held.told.push(version);
+            held.reported.push(version);
             if round == 1 {
                 held.make_durable().await;
             }
@@ -107,9 +107,9 @@ fn a_killed_client_leaves_a_told_state_or_its_last_durable_number() {
         held.dies_in_a_known_state("a file with much in the buffer").await;
 
         for delay in 0..8 {
-            let mut held = Held::make(&store, &format!("synced-{delay}")).await;
+            let mut held = HeldToken::make(&store, &format!("synced-{delay}")).await;
             for _ in 0..2500 {
-                held.append_within_its_room(&[1; 1024]).await;
+                held.append_within_its_grant(&[1; 1024]).await;
             }
             let durable = runtime::spawn_with_result(&world, store.make_durable(held.open));
             wait(&world, delay).await;
@@ -119,21 +119,21 @@ fn a_killed_client_leaves_a_told_state_or_its_last_durable_number() {
     });
 }
 
-/// Why a host makes a file durable before it outgrows its room.
+/// Shows why a host makes a file durable before it outgrows its granted size.
 #[test]
-fn a_file_that_outgrows_its_room_is_reported_with_an_unannounced_size() {
+fn an_outgrown_file_is_reported_with_an_unannounced_size() {
     let cluster = Cluster::small();
     let options = cluster.options("here");
     run(|world| async move {
         let store = Rc::new(connect(&world, options).await);
-        let mut held = Held::make(&store, "growing").await;
+        let mut held = HeldToken::make(&store, "growing").await;
         for _ in 0..2100 {
             held.append(&[1; 1024]).await;
         }
         wait(&world, 200).await;
         let (held, found) = held.die().await;
-        assert!(!held.told.contains(&found) && found.number > held.base.number, "{found:?}");
-        let before = held.told.iter().find(|state| state.number == found.number).unwrap();
+        assert!(!held.reported.contains(&found) && found.number > held.base.number, "{found:?}");
+        let before = held.reported.iter().find(|state| state.number == found.number).unwrap();
         assert_eq!(found.ctime_ns, before.ctime_ns);
         assert_eq!(found.size, before.size + 1024);
     });

@@ -1,5 +1,5 @@
-//! What the servers learn of a file that is held, and in which order. A client may die at any
-//! moment in between.
+//! The order in which the servers learn of a held file's changes. A client may die at any point in
+//! between.
 
 use crate::common::*;
 use ceph::{Frames, Hello, HelperRequest, Numbered, Report, frame};
@@ -12,34 +12,34 @@ use std::time::{Duration, Instant};
 use store::{FileId, Identity, OpenMode, Store as _, StoreEvent, Token};
 
 const CONTENT: &[u8] = b"never zeros";
-/// Longer than anything takes that is not waited for.
+/// Longer than any operation takes that does not wait.
 const LONG: Duration = Duration::from_millis(300);
 
 #[test]
-fn a_sync_tells_the_metadata_server_of_content_that_is_there() {
+fn a_sync_reports_only_content_that_is_there() {
     let cluster = Rc::new(Cluster::small());
     let (here, servers) = (cluster.options("here"), cluster.clone());
     run(|world| async move {
         let store = connect(&world, here).await;
         let created = store.create(store.root(), b"file", 0o644, ROOT).await.unwrap();
         let open = created.open.unwrap();
-        let told = || servers.counter("mds", "mds", "handle_client_caps_dirty");
+        let reported = || servers.counter("mds", "mds", "handle_client_caps_dirty");
         store.write(open, 0, CONTENT).await.unwrap();
-        let before = told();
+        let before = reported();
         servers.must("kill", &["osd0", "STOP"]);
         let durable = runtime::spawn_with_result(&world, store.make_durable(open));
         world.sleep_until(world.now().plus(LONG)).await;
-        let meanwhile = told();
+        let during = reported();
         servers.must("kill", &["osd0", "CONT"]);
         durable.await.unwrap().unwrap();
-        assert_eq!(meanwhile, before, "the data server did not answer meanwhile");
-        assert!(told() > before);
+        assert_eq!(during, before, "the data server did not answer during it");
+        assert!(reported() > before);
     });
 }
 
-/// A recall is answered by the library alone, with what the journal of a host may not have.
+/// The library alone answers a recall, with states that the journal of a host may not have.
 #[test]
-fn a_recalled_file_tells_nothing_until_that_is_acknowledged() {
+fn a_recalled_file_reports_nothing_until_acknowledged() {
     let cluster = Rc::new(Cluster::small());
     let (here, there, servers) =
         (cluster.options("here"), cluster.options("there"), cluster.clone());
@@ -62,7 +62,7 @@ fn a_recalled_file_tells_nothing_until_that_is_acknowledged() {
             // SAFETY: a signal to the helper that this test started, and has not yet reaped.
             assert_eq!(unsafe { libc::kill(store.helper().unwrap() as i32, libc::SIGKILL) }, 0);
             let StoreEvent::Disconnected { .. } = next_event(&store).await else {
-                panic!("no end was told")
+                panic!("no end was reported")
             };
             store.reconnect().await.unwrap();
             let found = look.await.unwrap().unwrap().attributes.version;
@@ -72,20 +72,20 @@ fn a_recalled_file_tells_nothing_until_that_is_acknowledged() {
     });
 }
 
-/// Requests to a helper by hand: its daemon may die without it.
+/// Sends requests to a helper by hand: its daemon may die without it.
 struct Daemon {
     socket: UnixStream,
     frames: Frames,
     number: u64,
 }
 impl Daemon {
-    /// The next report of which `wanted` tells something.
+    /// Returns the next report that `wanted` accepts.
     fn hear<T>(&mut self, wanted: impl Fn(Report) -> Option<T>) -> T {
         let mut bytes = [0; 4096];
         loop {
             while let Some(report) = self.frames.next_message().unwrap() {
-                if let Some(told) = wanted(report) {
-                    return told;
+                if let Some(reported) = wanted(report) {
+                    return reported;
                 }
             }
             let count = self.socket.read(&mut bytes).unwrap();
@@ -123,11 +123,12 @@ fn a_helper_whose_daemon_died_sends_the_content_of_recalled_files_and_nothing_el
         file_system: Vec::new(),
         directory: b"/".to_vec(),
     };
-    let ceph::Reply::Welcome { welcome } = daemon.ask(HelperRequest::Connect { hello }) else {
+    let ceph::Reply::HelloReply { hello_reply } = daemon.ask(HelperRequest::Connect { hello })
+    else {
         panic!("no welcome")
     };
     let files = [&b"recalled"[..], b"held"].map(|name| {
-        let (parent, name) = (welcome.root.file, name.to_vec());
+        let (parent, name) = (hello_reply.root.file, name.to_vec());
         let create = HelperRequest::Create { parent, name, mode: 0o644, caller: ROOT };
         let ceph::Reply::Created { attributes, is_held: true } = daemon.ask(create) else {
             panic!("not held")

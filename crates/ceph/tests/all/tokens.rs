@@ -1,7 +1,8 @@
-//! Tokens, their recall, and who is excluded.
+//! Tokens, their recall, and excluded clients.
 
 use crate::common::{
-    CephFuse, Cluster, ROOT, connect, give_way, is_disconnected, is_fenced, make, next_event, run,
+    CephFuse, Cluster, ROOT, connect, is_disconnected, is_fenced, make, next_event,
+    return_recalled, run,
 };
 use device::World;
 use runtime::{Either, race};
@@ -40,7 +41,7 @@ fn a_second_client_recalls_the_token_and_reads_what_was_written() {
             panic!("{event:?}")
         };
         assert!(of == file && deadline > world.now().plus(Duration::from_secs(5)));
-        // Both have it open: neither can have it alone, and each sees what the other writes.
+        // Both have it open: neither can have it exclusively, and each sees the other's writes.
         assert_eq!(
             other.take_token(peer, Token::ExclusiveWrite).await.unwrap_err(),
             StoreError::TokenHeld
@@ -55,7 +56,7 @@ fn a_second_client_recalls_the_token_and_reads_what_was_written() {
     });
 }
 
-/// One read fetches it.
+/// Bytes fetched by one read.
 const WRITTEN_MAX: u64 = 1 << 19;
 
 #[test]
@@ -71,7 +72,7 @@ fn a_write_that_meets_its_recall_completes_and_both_writes_reach_the_other_clien
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             store.write(open, 0, &[round; 4096]).await.unwrap();
             // The holder goes on writing, and returns the token only when its writes are answered:
-            // as one does that learns of the recall too late.
+            // as if it learned of the recall too late.
             let recalled = Rc::new(Cell::new(false));
             let (watcher, flag) = (store.clone(), recalled.clone());
             world.spawn(Box::pin(async move {
@@ -119,7 +120,7 @@ fn ceph_fuse_recalls_a_token_too_and_sees_each_write() {
         let store = Rc::new(connect(&world, here).await);
         let file = make(&store, "file").await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        world.spawn(Box::pin(give_way(store.clone())));
+        world.spawn(Box::pin(return_recalled(store.clone())));
         for round in 0..20u8 {
             let answer = store.take_token(open, Token::ExclusiveWrite).await;
             assert!(matches!(answer, Ok(_) | Err(StoreError::TokenHeld)), "{answer:?}");
@@ -153,7 +154,7 @@ fn after_kill_9_the_next_life_resets_the_former_and_finds_durable_content() {
         store.write(open, 0, b"lost   ").await.unwrap();
         kill(&store);
         let StoreEvent::Disconnected { fenced: false } = next_event(&store).await else {
-            panic!("no end was told")
+            panic!("no end was reported")
         };
         for _ in 0..2 {
             assert!(is_disconnected(&store.attributes(file).await.unwrap_err()));
@@ -204,12 +205,12 @@ fn a_client_that_waits_for_a_dead_one_goes_on_when_it_is_fenced() {
 }
 
 #[test]
-fn a_fenced_client_is_told_and_nothing_of_it_appears() {
+fn a_fenced_client_gets_an_error_and_nothing_of_it_appears() {
     return_of_a_fenced_client(Duration::ZERO);
 }
-/// T7: by then the library has dropped what it had buffered.
+/// T7: by then the library has dropped its buffer.
 #[test]
-fn a_fenced_client_that_syncs_late_is_told_as_well() {
+fn a_fenced_client_that_syncs_late_gets_an_error() {
     return_of_a_fenced_client(Duration::from_millis(500));
 }
 
@@ -223,7 +224,7 @@ fn return_of_a_fenced_client(pause: Duration) {
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
         store.write(open, 0, b"durable").await.unwrap();
         store.make_durable(open).await.unwrap();
-        // Stopped as a machine is that sleeps: alive, and back too late.
+        // Stopped like a machine that sleeps: alive, and back too late.
         let helper = store.helper().unwrap() as i32;
         signal(helper, libc::SIGSTOP);
         let late = store.write(open, 0, b"late   ");
@@ -238,14 +239,14 @@ fn return_of_a_fenced_client(pause: Duration) {
         other.make_durable(peer).await.unwrap();
 
         signal(helper, libc::SIGCONT);
-        // The late write is buffered, or refused: durable it is not.
+        // The late write is buffered, or refused, but not durable.
         let late = late.await.unwrap().map(drop);
         world.sleep_until(world.now().plus(pause)).await;
         let durable = store.make_durable(open).await;
         let error = late.and(durable).unwrap_err();
         assert!(is_fenced(&error) || is_disconnected(&error), "{error:?}");
         let StoreEvent::Disconnected { .. } = next_event(&store).await else {
-            panic!("no end was told")
+            panic!("no end was reported")
         };
         assert_eq!(other.read(peer, 0, 100).await.unwrap(), b"after  ");
         store.reconnect().await.unwrap();
@@ -255,7 +256,7 @@ fn return_of_a_fenced_client(pause: Duration) {
 }
 
 #[test]
-fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
+fn a_token_lost_to_a_change_of_names_is_reported_as_recalled() {
     let cluster = Cluster::small();
     let here = cluster.options("here");
     run(|world| async move {
@@ -267,8 +268,8 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
             let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             store.write(open, 0, b"buffered").await.unwrap();
-            // Between its return and the end of the call anybody may have had the file: who held it
-            // must learn of that.
+            // Between its return and the end of the call another client may have had the file: its
+            // former holder must learn of that.
             match round {
                 0 => drop(store.link(file, root, b"another").await.unwrap()),
                 1 => store
@@ -279,7 +280,7 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
             }
             let patience = world.sleep_until(world.now().plus(Duration::from_secs(5)));
             let Either::Left(event) = race(next_event(&store), patience).await else {
-                panic!("round {round}: nothing was told")
+                panic!("round {round}: nothing was reported")
             };
             let StoreEvent::Recall { file: of, token: Token::ExclusiveWrite, .. } = event else {
                 panic!("{event:?}")
@@ -292,10 +293,10 @@ fn a_token_that_a_change_of_names_gave_up_is_told_as_recalled() {
     });
 }
 
-/// Why a file that another client keeps open for reading is not replayed: see "A reader that stays"
-/// in docs/modes/host_journal.md.
+/// Shows why a file that another client keeps open for reading is not replayed: see "A reader that
+/// stays" in docs/modes/host_journal.md.
 #[test]
-fn beside_a_reader_a_token_for_reading_keeps_writers_out() {
+fn a_token_for_reading_keeps_writers_out() {
     let cluster = Cluster::small();
     let [here, there, elsewhere] = ["here", "there", "elsewhere"].map(|name| cluster.options(name));
     run(|world| async move {
@@ -328,7 +329,7 @@ fn beside_a_reader_a_token_for_reading_keeps_writers_out() {
 }
 
 #[test]
-fn without_a_token_the_number_does_not_tell_of_another_writer() {
+fn without_a_token_the_number_hides_another_writer() {
     let cluster = Cluster::small();
     let [here, there, elsewhere] = ["here", "there", "elsewhere"].map(|name| cluster.options(name));
     run(|world| async move {
@@ -342,8 +343,8 @@ fn without_a_token_the_number_does_not_tell_of_another_writer() {
             client.take_token(open, Token::SharedWrite).await.unwrap();
             opens.push(open);
         }
-        // Each learns of the other's change sooner or later, and counts on from there. Beside each
-        // other they count the same.
+        // Each learns of the other's change sooner or later, and continues counting from there.
+        // Concurrently both count the same.
         let mut steps = Vec::new();
         for _ in 0..20 {
             let before = reader.find(file).await.unwrap().attributes.version;

@@ -1,4 +1,4 @@
-//! What the servers are asked, and what they get.
+//! Requests that the servers get.
 
 use crate::common::*;
 use device::World;
@@ -8,7 +8,7 @@ use store::{FileId, OpenFile, OpenMode, Store};
 
 const FILES: u64 = 20;
 
-/// New files, open, held, and with something buffered if there is any.
+/// Creates new files, open and held, with buffered content if there is any.
 async fn files(store: &dyn Store, prefix: &str, content: &[u8]) -> Vec<(FileId, OpenFile)> {
     let mut files = Vec::new();
     for number in 0..FILES {
@@ -78,7 +78,7 @@ fn many_files_are_made_durable_with_few_writes_of_the_metadata_servers_journal()
         // One of each file is its content.
         let writes = counter.counter("osd", "osd", "op_w") - before;
         assert!((FILES..FILES * 3 / 2).contains(&writes), "{writes} for {FILES} files");
-        // This client holds them still: who fences it finds what is durable.
+        // This client still holds them: another that fences it finds what is durable.
         let other = connect(&world, there).await;
         other.fence(&store.identity()).await.unwrap();
         for (file, _) in made {
@@ -121,8 +121,8 @@ fn a_removed_file_that_another_client_has_open_is_read_there_as_written() {
     let (here, there) = (cluster.options("here"), cluster.options("there"));
     run(|world| async move {
         let (store, other) = (Rc::new(connect(&world, here).await), connect(&world, there).await);
-        world.spawn(Box::pin(give_way(store.clone())));
-        // One, as the metadata server may take seconds until it lets another client read.
+        world.spawn(Box::pin(return_recalled(store.clone())));
+        // One file, as the metadata server may take seconds until it lets another client read.
         let (file, open) = files(&*store, "mail", b"letter").await[0];
         let peer = other.open(file, OpenMode::Read).await.unwrap();
         store.unlink(store.root(), b"mail 0").await.unwrap();

@@ -14,7 +14,7 @@ use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, Herald, Side};
 use crate::error::CliError;
 use disks::DiskAccess;
-use fuse::{HostDoor, Kind, MountOptions, Session};
+use fuse::{HostFrontEnd, Kind, MountOptions, Session};
 use host::{Host, recover};
 use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::path::PathBuf;
@@ -153,13 +153,17 @@ async fn run_daemon(
         Err(error) => return herald.failed(error),
     };
     let told = reporter.clone();
-    let door = HostDoor::new(host.clone(), Box::new(move |text| told.tell(text)));
-    let session =
-        Session::new(world.clone(), standing.connection, door.clone(), plan.settings.transport);
-    let (knows, asks) = (Rc::downgrade(&door), Rc::downgrade(&session));
+    let front_end = HostFrontEnd::new(host.clone(), Box::new(move |text| told.tell(text)));
+    let session = Session::new(
+        world.clone(),
+        standing.connection,
+        front_end.clone(),
+        plan.settings.transport,
+    );
+    let (knows, asks) = (Rc::downgrade(&front_end), Rc::downgrade(&session));
     host.on_forget(Box::new(move |file| {
         if let (Some(node), Some(session)) =
-            (knows.upgrade().and_then(|door| door.node_of(file)), asks.upgrade())
+            (knows.upgrade().and_then(|front_end| front_end.node_of(file)), asks.upgrade())
         {
             session.forget_attributes(node);
         }
@@ -175,7 +179,7 @@ async fn run_daemon(
                 if matches!(begun, Either::Right(_)) {
                     drop(porter.end(&world, &session, served, signals).await);
                 }
-                let _ = door.close().await;
+                let _ = front_end.close().await;
                 return herald.failed(error);
             }
         };
@@ -184,7 +188,7 @@ async fn run_daemon(
         Either::Left(result) => result,
         Either::Right(_) => porter.until_over(&world, &session, served, signals).await,
     };
-    let clean = door.close().await;
+    let clean = front_end.close().await;
     control.end(End { clean });
     match result {
         Some(Ok(())) if clean => Ok(()),
@@ -200,7 +204,7 @@ async fn run_daemon(
 fn answers(
     world: RealWorld,
     host: Rc<Host>,
-    session: Rc<Session<HostDoor>>,
+    session: Rc<Session<HostFrontEnd>>,
     plan: &Plan,
 ) -> Box<crate::daemon::control_server::Answers> {
     let about = About {

@@ -70,7 +70,7 @@ pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliErr
         Ok(Rc::new(open_disk(&world, path, DiskAccess::Inspect)?))
     };
     let (main, table) = (open(path)?, table.map(open).transpose()?);
-    let found = world.run(async move { ScatteredDisk::look(&main, table.as_ref()).await });
+    let found = world.run(async move { ScatteredDisk::inspect(&main, table.as_ref()).await });
     world.end();
     let found = found.map_err(|error| CliError::new(error.to_string()))?;
     let model = ServedModel::of(path);

@@ -27,7 +27,7 @@ use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
 use format::ext4::{Features, VolumeSuperblock};
-use fuse::{DoorOptions, Kind, MountOptions, Session, Transport, VolumeDoor};
+use fuse::{FrontEndOptions, Kind, MountOptions, Session, Transport, VolumeFrontEnd};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -107,8 +107,8 @@ enum Audience {
 
 struct Mounted {
     volume: Rc<Volume>,
-    door: Rc<VolumeDoor>,
-    session: Rc<Session<VolumeDoor>>,
+    front_end: Rc<VolumeFrontEnd>,
+    session: Rc<Session<VolumeFrontEnd>>,
     porter: Porter,
     reporter: Reporter,
     signals: Signals,
@@ -170,14 +170,14 @@ impl Mounted {
         warnings.extend(daemon::settle_in_for_write_back());
         warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
         let told = reporter.clone();
-        let door_options = DoorOptions {
+        let front_end_options = FrontEndOptions {
             synchronous_directories: plan.settings.synchronous_directories,
             kernel_checks_flags: fuse::checks_flags(),
             without_open: plan.settings.without_open,
             attributes: plan.settings.attributes,
             report: Box::new(move |text| told.tell(text)),
         };
-        let door = VolumeDoor::new(volume.clone(), door_options);
+        let front_end = VolumeFrontEnd::new(volume.clone(), front_end_options);
         match mount(plan, &porter, path, &disk, &volume).await {
             Ok(Standing { connection, device }) => {
                 // From here on it reads requests, and bytes of the image that it acts upon.
@@ -187,13 +187,13 @@ impl Mounted {
                 }
                 world.ring().renew_threads();
                 let transport = plan.settings.transport;
-                let session = Session::new(world.clone(), connection, door.clone(), transport);
+                let session = Session::new(world.clone(), connection, front_end.clone(), transport);
                 if plan.settings.ignores_access_lists() {
                     session.leave_out_access_lists();
                 }
                 Ok(Mounted {
                     volume,
-                    door,
+                    front_end,
                     session,
                     porter,
                     reporter,
@@ -210,7 +210,7 @@ impl Mounted {
             Err(NotMounted { error, is_ours }) => {
                 // The volume was marked as mounted; leave it as we found it.
                 if is_ours {
-                    let _ = door.close().await;
+                    let _ = front_end.close().await;
                 }
                 Err(error)
             }
@@ -228,7 +228,7 @@ impl Mounted {
         let mut warnings = self.warnings;
         let Mounted {
             volume,
-            door,
+            front_end,
             session,
             porter,
             reporter,
@@ -266,7 +266,7 @@ impl Mounted {
                     Either::Right(_) => drop(porter.end(world, &session, served, signals).await),
                 }
                 // Reported already.
-                let _ = door.close().await;
+                let _ = front_end.close().await;
                 return herald.failed(error);
             }
         };
@@ -294,7 +294,7 @@ impl Mounted {
             Either::Left(result) => result,
             Either::Right(_) => porter.until_over(world, &session, served, signals).await,
         };
-        let clean = door.close().await.is_ok();
+        let clean = front_end.close().await.is_ok();
         control.end(End { clean });
         public.inspect(|public| public.end(End { clean }));
         match result {
@@ -321,7 +321,7 @@ impl Mounted {
         let checkpointer = Checkpointer::new(world, &self.volume);
         let (steps, io) = (world.clone(), io_path::about(world));
         let stats = move |about: About| {
-            let (door, ring) = (session.statistics(), ring.statistics());
+            let (front_end, ring) = (session.statistics(), ring.statistics());
             serde_json::json!({
                 "about": about,
                 "read_only": volume.is_read_only(),
@@ -336,10 +336,10 @@ impl Mounted {
                 "long_steps": crate::stats::long_steps(&steps),
                 "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
                 "door": {
-                    "requests": door.requests,
-                    "ring_requests": door.ring_requests,
-                    "malformed": door.malformed,
-                    "interrupts": door.interrupts,
+                    "requests": front_end.requests,
+                    "ring_requests": front_end.ring_requests,
+                    "malformed": front_end.malformed,
+                    "interrupts": front_end.interrupts,
                     "by_operation": requests_by_name(&session),
                 },
                 "ring": {
@@ -378,7 +378,9 @@ impl Mounted {
     }
 }
 
-fn requests_by_name(session: &Session<VolumeDoor>) -> serde_json::Map<String, serde_json::Value> {
+fn requests_by_name(
+    session: &Session<VolumeFrontEnd>,
+) -> serde_json::Map<String, serde_json::Value> {
     session.requests_by_operation().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 

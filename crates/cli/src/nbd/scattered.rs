@@ -111,7 +111,7 @@ pub async fn open(
     }
     let settings = Settings {
         logged_write_size: arguments.logged_write_size,
-        near_home: if arguments.near_home { NearHome::GoesHome } else { NearHome::IsLogged },
+        near_home: if arguments.near_home { NearHome::WrittenHome } else { NearHome::IsLogged },
         checkpoint: arguments.checkpoint,
         swap_above: arguments.swap_above,
         // Nothing on such memory costs an arm its way: saved often, there is little to read at the

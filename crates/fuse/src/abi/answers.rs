@@ -1,4 +1,4 @@
-//! What the kernel expects.
+//! Structures that the kernel expects.
 
 use super::wire;
 
@@ -13,14 +13,14 @@ wire! {
     }
     Attr = 88 {
         ino: u64, size: u64,
-        /// In units of 512 bytes.
+        /// Units of 512 bytes.
         blocks: u64,
         atime: u64, mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32, ctimensec: u32,
         mode: u32,
         nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
     }
     EntryOut = 128 {
-        /// Zero: the name does not exist, and the kernel may remember that.
+        /// Zero: the name does not exist, and the kernel may cache that.
         nodeid: u64,
         generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32,
         attr_valid_nsec: u32,
@@ -52,13 +52,13 @@ wire! {
     CopyFileRangeOut = 8 { bytes_copied: u64 }
     LkOut = 24 { lk: super::FileLock }
     LseekOut = 8 { offset: u64 }
-    /// Behind a header with `unique` zero and the notification's number as `error`. A negative
+    /// Follows a header with `unique` zero and the notification's number as `error`. A negative
     /// `off`: only the attributes.
     NotifyInvalInode = 24 { ino: u64, off: i64, len: i64 }
     /// Head of an entry of a directory listing; the name follows, padded to 8 bytes.
     Dirent = 24 {
         ino: u64,
-        /// Where the next READDIR goes on after this entry.
+        /// Where the next READDIR continues after this entry.
         off: u64,
         namelen: u32, kind: u32,
     }

@@ -1,15 +1,15 @@
-//! Bits of the protocol, one module a field.
+//! Bits of the protocol, one module for each field.
 
 /// `init_in.flags` and `init_out.flags`; bits from 32 on travel in `flags2`.
 pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
-    /// Locks of ranges (fcntl(2)) are asked for.
+    /// Locks of ranges (fcntl(2)) are sent as requests.
     pub const POSIX_LOCKS: u64 = 1 << 1;
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const DONT_MASK: u64 = 1 << 6;
-    /// Locks of whole files (flock(2)) are asked for.
+    /// Locks of whole files (flock(2)) are sent as requests.
     pub const FLOCK_LOCKS: u64 = 1 << 10;
     pub const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub const AUTO_INVAL_DATA: u64 = 1 << 12;
@@ -55,16 +55,16 @@ pub mod fattr {
 
 /// `write_in.write_flags`.
 pub mod write {
-    /// Write-back of the page cache (mmap): nobody waits for durability.
+    /// Write-back of the page cache (mmap): no caller waits for durability.
     pub const CACHE: u32 = 1 << 0;
-    /// Comes with every write past the page cache, and with no other.
+    /// Set with every write that bypasses the page cache, and with no other.
     pub const LOCK_OWNER: u32 = 1 << 1;
     pub const KILL_SUIDGID: u32 = 1 << 2;
 }
 
 /// `read_in.read_flags`.
 pub mod read {
-    /// Comes with every read past the page cache, and with no other.
+    /// Set with every read that bypasses the page cache, and with no other.
     pub const LOCK_OWNER: u32 = 1 << 1;
 }
 
@@ -75,7 +75,7 @@ pub mod open {
 
 /// `lk_in.lk_flags`.
 pub mod lk {
-    /// flock(2); else fcntl(2).
+    /// flock(2); otherwise fcntl(2).
     pub const FLOCK: u32 = 1 << 0;
 }
 

@@ -13,12 +13,12 @@ pub use requests::*;
 pub use uring::*;
 
 pub const MAJOR: u32 = 7;
-/// The newest minor version whose structures stand here.
+/// The newest minor version whose structures are declared here.
 pub const MINOR: u32 = 45;
-/// The oldest kernel we speak to: 7.31 is Linux 5.4.
+/// The oldest supported kernel: 7.31 is Linux 5.4.
 pub const MINOR_LOWEST: u32 = 31;
 pub const ROOT_NODE: u64 = 1;
-/// `FUSE_NOTIFY_INVAL_INODE`: the kernel is to forget what it keeps of an inode.
+/// `FUSE_NOTIFY_INVAL_INODE`: the kernel is to forget what it caches of an inode.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 /// Records in a directory listing and in extensions begin at multiples of this.
 pub const RECORD_ALIGNMENT: usize = 8;
@@ -37,7 +37,7 @@ macro_rules! wire {
 }
 use wire;
 
-/// Declares operation codes, and their names for those who count them.
+/// Declares operation codes, and their names for statistics.
 macro_rules! opcodes {
     ($($name:ident = $number:literal, $text:literal;)*) => {
         $(pub const $name: u32 = $number;)*
@@ -53,7 +53,7 @@ macro_rules! opcodes {
 
 /// Operation codes (`enum fuse_opcode`) of a local file system.
 pub mod opcode {
-    /// The name of all that have none.
+    /// The name of all operations that have none.
     pub const OTHER: &str = "other";
 
     opcodes! {

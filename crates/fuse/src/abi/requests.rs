@@ -1,4 +1,4 @@
-//! What the kernel sends.
+//! Structures that the kernel sends.
 
 use super::wire;
 
@@ -16,7 +16,7 @@ wire! {
     GetattrIn = 16 { getattr_flags: u32, dummy: u32, fh: u64 }
     StatxIn = 24 { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
     SetattrIn = 88 {
-        /// Which fields to take: [`super::fattr`].
+        /// The fields to change: [`super::fattr`].
         valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64,
         ctime: u64,
         atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32,
@@ -32,8 +32,8 @@ wire! {
     CreateIn = 16 { flags: u32, mode: u32, umask: u32, open_flags: u32 }
     ReleaseIn = 24 { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     FlushIn = 24 { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
-    /// `owner`: a program for locks of ranges, a descriptor for those of whole files and for locks
-    /// of open file descriptions.
+    /// `owner`: a program for locks of ranges, a descriptor for locks of whole files and of open
+    /// file descriptions.
     LkIn = 48 { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
     /// `end`: the last byte. `kind`: F_RDLCK, F_WRLCK or F_UNLCK.
     FileLock = 24 { start: u64, end: u64, kind: u32, pid: u32 }
@@ -48,7 +48,7 @@ wire! {
     }
     FsyncIn = 16 { fh: u64, fsync_flags: u32, padding: u32 }
     SetxattrIn = 16 { size: u32, flags: u32, setxattr_flags: u32, padding: u32 }
-    /// What comes when SETXATTR_EXT was not negotiated.
+    /// Sent when SETXATTR_EXT was not negotiated.
     SetxattrShortIn = 8 { size: u32, flags: u32 }
     GetxattrIn = 8 { size: u32, padding: u32 }
     InterruptIn = 8 { unique: u64 }
@@ -61,8 +61,7 @@ wire! {
         fh_in: u64, offset_in: u64, nodeid_out: u64, fh_out: u64, offset_out: u64, length: u64,
         flags: u64,
     }
-    /// `struct fstrim_range` of linux/fs.h, in bytes. `len` is how much was discarded when it comes
-    /// back.
+    /// `struct fstrim_range` of linux/fs.h, in bytes. On return `len` is how much was discarded.
     TrimRange = 24 { start: u64, len: u64, minlen: u64 }
     /// linux/fs.h
     Fsxattr = 28 { xflags: u32, extsize: u32, nextents: u32, projid: u32, cowextsize: u32,

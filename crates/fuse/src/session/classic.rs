@@ -1,9 +1,9 @@
-//! The classic channel: read(2) of `/dev/fuse` gives one request; a write gives one answer. The
+//! The classic channel: read(2) of `/dev/fuse` returns one request; a write sends one answer. The
 //! reads are plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring,
 //! many at a time.
 
 use super::MAX_WRITE;
-use super::room::Share;
+use super::request_memory::Share;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
 use crate::answer::Stale;
 use crate::message::Inbox;
@@ -15,17 +15,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 use zerocopy::IntoBytes;
 
-/// A WRITE of the largest size with its header and structure, and room to spare; at least 8192 (the
-/// kernel refuses less).
+/// The largest WRITE with its header and structure, and some spare bytes; at least 8192 (the kernel
+/// refuses less).
 const MESSAGE_MAX: usize = MAX_WRITE as usize + 4096;
-/// Bytes of an answer that holds no room worth waiting for.
+/// Answers up to this length, in bytes, hold too little memory to wait for.
 const SHORT: usize = 512;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Received {
-    /// A request stands in the inbox.
+    /// A request is in the inbox.
     Message,
-    /// None waits now.
+    /// No request waits.
     Nothing,
     /// Unmounted, or the connection was aborted.
     Gone,
@@ -35,7 +35,7 @@ pub(super) struct Classic {
     ring: Ring,
     fuse: File,
     inbox: RefCell<Inbox>,
-    /// Length of the request in it.
+    /// Length of the request in the inbox.
     length: Cell<usize>,
 }
 
@@ -67,24 +67,25 @@ impl Classic {
             match error.raw_os_error() {
                 Some(libc::EAGAIN) => return Ok(Received::Nothing),
                 Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Received::Gone),
-                // ENOENT: the request was taken back while we read it.
+                // ENOENT: the request was withdrawn while it was read.
                 Some(libc::EINTR | libc::ENOENT) => {}
                 _ => return Err(error),
             }
         }
     }
 
-    /// The request that was received.
+    /// Returns the request that was received.
     pub fn message(&self) -> Result<Request, MalformedRequest> {
         Request::from_bytes(self.inbox.borrow_mut().take(self.length.get()))
     }
 
-    /// Sends the answer with the next turn of the ring. It may meet a request that is gone; nobody
-    /// minds. `share` is the request's: what the answer holds counts until the kernel has it.
+    /// Sends the answer with the next submission of the ring. It may meet a request that was
+    /// withdrawn, which is harmless. `share` is the request's: the answer's memory counts until the
+    /// kernel has it.
     pub fn answer(&self, unique: u64, answer: Answer, share: Share) {
-        // What it takes besides its bytes is not worth a box.
+        // Other memory of the answer is not worth a box.
         let guard: Option<Box<dyn Any>> =
-            if answer.is_within(SHORT) || units::fault!("answer-holds-no-room") {
+            if answer.is_within(SHORT) || units::fault!("answer-holds-no-memory") {
                 None
             } else {
                 Some(Box::new(share))
@@ -93,13 +94,14 @@ impl Classic {
         self.ring.send(&self.fuse, head, body, guard);
     }
 
-    /// Has the kernel forget what it keeps of a node; it has when this returns. A node that it does
-    /// not know, or a mount that is gone, needs none. (The kernel takes no lock for this that a
-    /// request could hold. It locks pages of a listing only while it copies an answer to them.)
+    /// Makes the kernel forget what it caches of a node; it has when this returns. A node that it
+    /// does not know, or a mount that is gone, needs nothing. (The kernel takes no lock for this
+    /// that a request could hold. It locks pages of a listing only while it copies an answer to
+    /// them.)
     pub fn forget(&self, stale: Stale) {
         let (ino, off) = match stale {
             Stale::Attributes(node) => (node, -1),
-            // All pages, and the attributes with them.
+            // Every page, and the attributes with them.
             Stale::Listing(node) => (node, 0),
         };
         let notification = NotifyInvalInode { ino, off, len: 0 };
@@ -110,7 +112,7 @@ impl Classic {
         unsafe { libc::write(self.fuse.as_raw_fd(), message.as_ptr().cast(), message.len()) };
     }
 
-    /// Returns when the kernel has digested the answer. Without slices.
+    /// Sends an answer without slices; the kernel has processed it when this returns.
     pub fn answer_now(&self, unique: u64, answer: Answer) -> io::Result<()> {
         let (head, body) = answer.into_message(unique);
         assert!(body.is_empty(), "only short answers go at once");

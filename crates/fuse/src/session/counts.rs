@@ -1,11 +1,11 @@
-//! How many requests of each kind have come.
+//! Counts of requests by kind.
 
 use crate::abi::opcode::{self, OTHER};
 use std::cell::Cell;
 
 const NUMBERS: usize = 64;
 
-/// By operation code. Codes past the end count at 0.
+/// Counts by operation code. Codes past the end count at 0.
 pub(super) struct Counts([Cell<u64>; NUMBERS]);
 
 impl Default for Counts {
@@ -20,7 +20,7 @@ impl Counts {
         count.set(count.get() + 1);
     }
 
-    /// Those that came at all. Codes without a name count together, and come first.
+    /// Returns the nonzero counts. Codes without a name count together, and come first.
     pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let all = || {
             let numbered = self.0.iter().enumerate();

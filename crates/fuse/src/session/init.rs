@@ -1,11 +1,11 @@
-//! INIT: what the kernel offers and what we take.
+//! INIT: negotiates the kernel's offer.
 
 use crate::abi::{self, InitIn, InitOut, init};
 
-/// Which channel requests take.
+/// The channel that requests take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transport {
-    /// io_uring when kernel and module parameter allow it, else classic.
+    /// io_uring when kernel and module parameter allow it, otherwise classic.
     #[default]
     Auto,
     Uring,
@@ -15,13 +15,13 @@ pub enum Transport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiated {
     pub answer: InitOut,
-    /// The kernel takes ring entries.
+    /// Whether the kernel takes ring entries.
     pub uring: bool,
     pub minor: u32,
 }
 
 impl Negotiated {
-    /// Whether sync(2) and syncfs(2) reach whoever serves a block device.
+    /// Returns whether sync(2) and syncfs(2) reach the daemon that serves a block device.
     pub fn passes_syncs(&self) -> bool {
         self.minor >= PASSES_SYNCS
     }
@@ -37,10 +37,10 @@ pub enum InitError {
     TooOld { major: u32, minor: u32 },
 }
 
-/// The most one WRITE or READ carries.
+/// The most bytes that one WRITE or READ carries.
 pub const MAX_WRITE: u32 = 1 << 20;
 const PAGE_SIZE: u32 = 4096;
-/// Linux 6.18 speaks it.
+/// Introduced with Linux 6.18.
 const PASSES_SYNCS: u32 = 45;
 
 /// Taken when offered. Locks stay in the kernel where all users are on this host (no POSIX_LOCKS,
@@ -81,8 +81,8 @@ pub fn negotiate(
         Transport::Classic => WANTED,
         Transport::Auto | Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    // Nobody else changes the volume, so cached pages stay valid. But a reader may bring an old
-    // page back while a direct write is under way. Kernels before protocol 7.45 (Linux 6.18) drop
+    // No other client changes the volume, so cached pages stay valid. But a reader may bring an old
+    // page back while a direct write is in flight. Kernels before protocol 7.45 (Linux 6.18) drop
     // pages only before the write: there each change of the modification time must empty the cache.
     let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
     let locks = if shares_locks { SHARED_LOCKS } else { 0 };
@@ -91,11 +91,11 @@ pub fn negotiate(
     let answer = InitOut {
         major: abi::MAJOR,
         minor,
-        // Only lowers what the mount has (`read_ahead_kb`), so that decides.
+        // Only lowers the mount's own value (`read_ahead_kb`), so that decides.
         max_readahead: u32::MAX,
         flags: flags as u32,
         flags2: (flags >> 32) as u32,
-        // Requests nobody waits for (readahead, write-back, asynchronous direct I/O).
+        // Requests for which no caller waits (readahead, write-back, asynchronous direct I/O).
         max_background: 128,
         congestion_threshold: 96,
         max_write: MAX_WRITE,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_that_was_not_offered() {
+    fn only_offered_features_are_taken() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
         let negotiated = negotiate(&poor, Transport::Uring, false).unwrap();
         assert_eq!(
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_never_asks_for_the_ring() {
+    fn classic_never_requests_the_ring() {
         assert!(!negotiate(&OFFER, Transport::Classic, false).unwrap().uring);
         assert!(negotiate(&OFFER, Transport::Auto, false).unwrap().uring);
     }

@@ -1,23 +1,23 @@
-//! One mounted file system: takes requests from the kernel until it is gone.
+//! One mounted file system: takes requests from the kernel until it is unmounted.
 //!
-//! Every request becomes a task of its own; answers come in any order. The session knows the
-//! protocol's beginning (INIT) and end (DESTROY, ENODEV), and nothing about files.
+//! Every request becomes its own task; answers come in any order. The session knows the protocol's
+//! beginning (INIT) and end (DESTROY, ENODEV), and nothing about files.
 //!
-//! 1. INIT is answered with write(2): when that returns, the kernel has digested it, and only then
+//! 1. INIT is answered with write(2): when that returns, the kernel has processed it, and only then
 //!    does it take ring entries.
 //! 2. The classic channel is served also beside the ring. FORGET and INTERRUPT always come that
-//!    way, and all else does until every processor's queue has an entry.
+//!    way, and so does everything else until every processor's queue has an entry.
 //! 3. An interrupted request is answered when it is done, never earlier: a synchronous write that
-//!    was answered is durable. The file system hears of INTERRUPT, for what may wait for ever.
-//! 4. DESTROY, and the end, wait until nothing else is under way.
-//! 5. No more requests are under way than there is room for ([`room`]).
+//!    was answered is durable. The file system gets INTERRUPT, for requests that may wait for ever.
+//! 4. DESTROY, and the end, wait until nothing else is in flight.
+//! 5. Requests are taken only while their memory fits the limit ([`request_memory`]).
 
 mod classic;
 mod counts;
-mod crowd;
 mod init;
 mod payloads;
-mod room;
+mod reply_batch;
+mod request_memory;
 mod uring;
 
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
@@ -27,9 +27,9 @@ use crate::answer::Stale;
 use crate::{Answer, Connection, FileSystem, MalformedRequest, Operation, Request};
 use classic::{Classic, Received};
 use counts::Counts;
-use crowd::Crowd;
 use device::World;
-use room::{GIVE_BACK_AFTER, Room, Share};
+use reply_batch::ReplyBatch;
+use request_memory::{GIVE_BACK_AFTER, RequestMemory, Share};
 use runtime::sync::Event;
 use runtime::{Either, RealWorld, race};
 use std::cell::{Cell, RefCell};
@@ -48,17 +48,17 @@ pub enum SessionError {
     NoRing(&'static str),
 }
 
-/// What the session has seen.
+/// Counts of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
     pub requests: u64,
-    /// How many of them came through ring entries.
+    /// Requests that came through ring entries.
     pub ring_requests: u64,
     pub malformed: u64,
     pub interrupts: u64,
 }
 
-/// Is told of each request.
+/// Called for each request.
 type Trace = Box<dyn Fn(&str)>;
 
 pub struct Session<F> {
@@ -66,32 +66,32 @@ pub struct Session<F> {
     file_system: Rc<F>,
     transport: Transport,
     classic: Classic,
-    crowd: Crowd,
-    /// Processors: each has a queue of its own in the ring.
+    reply_batch: ReplyBatch,
+    /// Number of processors: each has its own queue in the ring.
     processors: u16,
     negotiated: Cell<Option<Negotiated>>,
     stopping: Cell<bool>,
-    /// The kernel accepted the ring but did not take an entry.
+    /// Whether the kernel accepted the ring but did not take an entry.
     ring_refused: Cell<bool>,
     /// Why the ring is not used although the kernel offered it.
     why_no_ring: RefCell<Option<String>>,
-    /// The cells above have changed.
+    /// Set when the cells above have changed.
     changed: Event,
     /// Requests taken and not yet answered.
     running: Cell<u64>,
     idle: Event,
-    room: Rc<Room>,
+    memory: Rc<RequestMemory>,
     statistics: Cell<SessionStatistics>,
     counts: Counts,
     trace: RefCell<Option<Trace>>,
     without_access_lists: Cell<bool>,
 }
 
-/// Why the classic channel was left alone.
+/// Why no more requests are taken from the classic channel.
 enum Drained {
-    /// Nothing waits there.
+    /// No request waits there.
     Empty,
-    /// What waits there must wait for room.
+    /// Waiting requests must wait for memory.
     Full,
     Gone,
 }
@@ -106,7 +106,10 @@ impl<F: FileSystem> Session<F> {
         let fuse = Rc::new(connection.fuse);
         Rc::new(Session {
             classic: Classic::new(world.ring().clone(), fuse.clone()),
-            crowd: Crowd::new(fuse, std::thread::available_parallelism().map_or(1, usize::from)),
+            reply_batch: ReplyBatch::new(
+                fuse,
+                std::thread::available_parallelism().map_or(1, usize::from),
+            ),
             processors: connection.processors,
             world,
             file_system,
@@ -118,7 +121,7 @@ impl<F: FileSystem> Session<F> {
             changed: Event::default(),
             running: Cell::new(0),
             idle: Event::default(),
-            room: Rc::default(),
+            memory: Rc::default(),
             statistics: Cell::default(),
             counts: Counts::default(),
             trace: RefCell::default(),
@@ -129,47 +132,48 @@ impl<F: FileSystem> Session<F> {
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics.get()
     }
-    /// Answers that the kernel did not take, besides those that the ring sent.
+    /// Returns the number of answers that the kernel did not take, besides those that the ring
+    /// sent.
     pub fn failed_answers(&self) -> u64 {
-        self.crowd.failed()
+        self.reply_batch.failed()
     }
-    /// The operations that were asked for, by the kernel's names, and how often.
+    /// Returns the operations that were requested, by the kernel's names, and how often.
     pub fn requests_by_operation(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.counts.by_name()
     }
-    /// Tells of each request when it is answered.
-    pub fn trace(&self, tell: impl Fn(&str) + 'static) {
-        self.trace.replace(Some(Box::new(tell)));
+    /// Sets a function that is called with each request when it is answered.
+    pub fn trace(&self, report: impl Fn(&str) + 'static) {
+        self.trace.replace(Some(Box::new(report)));
     }
-    /// What was agreed with the kernel; `None` before INIT.
+    /// Returns the result of the negotiation with the kernel; `None` before INIT.
     pub fn negotiated(&self) -> Option<Negotiated> {
         self.negotiated.get()
     }
 
-    /// Leaves access control lists out of what is agreed with the kernel, so that modes alone
-    /// decide. Counts if called before [`Session::serve`].
+    /// Leaves access control lists out of the negotiation, so that modes alone decide. Takes effect
+    /// if called before [`Session::serve`].
     pub fn leave_out_access_lists(&self) {
         self.without_access_lists.set(true);
     }
 
-    /// Why requests come by the classic channel although the kernel offered the ring.
+    /// Returns why requests come by the classic channel although the kernel offered the ring.
     pub fn why_no_ring(&self) -> Option<String> {
         self.why_no_ring.borrow().clone()
     }
 
-    /// Has the kernel forget the attributes of a node; it has when this returns. An answer that is
-    /// under way does not bring them back: the kernel drops what was asked before.
+    /// Makes the kernel forget the attributes of a node; it has when this returns. An answer in
+    /// flight does not bring them back: the kernel drops answers to earlier requests.
     pub fn forget_attributes(&self, node: u64) {
         self.classic.forget(Stale::Attributes(node));
     }
 
-    /// Waits until the kernel and we have agreed, and it has taken what it needs of us: from here
-    /// on the mount is in use. Never returns if it refuses; then [`Session::serve`] fails.
+    /// Waits until the negotiation is complete and the kernel has what it needs: from then on the
+    /// mount is in use. Never returns if the kernel refuses; then [`Session::serve`] fails.
     pub async fn until_begun(&self) -> Negotiated {
         self.changed.until(|| self.negotiated.get()).await
     }
     /// Takes no more requests, over either channel; [`Session::serve`] ends when those taken are
-    /// done. Whoever still uses the mount gets errors once the connection is dropped.
+    /// done. Later users of the mount get errors once the connection is dropped.
     pub fn stop(&self) {
         self.stopping.set(true);
         self.changed.notify();
@@ -183,14 +187,14 @@ impl<F: FileSystem> Session<F> {
             let stopped = self.changed.until(|| self.stopping.get().then_some(()));
             match self.drain() {
                 Ok(Drained::Empty) => {}
-                Ok(Drained::Full) => match race(stopped, self.room.until_left()).await {
+                Ok(Drained::Full) => match race(stopped, self.memory.until_left()).await {
                     Either::Left(()) => break Ok(()),
                     Either::Right(()) => continue,
                 },
                 Ok(Drained::Gone) => break Ok(()),
                 Err(error) => break Err(error),
             }
-            // Once unmounted the poll reports an error event; reading then tells what happened.
+            // Once unmounted the poll reports an error event; reading then returns the cause.
             match race(stopped, readable.next()).await {
                 Either::Left(()) => break Ok(()),
                 Either::Right(Ok(_)) => {}
@@ -199,7 +203,7 @@ impl<F: FileSystem> Session<F> {
         };
         self.file_system.stopping();
         self.until_alone(0).await;
-        self.crowd.end();
+        self.reply_batch.end();
         self.file_system.clone().end().await;
         if self.ring_refused.get() {
             return Err(SessionError::NoRing(
@@ -209,14 +213,14 @@ impl<F: FileSystem> Session<F> {
         result
     }
 
-    fn take_room(self: &Rc<Self>, request: &Request) -> Share {
-        let share = self.room.take(request);
-        if self.room.is_worth_giving_back() {
-            let (world, room) = (self.world.clone(), self.room.clone());
+    fn reserve_memory(self: &Rc<Self>, request: &Request) -> Share {
+        let share = self.memory.take(request);
+        if self.memory.is_worth_giving_back() {
+            let (world, memory) = (self.world.clone(), self.memory.clone());
             self.world.spawn(Box::pin(async move {
                 loop {
                     world.sleep_until(world.now().plus(GIVE_BACK_AFTER)).await;
-                    if room.give_back() {
+                    if memory.give_back() {
                         break;
                     }
                 }
@@ -225,9 +229,9 @@ impl<F: FileSystem> Session<F> {
         share
     }
 
-    /// Takes the requests that wait in the classic channel, as far as there is room.
+    /// Takes the requests that wait in the classic channel, as far as memory allows.
     fn drain(self: &Rc<Self>) -> Result<Drained, SessionError> {
-        while self.room.is_left() {
+        while self.memory.is_left() {
             match self.classic.receive()? {
                 Received::Message => self.take(self.classic.message())?,
                 Received::Nothing => return Ok(Drained::Empty),
@@ -267,7 +271,7 @@ impl<F: FileSystem> Session<F> {
                 if let Some(entries) = entries {
                     self.start_ring(entries);
                 }
-                self.begin_after_turn(negotiated);
+                self.begin_after_iteration(negotiated);
                 Ok(())
             }
             Err(error) => {
@@ -277,7 +281,7 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    /// With the ring only if there is memory for it.
+    /// Negotiates. The ring is used only if there is memory for it.
     fn agree(&self, offer: &InitIn) -> Result<(Negotiated, Option<Entries>), InitError> {
         let mut offer = *offer;
         if self.without_access_lists.get() {
@@ -302,8 +306,8 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    /// The kernel says at once if it refuses an entry: one turn of the loop later that is known.
-    fn begin_after_turn(self: &Rc<Self>, negotiated: Negotiated) {
+    /// Completes the start one iteration of the loop later: the kernel refuses an entry at once.
+    fn begin_after_iteration(self: &Rc<Self>, negotiated: Negotiated) {
         let session = self.clone();
         self.world.spawn(Box::pin(async move {
             let soon = session.world.now().plus(Duration::from_millis(1));
@@ -325,7 +329,7 @@ impl<F: FileSystem> Session<F> {
         }
         self.count_in();
         let session = self.clone();
-        let share = self.take_room(&request);
+        let share = self.reserve_memory(&request);
         self.world.spawn(Box::pin(async move {
             let (unique, wants_answer) = (request.header.unique, request.wants_answer());
             let answer = session.answer(request).await;
@@ -337,16 +341,17 @@ impl<F: FileSystem> Session<F> {
 
     /// Sends an answer of the classic channel.
     fn send(self: &Rc<Self>, unique: u64, answer: Answer, share: Share) {
-        match self.crowd.take(self.running.get(), unique, answer) {
+        match self.reply_batch.take(self.running.get(), unique, answer) {
             Err(answer) => self.classic.answer(unique, answer, share),
             Ok(false) => {}
             Ok(true) => {
                 let session = self.clone();
                 self.world.spawn(Box::pin(async move {
                     let after = |time| session.world.sleep_until(session.world.now().plus(time));
-                    after(crowd::PATIENCE).await;
-                    while session.crowd.help() {
-                        // Behind a turn of the loop, which takes new requests: those come first.
+                    after(reply_batch::PATIENCE).await;
+                    while session.reply_batch.help() {
+                        // After an iteration of the loop, which takes new requests: those come
+                        // first.
                         after(Duration::from_nanos(1)).await;
                     }
                 }));
@@ -354,7 +359,7 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    /// A request is under way from when it is taken, not from when its task first runs.
+    /// Counts a request as in flight from when it is taken, not from when its task first runs.
     fn count_in(&self) {
         self.note(|statistics| statistics.requests += 1);
         self.running.set(self.running.get() + 1);
@@ -368,13 +373,13 @@ impl<F: FileSystem> Session<F> {
         }
         let traced = self.trace.borrow().is_some().then_some(request.header);
         let answer = self.file_system.clone().serve(request).await;
-        if let (Some(header), Some(tell)) = (traced, &*self.trace.borrow()) {
+        if let (Some(header), Some(report)) = (traced, &*self.trace.borrow()) {
             let (name, node, process) = (opcode::name(header.opcode), header.nodeid, header.pid);
             let end = match answer.errno().unsigned_abs() {
                 0 => "done".to_owned(),
                 errno => io::Error::from_raw_os_error(errno as i32).to_string(),
             };
-            tell(&format!(
+            report(&format!(
                 "request {}: {name}, node {node}, process {process}: {end}",
                 header.unique
             ));
@@ -385,7 +390,7 @@ impl<F: FileSystem> Session<F> {
         answer
     }
 
-    /// Waits until only `left` requests are under way.
+    /// Waits until only `left` requests are in flight.
     async fn until_alone(&self, left: u64) {
         self.idle.until(|| (self.running.get() <= left).then_some(())).await
     }

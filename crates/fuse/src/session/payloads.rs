@@ -1,29 +1,29 @@
-//! The payload memory of all ring entries: one mapping, made before the kernel is told that there
-//! will be a ring.
+//! The payload memory of all ring entries: one mapping, made before the ring is negotiated.
 //!
-//! The kernel fills an entry without asking, so only the number of entries bounds what it may bring
-//! at once. A page that no request reached takes no memory; what large ones left is given back
-//! while much is there.
+//! The kernel fills an entry without asking, so only the number of entries bounds what it may send
+//! at once. A page that no request reached takes no memory; memory of large requests is returned
+//! while there is much of it.
 
 use super::MAX_WRITE;
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
 
-/// Entries in all, where that gives each processor [`EACH_MIN`]. With [`MAX_WRITE`] each: 128 MiB.
+/// Number of entries, where that gives each processor [`EACH_MIN`]. With [`MAX_WRITE`] each: 128
+/// MiB.
 const IN_ALL: usize = 128;
 const EACH_MIN: usize = 4;
-/// Processors that could be plugged in, or that others have for themselves, get the one entry that
-/// the kernel asks for.
+/// Entries of processors that could be plugged in, or that this thread may not use: the kernel asks
+/// for one.
 const ELSEWHERE: usize = 1;
-/// So much may stay from one request to the next. In bytes.
-const KEPT_MAX: usize = 32 << 20;
-/// What is reached by less is not worth a system call.
+/// Bytes that may stay from one request to the next.
+const RETAINED_MAX: usize = 32 << 20;
+/// Returning less than this many bytes is not worth a system call.
 const SMALL: usize = 64 << 10;
 
 pub(super) const PAYLOAD: usize = MAX_WRITE as usize;
 
-/// How many entries the queue of each possible processor gets.
+/// Returns the number of entries for the queue of each possible processor.
 pub(super) fn queue_depths(possible: u16) -> Vec<usize> {
     let usable = usable_processors();
     let is_usable =
@@ -35,8 +35,8 @@ pub(super) fn queue_depths(possible: u16) -> Vec<usize> {
         .collect()
 }
 
-/// The processors that this thread may run on; `None` when the kernel counts more of them than the
-/// set has bits.
+/// Returns the processors that this thread may run on; `None` when the kernel counts more of them
+/// than the set has bits.
 fn usable_processors() -> Option<Vec<usize>> {
     // SAFETY: the set is plain bits, of which all patterns are valid; the call writes no more than
     // its size.
@@ -73,33 +73,33 @@ impl Payloads {
             return Err(io::Error::last_os_error());
         }
         // A huge page would be backed whole by the smallest request. A kernel without them refuses,
-        // which is as well. SAFETY: the mapping is ours and as long as said.
+        // which is harmless. SAFETY: the mapping is ours and as long as said.
         unsafe { libc::madvise(start, count * PAYLOAD, libc::MADV_NOHUGEPAGE) };
         let start = NonNull::new(start.cast()).expect("a mapping is nowhere at zero");
         Ok(Payloads { start, count, backed: Cell::new(0) })
     }
 
-    /// Where entry `index` has its payload of [`PAYLOAD`] bytes.
+    /// Returns the payload of entry `index`, which has [`PAYLOAD`] bytes.
     pub fn at(&self, index: usize) -> *mut u8 {
         assert!(index < self.count, "{index} of {}", self.count);
         // SAFETY: within the mapping.
         unsafe { self.start.as_ptr().add(index * PAYLOAD) }
     }
 
-    /// The first `length` bytes of a payload were used; `reached` is how far it was used since it
-    /// was given back.
+    /// Records that the first `length` bytes of a payload were used; `reached` is the most that was
+    /// used since its memory was returned.
     pub fn note(&self, reached: &Cell<usize>, length: usize) {
         let more = length.saturating_sub(reached.get());
         reached.set(reached.get() + more);
         self.backed.set(self.backed.get() + more);
     }
 
-    /// Gives the memory of a payload back if there is much. It reads as zeros then.
+    /// Returns the memory of a payload if there is much. It reads as zeros then.
     ///
     /// # Safety
     /// Nobody, the kernel included, needs the payload's content.
     pub unsafe fn give_back(&self, index: usize, reached: &Cell<usize>) {
-        if self.backed.get() <= KEPT_MAX || reached.get() <= SMALL {
+        if self.backed.get() <= RETAINED_MAX || reached.get() <= SMALL {
             return;
         }
         // SAFETY: these pages belong to this payload alone, whose content nobody needs.
@@ -111,7 +111,7 @@ impl Payloads {
 
 impl Drop for Payloads {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours; whoever uses a part of it holds a reference to this.
+        // SAFETY: the mapping is ours; each user of a part of it holds a reference to this.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.count * PAYLOAD) };
     }
 }
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn what_large_requests_left_is_given_back_once_there_is_much() {
-        let count = 2 * KEPT_MAX / PAYLOAD;
+    fn memory_of_large_requests_is_returned_above_a_bound() {
+        let count = 2 * RETAINED_MAX / PAYLOAD;
         let payloads = Payloads::map(count).unwrap();
         let reached: Vec<Cell<usize>> = (0..count).map(|_| Cell::new(0)).collect();
         for (index, reached) in reached.iter().enumerate() {
@@ -148,7 +148,7 @@ mod tests {
             // SAFETY: nobody needs the content.
             unsafe { payloads.give_back(index, reached) };
         }
-        assert_eq!(payloads.backed.get(), KEPT_MAX);
+        assert_eq!(payloads.backed.get(), RETAINED_MAX);
         // SAFETY: within the mapping.
         let (first, last) = unsafe { (payloads.at(0).read(), payloads.at(count - 1).read()) };
         assert_eq!((first, last), (0, 7));

@@ -1,12 +1,12 @@
-//! FUSE over io_uring. Each entry is a loop of its own, which lives until the connection ends. It
+//! FUSE over io_uring. Each entry is its own loop, which lives until the connection ends. It
 //! fetches a request, and answers it with the same command that asks for the next.
 //!
-//! 1. The kernel takes the ring into use when every possible processor's queue has an entry. Until
-//!    then, and always for FORGET and INTERRUPT, requests come by the classic channel.
-//! 2. An entry's buffers belong to the kernel while a command is under way, and to us between its
-//!    completion and the next command. The command under way holds a reference to them.
+//! 1. The kernel uses the ring when every possible processor's queue has an entry. Until then, and
+//!    always for FORGET and INTERRUPT, requests come by the classic channel.
+//! 2. An entry's buffers belong to the kernel while a command is in flight, and to us between its
+//!    completion and the next command. The command in flight holds a reference to them.
 //! 3. A long request is read where the kernel put it: its payload is lent until its answer is
-//!    there. What copies it last is the block cache.
+//!    there. Only the block cache copies it.
 
 use super::Session;
 use super::payloads::{PAYLOAD, Payloads, queue_depths};
@@ -24,14 +24,14 @@ use std::ops::Deref;
 use std::rc::Rc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// From here on a payload is lent and not copied.
+/// Length, in bytes, from which a payload is lent and not copied.
 const LENT_MIN: usize = 4096;
 
-/// The area that a command has for itself.
+/// Length of the area of a command.
 const AREA: usize = 80;
 
-/// The entries to give to the kernel, queue after queue. Made before it is told of them: then
-/// nothing is left that could fail for want of memory of ours.
+/// The entries for the kernel, queue after queue. Made before the kernel accepts the ring: after
+/// that, lack of memory cannot make anything fail.
 pub(super) struct Entries(Vec<Rc<Entry>>);
 
 impl Entries {
@@ -51,16 +51,16 @@ impl Entries {
 /// The buffers of one entry.
 struct Entry {
     queue: u16,
-    /// Its queue's first, which must not be missing.
+    /// Whether it is the queue's first, which must not be missing.
     is_first: bool,
     headers: UnsafeCell<UringHeaders>,
     payloads: Rc<Payloads>,
-    /// Which of the payloads, and how much of it was used.
+    /// Index of its payload; below, how much of that was used.
     index: usize,
     reached: Cell<usize>,
-    /// A request reads it.
+    /// Whether a request reads it.
     is_lent: Cell<bool>,
-    /// What REGISTER points to: the two buffers.
+    /// The two buffers to which REGISTER points.
     vectors: UnsafeCell<[libc::iovec; 2]>,
 }
 
@@ -92,7 +92,7 @@ impl Entry {
     }
 
     /// # Safety
-    /// No command of this entry may be under way, and no other reference to the payload may live.
+    /// No command of this entry may be in flight, and no other reference to the payload may live.
     #[expect(clippy::mut_from_ref, reason = "the caller promises that it is the only one")]
     unsafe fn payload(&self) -> &mut [u8] {
         // SAFETY: the mapping lives as long as the entry, and this part of it belongs to the entry
@@ -100,10 +100,10 @@ impl Entry {
         unsafe { std::slice::from_raw_parts_mut(self.payloads.at(self.index), PAYLOAD) }
     }
 
-    /// The request that the kernel put here: copied, or its payload lent.
+    /// Returns the request that the kernel put here: copied, or its payload lent.
     ///
     /// # Safety
-    /// No command of this entry may be under way, nor may one come before [`Entry::put`].
+    /// No command of this entry may be in flight, nor may one be issued before [`Entry::put`].
     unsafe fn request(self: &Rc<Self>) -> (u64, Option<Request>) {
         // SAFETY: the buffers are ours now, as the caller promises, and this thread makes no other
         // reference.
@@ -128,9 +128,9 @@ impl Entry {
     }
 
     /// # Safety
-    /// No command of this entry may be under way.
+    /// No command of this entry may be in flight.
     unsafe fn put(&self, unique: u64, answer: Answer) {
-        // Two references to one memory would follow.
+        // Otherwise two references to one memory would follow.
         assert!(!self.is_lent.get(), "a request is dropped before it is answered");
         // SAFETY: the request is done, and nobody needs what it held.
         unsafe { self.payloads.give_back(self.index, &self.reached) };
@@ -161,8 +161,8 @@ impl LentPayload {
 impl Deref for LentPayload {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping lives as long as the entry, and is as long as that. Nobody writes
-        // there: no command comes before `put`, and `put` not before this is dropped.
+        // SAFETY: the mapping lives as long as the entry, and has that length. Nothing writes
+        // there: no command is issued before `put`, and `put` not before this is dropped.
         unsafe { std::slice::from_raw_parts(self.entry.payloads.at(self.entry.index), self.length) }
     }
 }
@@ -179,7 +179,7 @@ impl Drop for LentPayload {
 impl Lent for LentPayload {}
 
 impl<F: FileSystem> Session<F> {
-    /// Gives the kernel all entries. INIT has been answered.
+    /// Gives the kernel all entries, after INIT has been answered.
     pub(super) fn start_ring(self: &Rc<Self>, entries: Entries) {
         for entry in entries.0 {
             let session = self.clone();
@@ -187,8 +187,8 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    /// Until the kernel takes the entry no more (ENOTCONN after unmounting), or the session is told
-    /// to stop.
+    /// Serves an entry until the kernel no longer takes it (ENOTCONN after unmounting), or the
+    /// session is stopped.
     async fn serve_entry(self: Rc<Self>, entry: Rc<Entry>) {
         let mut result = self.run_command(&entry, URING_REGISTER, 0).await;
         if result < 0 && result != -libc::ENOTCONN && entry.is_first {
@@ -198,17 +198,17 @@ impl<F: FileSystem> Session<F> {
             self.ring_refused.set(true);
             self.stop();
         }
-        // A request that comes after the stop stays where it is: the connection's end answers it.
+        // A request that comes after the stop is left: the connection's end answers it.
         while result >= 0 && !self.stopping.get() {
             self.note(|statistics| statistics.ring_requests += 1);
-            // The kernel brought it unasked; it waits in its payload.
-            self.room.until_left().await;
-            // SAFETY: the command has completed, and the next one comes behind `put`.
+            // The kernel sent it unasked; it waits in its payload.
+            self.memory.until_left().await;
+            // SAFETY: the command has completed, and the next one comes after `put`.
             let (commit_id, request) = unsafe { entry.request() };
             let unique = request.as_ref().map_or(0, |request| request.header.unique);
             let answer = match request {
                 Some(request) => {
-                    let _share = self.take_room(&request);
+                    let _share = self.reserve_memory(&request);
                     self.count_in();
                     self.answer(request).await
                 }
@@ -229,8 +229,8 @@ impl<F: FileSystem> Session<F> {
             _ => (0, 0),
         };
         let command = command(self.classic.file(), operation, &area, address, length);
-        // SAFETY: vectors and buffers live as long as the entry, of which the ring now holds a
-        // reference; they are not looked at before completion. The session keeps the file open.
+        // SAFETY: vectors and buffers live as long as the entry, to which the ring now holds a
+        // reference; they are not read before completion. The session keeps the file open.
         unsafe { self.world.ring().submit(command, Box::new(entry.clone())) }.await
     }
 }
@@ -247,7 +247,7 @@ mod tests {
     fn a_request_is_read_from_an_entry_and_its_answer_put_there() {
         let entry = Entry::new(0, true, Rc::new(Payloads::map(2).unwrap()), 1);
         let header = InHeader { opcode: opcode::LOOKUP, unique: 7, ..Default::default() };
-        // SAFETY: no command is under way.
+        // SAFETY: no command is in flight.
         unsafe {
             let headers = &mut *entry.headers.get();
             headers.in_out[..40].copy_from_slice(header.as_bytes());
@@ -276,7 +276,7 @@ mod tests {
             );
             drop(request);
             entry.put(8, Answer::empty());
-            // Nonsense from the kernel's side is no reason to stop.
+            // Nonsense from the kernel must not stop the session.
             (&mut *entry.headers.get()).entry.payload_size = u32::MAX;
             assert!(entry.request().1.is_none());
         }

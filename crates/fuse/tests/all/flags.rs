@@ -1,7 +1,7 @@
-//! Who may change flags and projects: requests as the kernel makes them, and as a caller can, over
-//! a volume in virtual time.
+//! Permission to change flags and projects: requests as the kernel makes them, and as a caller can,
+//! over a volume in virtual time.
 
-use crate::common::{door_over_a_volume, request};
+use crate::common::{front_end_over_a_volume, request};
 use fuse::abi::{Fsxattr, InHeader, IoctlIn, opcode};
 use fuse::{FileSystem, Request};
 use units::InodeNumber;
@@ -13,7 +13,7 @@ const EXTENTS: u32 = 0x8_0000;
 const NO_DUMP: u32 = 0x40;
 const OWNER: u32 = 1000;
 const STRANGER: u32 = 1001;
-/// Of another user namespace, or of a process namespace that the daemon does not see.
+/// A caller in another user namespace, or in a process namespace that the daemon does not see.
 const UNSEEN: u32 = 0;
 
 fn ioctl(node: InodeNumber, user: u32, pid: u32, cmd: u32, arg: u64, input: &[u8]) -> Request {
@@ -34,15 +34,14 @@ fn project(projid: u32) -> Vec<u8> {
 
 #[test]
 fn flags_and_projects_change_only_after_a_permission_check() {
-    // A caller gives as much as the number of the call says; the kernel gives the 32 bits that it
-    // has.
+    // A caller passes as many bytes as the number of the call says; the kernel passes its 32 bits.
     let (long, word) =
         (u64::from(EXTENTS | NO_DUMP).to_le_bytes(), (EXTENTS | NO_DUMP).to_le_bytes());
     let own = std::process::id();
     for kernel_checks in [true, false] {
-        door_over_a_volume(kernel_checks, move |door, volume, file| async move {
+        front_end_over_a_volume(kernel_checks, move |front_end, volume, file| async move {
             let ask = async |user: u32, pid: u32, (cmd, arg): (u32, u64), input: &[u8]| {
-                door.clone().serve(ioctl(file, user, pid, cmd, arg, input)).await.errno()
+                front_end.clone().serve(ioctl(file, user, pid, cmd, arg, input)).await.errno()
             };
             let (seven, eight, none) = (project(7), project(8), project(u32::MAX));
             let before = volume.flags(&volume.inode(file).await.unwrap());
@@ -57,7 +56,7 @@ fn flags_and_projects_change_only_after_a_permission_check() {
                 let expected = |refusal| if checked { 0 } else { refusal };
                 let asked = ask(STRANGER, UNSEEN, (FSSETXATTR, arg), &seven).await;
                 assert_eq!(asked, expected(libc::EPERM), "{arg}");
-                // An owner whom the machine does not count by.
+                // An owner to whom the machine's accounting does not apply.
                 let asked = ask(OWNER, UNSEEN, (FSSETXATTR, arg), &eight).await;
                 assert_eq!(asked, expected(libc::EINVAL), "{arg}");
                 assert_eq!(ask(OWNER, own, (FSSETXATTR, arg), &seven).await, 0, "{arg}");

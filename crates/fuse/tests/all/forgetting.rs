@@ -1,6 +1,6 @@
-//! What the kernel forgets, over a volume in virtual time.
+//! Forget requests, over a volume in virtual time.
 
-use crate::common::{door_over_a_volume, request};
+use crate::common::{front_end_over_a_volume, request};
 use ext4::Caller;
 use fuse::abi::{BatchForgetIn, ForgetOne, InHeader, opcode};
 use fuse::{FileSystem, Request};
@@ -20,7 +20,7 @@ fn batch(nodes: &[u64]) -> Request {
 
 #[test]
 fn a_forget_that_fails_does_not_stop_the_others() {
-    door_over_a_volume(true, |door, volume, _| async move {
+    front_end_over_a_volume(true, |front_end, volume, _| async move {
         let free = async || volume.statfs().await.unwrap().inodes_free;
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let before = free().await;
@@ -34,7 +34,7 @@ fn a_forget_that_fails_does_not_stop_the_others() {
             volume.rmdir(&root, name.as_bytes()).await.unwrap();
         }
         assert_eq!(free().await, before - 2, "the kernel still refers to them");
-        door.serve(batch(&nodes)).await;
+        front_end.serve(batch(&nodes)).await;
         assert_eq!(free().await, before);
     });
 }

@@ -1,9 +1,9 @@
-//! All tests of `fuse` that use it from outside: one program, because linking each costs more than
+//! Tests of `fuse` that use it from outside: one program, because linking each costs more than
 //! running it.
 
 mod common;
 mod flags;
 mod forgetting;
-mod room_of_a_request;
+mod memory_of_a_request;
 mod session;
 mod stopping;

@@ -1,4 +1,4 @@
-//! The session against the real kernel, over a tiny file system in memory.
+//! The session against the real kernel, over a small file system in memory.
 
 use crate::common::{Memory, Seen, private_mounts, unmount};
 use fuse::{Kind, MountOptions, Session, SessionError, SessionStatistics, Transport};
@@ -78,7 +78,7 @@ fn what_is_written_can_be_read_over_the_classic_channel() {
     assert_eq!(statistics.ring_requests, 0);
 }
 
-/// The module parameter is on while this lives.
+/// Keeps the module parameter on until it is dropped.
 struct UringEnabled(String);
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 impl UringEnabled {
@@ -118,7 +118,7 @@ fn a_synchronous_write_is_one_request_that_says_so() {
 }
 
 #[test]
-fn long_answers_hold_their_room_until_the_kernel_has_them() {
+fn long_answers_hold_memory_until_the_kernel_has_them() {
     const READERS: usize = 300;
     let mounted = mounted(Transport::Classic);
     let path = mounted.path().join("file");
@@ -136,7 +136,7 @@ fn long_answers_hold_their_room_until_the_kernel_has_them() {
         }
     });
     drop(files);
-    // Sixty-three answers of a mebibyte fill the room.
+    // Sixty-three answers of a mebibyte reach the limit.
     let held = count(&mounted.end().0.answers_held);
     assert!((1..=64).contains(&held), "{held} answers of a mebibyte at once");
 }

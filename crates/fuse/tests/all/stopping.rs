@@ -1,4 +1,4 @@
-//! A session that is told to stop, against the real kernel.
+//! A session that is stopped, against the real kernel.
 
 use crate::common::{Memory, private_mounts};
 use device::World;
@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Each read takes another time, so that there is always one under way.
+/// Each read takes another time, so that one is always in flight.
 struct Slow {
     memory: Rc<Memory>,
     world: RealWorld,
@@ -66,8 +66,7 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
         }
         let ended = daemon.is_finished();
         let path = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
-        // SAFETY: the path ends with a zero byte. Forced: the readers get errors, if they have not
-        // got them.
+        // SAFETY: the path ends with a zero byte. Forced: readers that still wait get errors.
         unsafe { libc::umount2(path.as_ptr(), libc::MNT_FORCE | libc::MNT_DETACH) };
         ended
     });

@@ -1,4 +1,4 @@
-//! What a host promises, on a simulated cluster.
+//! Promises of a host, on a simulated cluster.
 
 use crate::common::*;
 use disks::CrashPolicy;
@@ -95,7 +95,7 @@ fn a_peer_that_wants_the_file_reads_what_was_written() {
 }
 
 #[test]
-fn a_peer_gets_its_turn_while_many_write() {
+fn a_peer_gets_the_file_while_many_write() {
     let stage = Stage::new(5);
     let disk = stage.disk(stage.formatted());
     let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
@@ -148,7 +148,7 @@ fn a_file_that_others_changed_is_set_aside_and_not_overwritten() {
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
     let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
     let (report, aside) = stage.world.run(async move {
-        // Waits for the lease of the dead.
+        // Waits for the lease of the crashed host.
         peer_writes(&*peer, file, 0, b"theirs!").await;
         let (host, report) = begun.await.unwrap();
         let FileFate::SetAside { name, .. } = &report.files[0].outcome else {
@@ -167,7 +167,7 @@ fn a_file_that_others_changed_is_set_aside_and_not_overwritten() {
 fn a_write_of_a_fenced_host_never_arrives() {
     let stage = Stage::new(7);
     let disk = stage.disk(stage.formatted());
-    // One that does not come back by itself: what it tries then is all that counts.
+    // Without reconnection only the host's first attempts count.
     let options = HostOptions { reconnect: None, ..under_pressure() };
     let (begun, stage) = (stage.begin(&disk, options), Rc::new(stage));
     let inner = stage.clone();
@@ -259,9 +259,9 @@ fn a_short_journal_sends_the_oldest_files_to_the_store() {
     assert!(report.clean, "a closed host leaves an empty journal: {report:?}");
 }
 
-/// `dirty=` bounds memory, and what is written over takes none.
+/// `dirty=` bounds memory; overwritten bytes take none.
 #[test]
-fn bytes_that_are_written_over_and_over_stay_with_the_host_and_others_go() {
+fn overwritten_bytes_stay_and_the_oldest_files_are_destaged() {
     for (stride, goes) in [(0, false), (1000, false), (64 << 10, true)] {
         let stage = Stage::new(13);
         let disk = stage.disk(stage.formatted());
@@ -300,7 +300,7 @@ fn recovery_asks_for_the_token_before_it_compares() {
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
     let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
     let report = stage.world.run(async move {
-        // The peer has written, and its buffer alone knows of it.
+        // Only the peer's buffer has what it wrote.
         let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
         peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
         peer.write(open, 0, b"theirs").await.unwrap();
@@ -328,7 +328,7 @@ fn recovery_does_not_wait_for_its_former_self() {
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    // As one that is stopped: it holds the token, and answers nothing.
+    // A stopped client: it holds the token, and answers nothing.
     let former = stage.connect();
     let stopped = former.clone();
     let open = stage.world.run(async move {
@@ -365,7 +365,7 @@ fn many_dirty_files_do_not_stay_open_at_the_store() {
 }
 
 #[test]
-fn no_replay_brings_back_what_a_hole_has_taken() {
+fn no_replay_restores_punched_bytes() {
     let stage = Stage::new(40);
     let disk = stage.disk(stage.formatted());
     let begun = stage.begin(&disk, under_pressure());
@@ -390,7 +390,7 @@ fn no_replay_brings_back_what_a_hole_has_taken() {
 }
 
 #[test]
-fn hole_in_a_file_that_a_peer_holds_is_made_when_it_gives_way() {
+fn a_hole_waits_for_a_peer_to_return_the_token() {
     let stage = Stage::new(41);
     let disk = stage.disk(stage.formatted());
     let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
@@ -423,7 +423,8 @@ fn closing_a_file_waits_for_others_only_beyond_twice_the_bound() {
             waited.push(world.now().since(begun));
         }
         assert!(waited.iter().all(|time| time.is_zero()), "{waited:?}");
-        // Nobody closes any more: the oldest go by themselves, and no more than need to.
+        // No file is closed any more: the oldest are destaged in the background, and only as many
+        // as needed.
         sleep(&*world, Duration::from_millis(500)).await;
         let left = 16 - host.statistics().destaged_files;
         assert!((1..=8).contains(&left), "{left} are dirty");

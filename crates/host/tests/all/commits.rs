@@ -1,5 +1,5 @@
-//! Several writers at once, who share the commits of the journal: what each answer promises when
-//! the host's power fails.
+//! Concurrent writers that share the commits of the journal: what each answer promises when the
+//! host loses power.
 
 use crate::common::*;
 use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
@@ -17,10 +17,10 @@ fn options() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
 }
 
-/// Of each file, how many of its writes were answered: the number is the byte that was written.
+/// For each file, the number of acknowledged writes, which is also the byte that was written last.
 type Answered = Rc<RefCell<[u8; WRITERS]>>;
 
-/// Writers that wait for each write. Which journal writes there were.
+/// Runs writers that wait for each write. Returns the journal writes.
 fn play(
     stage: &Stage,
     disk: &MemoryDisk,
@@ -93,9 +93,9 @@ fn answers_to_writers_at_once_survive_a_cut_at_every_write_of_the_journal() {
     }
 }
 
-/// The room that it leaves behind is used again.
+/// The log reuses the space that its tail has passed.
 #[test]
-fn a_log_goes_round_under_writers_at_once() {
+fn a_log_wraps_under_concurrent_writers() {
     let stage = Stage::new(12);
     let disk = stage.disk(stage.formatted());
     let (begun, world, log) = (stage.begin(&disk, options()), stage.world(), disk.clone());
@@ -129,10 +129,10 @@ fn a_log_goes_round_under_writers_at_once() {
     }
 }
 
-/// Else they fall into two groups, and each waits for the other's commit besides its own.
+/// Otherwise they fall into two groups, and each waits for the other's commit besides its own.
 #[test]
 fn writers_that_one_commit_answers_share_the_next_one() {
-    const TURN: Duration = Duration::from_millis(4);
+    const REVOLUTION: Duration = Duration::from_millis(4);
     let stage = Stage::new(13);
     let disk = stage.disk(stage.formatted());
     let (begun, world, log) = (stage.begin(&disk, options()), stage.world(), disk.clone());
@@ -142,13 +142,13 @@ fn writers_that_one_commit_answers_share_the_next_one() {
         for number in 0..WRITERS {
             files.push(make(&host, &format!("file{number}")).await);
         }
-        log.set_latency(Latency { least: TURN, spread: Duration::ZERO });
+        log.set_latency(Latency { least: REVOLUTION, spread: Duration::ZERO });
         let (begun, before) = (world.now(), host.statistics().commits);
         let writers = files.into_iter().map(|file| {
             let (host, clock) = (host.clone(), world.clone());
             runtime::spawn_with_result(&*world, async move {
                 for round in 0..20u8 {
-                    // What each does between two writes takes another time.
+                    // Each writer takes another time between two writes.
                     sleep(&*clock, Duration::from_micros(file.0 * 50)).await;
                     host.write(file, 0, &[round], Durable::Now).await.unwrap();
                 }
@@ -158,6 +158,9 @@ fn writers_that_one_commit_answers_share_the_next_one() {
             writer.await.unwrap();
         }
         let (commits, time) = (host.statistics().commits - before, world.now().since(begun));
-        assert!(commits < 25 && time < 30 * TURN, "{commits} commits for 20 rounds, {time:?}");
+        assert!(
+            commits < 25 && time < 30 * REVOLUTION,
+            "{commits} commits for 20 rounds, {time:?}"
+        );
     });
 }

@@ -1,4 +1,4 @@
-//! New files: what they cost, and who may want them at once.
+//! New files: their cost in messages, and clients that want them at once.
 
 use crate::common::*;
 use disks::CrashPolicy;
@@ -37,9 +37,9 @@ fn a_new_file_and_its_first_write_are_one_message() {
     });
 }
 
-/// The write, the removal, and the last close: each order that there is.
+/// The write, the removal, and the last close, in every possible order.
 #[test]
-fn a_file_that_is_removed_before_it_went_to_the_store_never_goes_there() {
+fn a_file_removed_before_destage_is_never_destaged() {
     for order in ["write, close, remove", "write, remove, close", "remove, write, close"] {
         let stage = Stage::new(1);
         let disk = stage.disk(stage.formatted());
@@ -64,8 +64,8 @@ fn a_file_that_is_removed_before_it_went_to_the_store_never_goes_there() {
     }
 }
 
-/// The recall comes right after the answer that it takes back. With a server that crashes before it
-/// answers it comes before.
+/// The recall comes right after the answer whose token it takes back; with a server that crashes
+/// before it answers, the recall comes first.
 #[test]
 fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
     for (delay, is_late) in (0..600).step_by(20).flat_map(|delay| [(delay, false), (delay, true)]) {
@@ -109,10 +109,11 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
     }
 }
 
-/// The name goes and another comes, in each order that there is. How many are left is asked behind
-/// the answer. Then the peer reads, or the host dies; before the question, and after it.
+/// The name is removed and another is added, in every possible order. The number of names left is
+/// asked after the answer. Then the peer reads, or the host crashes, before the question and after
+/// it.
 #[test]
-fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
+fn a_file_linked_during_its_unlink_keeps_synced_bytes() {
     let (mut kept, mut gone) = (0, 0);
     let ends = [(0, false), (3000, false), (0, true), (3000, true)];
     for (delay, (later, dies)) in
@@ -123,7 +124,7 @@ fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
         let disk = stage.disk(stage.formatted());
         let (begun, peer, world) =
             (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
-        let told = what.clone();
+        let case = what.clone();
         let linked = stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             let file = make(&host, "file").await;
@@ -140,10 +141,10 @@ fn a_file_that_a_peer_links_while_its_name_goes_keeps_what_was_synced() {
             let is_linked = link.await.unwrap();
             sleep(&*world, Duration::from_millis(later)).await;
             if is_linked && !dies {
-                assert_eq!(peer_reads(&*peer, file).await, b"mail", "{told}");
+                assert_eq!(peer_reads(&*peer, file).await, b"mail", "{case}");
                 host.open_file(file).await.unwrap();
                 host.write(file, 4, b"box", Durable::Now).await.unwrap();
-                assert_eq!(peer_reads(&*peer, file).await, b"mailbox", "{told}");
+                assert_eq!(peer_reads(&*peer, file).await, b"mailbox", "{case}");
             }
             is_linked.then_some(file)
         });

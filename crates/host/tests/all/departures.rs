@@ -1,5 +1,5 @@
-//! Files that lose a name while something of them is dirty. Whether it was the last one only the
-//! store knows. That is asked behind the answer.
+//! Files that lose a name while they are dirty. Only the store knows whether it was the last one;
+//! it is asked after the answer.
 
 use crate::common::*;
 use disks::CrashPolicy;
@@ -14,7 +14,7 @@ fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
 }
 
-/// A file with synced content that nobody has open.
+/// Creates a closed file with synced content.
 async fn make_mail(host: &Rc<Host>, name: &str) -> FileId {
     let file = make(host, name).await;
     host.write(file, 0, b"mail", Durable::Now).await.unwrap();
@@ -22,8 +22,8 @@ async fn make_mail(host: &Rc<Host>, name: &str) -> FileId {
     file
 }
 
-/// The host knows of no other name when it removes this one; a peer's other name reaches the
-/// servers before the removal does.
+/// Removes the only name that the host knows; a peer's other name reaches the servers before the
+/// removal does.
 async fn unlink_what_a_peer_links(stage: &Stage, host: &Rc<Host>, file: FileId, name: &str) {
     let (peer, world) = (stage.peer(), stage.world());
     let other = format!("kept {name}");
@@ -41,8 +41,8 @@ fn is_set_aside(report: &HostRecoveryReport) -> bool {
     report.files.iter().any(|file| matches!(file.outcome, FileFate::SetAside { .. }))
 }
 
-/// The network loses a message of what follows from the removal, and all after it. The journal goes
-/// on, and then the host dies.
+/// The network loses one message of the removal, and all that follow. The journal goes on, and then
+/// the host crashes.
 #[test]
 fn a_file_with_another_name_left_loses_nothing_whichever_message_is_lost() {
     let cuts =
@@ -85,7 +85,7 @@ fn inner_recovery(stage: &Stage, image: disks::Image, file: FileId, what: &str) 
 }
 
 #[test]
-fn what_is_dirty_goes_to_the_store_before_each_name_but_the_last() {
+fn files_are_destaged_before_losing_all_but_their_last_name() {
     let stage = Rc::new(Stage::new(2));
     let disk = stage.disk(stage.formatted());
     let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
@@ -115,8 +115,8 @@ fn what_is_dirty_goes_to_the_store_before_each_name_but_the_last() {
     });
 }
 
-/// The recovery looks after files whose question was not answered, and nobody is locked out of
-/// them.
+/// The recovery takes care of files whose question was not answered, and leaves none of them
+/// locked.
 #[test]
 fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
     let stage = Rc::new(Stage::new(3));
@@ -125,8 +125,8 @@ fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
     let file = stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         let reports: Rc<RefCell<Vec<HostRecoveryReport>>> = Rc::default();
-        let told = reports.clone();
-        host.on_reconnection(Box::new(move |report| told.borrow_mut().push(report.clone())));
+        let sink = reports.clone();
+        host.on_reconnection(Box::new(move |report| sink.borrow_mut().push(report.clone())));
         let file = make_mail(&host, "file").await;
         unlink_what_a_peer_links(&inner, &host, file, "file").await;
         make_mail(&host, "gone").await;
@@ -136,7 +136,7 @@ fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
         host.write(file, 4, b"box", Durable::Now).await.unwrap();
         assert_eq!(host.statistics().reconnections, 1);
         assert!(!is_set_aside(&reports.borrow()[0]), "{reports:?}");
-        // The one without a name is not asked for again.
+        // The file without a name is not asked for again.
         assert_eq!(peer_reads(&*inner.peer(), file).await, b"mailbox");
         host.close().await.unwrap();
         assert_eq!(host.statistics().dirty_in_journal, 0);
@@ -145,8 +145,8 @@ fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
     assert_eq!(stage.content(file), b"mailbox");
 }
 
-/// Removes as many files of a MiB as fast as it can. The most that the journal and memory had of
-/// them, and how long it took.
+/// Removes `files` files of a MiB each as fast as possible. Returns the most bytes that the journal
+/// and memory had of them, and the time taken.
 fn remove_at_once(seed: u64, journal_bytes: u64, files: u64) -> (u64, Duration) {
     let stage = Rc::new(Stage::new(seed));
     let disk = stage.disk(stage.formatted_with(journal_bytes));
@@ -185,8 +185,7 @@ fn removed_files_in_a_short_journal_do_not_wait_for_others_to_go() {
     );
 }
 
-/// All are removed at the same moment. Who comes when the bound is reached waits until a question
-/// is answered.
+/// All are removed at the same time. Unlinks at the bound wait until a question is answered.
 #[test]
 fn no_more_removed_files_wait_for_the_question_than_the_bound() {
     const BOUND: usize = 1024;
@@ -219,8 +218,8 @@ fn no_more_removed_files_wait_for_the_question_than_the_bound() {
     });
 }
 
-/// The host dies at any message or write of its journal around the removal of a file with something
-/// synced: removed files do not come back, and others lose nothing.
+/// The host crashes at any message or write of its journal around the removal of a file with synced
+/// bytes: removed files do not come back, and others lose nothing.
 #[test]
 fn what_was_removed_before_a_crash_does_not_come_back() {
     let mut removed = 0;
@@ -229,7 +228,7 @@ fn what_was_removed_before_a_crash_does_not_come_back() {
         let disk = stage.disk(stage.formatted());
         let (begun, power) = (stage.begin(&disk, under_pressure()), disk.clone());
         let answered = Rc::new(std::cell::Cell::new(false));
-        let (told, cluster) = (answered.clone(), stage.cluster.clone());
+        let (acknowledged, cluster) = (answered.clone(), stage.cluster.clone());
         let (files, host) = stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             ([make_mail(&host, "old").await, make_mail(&host, "new").await], host)
@@ -252,7 +251,7 @@ fn what_was_removed_before_a_crash_does_not_come_back() {
                     }
                     false => host.unlink(root, b"old").await,
                 };
-                told.set(result.is_ok());
+                acknowledged.set(result.is_ok());
                 sleep(&*world, Duration::from_secs(3)).await;
             };
             let dies = runtime::race(cluster.until_client_cut(), power.power_lost());

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, Identity, LocalStore, OpenMode, Store, Token};
 
-/// A host has synced a file and dies, with what it has buffered and with its locks.
+/// Lets a host sync a file and crash, with its buffer and its locks.
 fn crashed(root: &Path) -> (FileId, Image) {
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
@@ -36,22 +36,22 @@ fn crashed(root: &Path) -> (FileId, Image) {
     (file, disk.crash(CrashPolicy::LoseAll))
 }
 
-/// A directory knows no state of ours any more once the token is back.
+/// A directory no longer knows our states once the token is back.
 #[test]
-fn who_wants_a_file_amid_its_replay_sets_nothing_aside() {
+fn a_client_that_wants_a_replayed_file_sets_nothing_aside() {
     let directory = tempfile::tempdir().unwrap();
     let (file, image) = crashed(directory.path());
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = MemoryDisk::from_image(shared.clone(), image);
-    // Each note in the ledger leaves time for a wish.
+    // Each write of the ledger leaves time for a request.
     disk.set_latency(Latency { least: Duration::from_millis(50), spread: Duration::ZERO });
     let at = directory.path().to_owned();
     world.run(async move {
         let open = |name| LocalStore::open(shared.clone(), &at, name).unwrap();
         let (store, peer) = (open(identity()), open(Identity("host-2".into())));
         let (token, clock) = (at.join(format!(".okeanos/tokens/{}", file.0)), shared.clone());
-        // What the dead one left is locked by nobody.
+        // The crashed host's locks are gone.
         fs::remove_file(&token).unwrap();
         let peer_reads = spawn_with_result(&*shared, async move {
             while !token.exists() {
@@ -71,7 +71,7 @@ fn who_wants_a_file_amid_its_replay_sets_nothing_aside() {
     world.end();
 }
 
-/// It cannot be opened as a file, and is none that anything was synced of.
+/// It cannot be opened as a file, and nothing was synced to it.
 #[test]
 fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,17 +1,17 @@
-//! Cuts of the host, of a server and of the network at every message of small scripts. Cuts of the
-//! host also at every write of its journal.
+//! Crashes of the host, of a server and of the network at every message of small scripts; crashes
+//! of the host also at every write of its journal.
 //!
-//! After each cut, what was promised is at the store or set aside. What was never written is
-//! nowhere, and a file is a state that it had. Where the store gives up content by itself, what was
-//! not promised yet may be there in part. Recovery is cut, too, and begun again. What a door's
-//! kernel keeps is gone before a peer may change the file.
+//! After each crash, what was promised is at the store or set aside. What was never written is
+//! nowhere, and a file has a state that it had. Where the store writes content back by itself,
+//! unpromised bytes may be there in part. Recovery is cut, too, and begun again. A front end's
+//! kernel caches nothing when a peer may change the file.
 //!
-//! Each recovered host goes on: it writes, syncs, and dies a second time. The store may be full
-//! when it dies first, and when it recovers.
+//! Each recovered host goes on: it writes, syncs, and crashes a second time. The store may be full
+//! at the first crash, and at the recovery.
 //!
-//! A peer may be cut off, too, and begins again. Is the host cut off, the peer has the file after
-//! the lease, and may see a state before the promised one. If it writes, the host's bytes are set
-//! aside, and nothing goes over the peer's.
+//! A peer may be cut off, too, and begins again. If the host is cut off, the peer has the file
+//! after the lease, and may see a state before the promised one. If it writes, the host's bytes are
+//! set aside, and nothing overwrites the peer's.
 
 use crate::common::*;
 use device::World;
@@ -28,23 +28,23 @@ use units::Instant;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Of file, from, length; the byte is the step's number.
+    /// File, offset, length; the byte is the step's number.
     Write(usize, usize, usize, Durable),
     Sync(usize),
-    /// To this length.
+    /// Truncates to this length.
     Cut(usize, u64),
     PeerReads(usize),
-    /// One byte at the beginning of the file.
+    /// Writes one byte at the beginning of the file.
     PeerWrites(usize),
-    /// The same, while a door's kernel looks at the file all the time.
-    PeerWritesUnderLooks(usize),
-    /// Another name.
+    /// Writes the byte while a front end's kernel keeps looking the file up.
+    PeerWritesUnderLookups(usize),
+    /// Adds another name.
     Link(usize),
-    /// The first name goes; nobody has the file open meanwhile.
+    /// Removes the first name of a closed file.
     Unlink(usize),
     /// Milliseconds.
     Wait(u64),
-    /// Everything to the store. The last step.
+    /// Destages everything. The last step.
     Close,
 }
 use Durable::{Now, Soon};
@@ -86,9 +86,9 @@ const SCRIPTS: [&[Step]; 8] = [
     ],
     &[
         Write(0, 0, 50, Now),
-        PeerWritesUnderLooks(0),
+        PeerWritesUnderLookups(0),
         Write(0, 10, 50, Soon),
-        PeerWritesUnderLooks(0),
+        PeerWritesUnderLookups(0),
     ],
     &[
         Write(0, 0, 50, Now),
@@ -100,7 +100,7 @@ const SCRIPTS: [&[Step]; 8] = [
     ],
 ];
 
-/// Of the first file a destage fails, and is tried again; the second goes on.
+/// A destage of the first file fails, and is tried again; the second goes on.
 const REFUSED: &[Step] = &[
     Write(0, 0, 50, Now),
     Write(1, 0, 70, Now),
@@ -111,59 +111,59 @@ const REFUSED: &[Step] = &[
     Sync(1),
 ];
 
-/// What a file was after each change, and up to which one it was promised.
+/// The states of a file, and the one promised last.
 #[derive(Clone, Default)]
 struct Model {
     states: Vec<Vec<u8>>,
     promised: usize,
-    /// What a peer wrote last at the beginning of the file.
+    /// The byte that a peer wrote last at the beginning of the file.
     peers: Option<u8>,
     /// The state promised before that.
     before_peer: usize,
-    /// It was promised again behind what a peer wrote last.
+    /// Whether it was promised again after a peer wrote last.
     is_promised_behind_peer: bool,
-    /// A door's kernel kept its attributes when a peer came.
-    was_kept: bool,
+    /// Whether a front end's kernel cached its attributes when a peer came.
+    was_cached: bool,
 }
 
 type Models = Rc<RefCell<[Model; 2]>>;
 
-/// A door's kernel, with the one file that is looked at: what it may answer with and until when.
+/// A front end's kernel with one file: the attributes it may answer with, and until when.
 #[derive(Clone, Default)]
 struct Kernel(Rc<Cell<Option<(FileAttributes, Instant)>>>, Rc<Cell<u64>>);
 
 impl Kernel {
     fn of(host: &Host) -> Kernel {
         let kernel = Kernel::default();
-        let told = kernel.clone();
+        let seen = kernel.clone();
         host.on_forget(Box::new(move |_| {
-            told.0.set(None);
-            told.1.set(told.1.get() + 1);
+            seen.0.set(None);
+            seen.1.set(seen.1.get() + 1);
         }));
         kernel
     }
-    async fn looks(&self, host: &Host, world: &dyn World, file: FileId) {
-        let mut looks = 0;
+    async fn look_up(&self, host: &Host, world: &dyn World, file: FileId) {
+        let mut lookups = 0;
         loop {
             let asked = self.1.get();
-            if let Ok((attributes, time)) = host.attributes_to_keep(file).await
+            if let Ok((attributes, time)) = host.attributes_to_cache(file).await
                 && asked == self.1.get()
                 && !time.is_zero()
             {
                 self.0.set(Some((attributes, world.now().plus(time))));
             }
-            // As long as the peer has its turn at once; not through a whole lease.
-            looks += 1;
-            sleep(world, Duration::from_micros(if looks < 300 { 30 } else { 5000 })).await;
+            // Often while the peer gets the file at once, but not through a whole lease.
+            lookups += 1;
+            sleep(world, Duration::from_micros(if lookups < 300 { 30 } else { 5000 })).await;
         }
     }
-    fn keeps(&self, world: &dyn World) -> Option<FileAttributes> {
+    fn cached(&self, world: &dyn World) -> Option<FileAttributes> {
         self.0.get().filter(|(_, until)| *until >= world.now()).map(|(attributes, _)| attributes)
     }
 }
 
 impl Model {
-    /// Whether each byte is one that it had since it was promised, or none yet.
+    /// Returns whether each byte is one that it had since it was promised, or was not written yet.
     fn has_parts(&self, content: &[u8]) -> bool {
         let states = &self.states[self.promised..];
         let promised = &states[0];
@@ -175,20 +175,21 @@ impl Model {
         (sizes.clone().min().unwrap()..=sizes.max().unwrap()).contains(&content.len())
             && content.iter().enumerate().all(is_known)
     }
-    /// Whether nothing promised is lost, and the peer's byte is there. Each other byte is at the
-    /// store or set aside, and one that the file had since the last promise before the peer came.
+    /// Returns whether nothing promised is lost, and the peer's byte is there. Each other byte is
+    /// at the store or set aside, and one that the file had since the last promise before the peer
+    /// came.
     fn is_set_aside(&self, content: &[u8], aside: &[Vec<u8>]) -> bool {
         let states = &self.states[self.before_peer..];
-        // Of the store also that a later state ends before.
+        // Bytes of the store may also lie beyond the end of a later state.
         let is_of_a_state =
             |byte: Option<&u8>, at| states.iter().any(|state| state.get(at) == byte);
         let is_aside = |at| {
             aside.iter().any(|place| place.get(at).is_some() && is_of_a_state(place.get(at), at))
         };
-        let is_kept = |at| is_of_a_state(content.get(at), at) || is_aside(at);
-        content.first() == self.peers.as_ref() && (1..states[0].len()).all(is_kept)
+        let is_cached = |at| is_of_a_state(content.get(at), at) || is_aside(at);
+        content.first() == self.peers.as_ref() && (1..states[0].len()).all(is_cached)
     }
-    /// Whether each byte is one that it ever had.
+    /// Returns whether each byte is one that it ever had.
     fn had_parts(&self, content: &[u8]) -> bool {
         let is_known = |(at, byte): (usize, &u8)| {
             *byte == 0 || self.states.iter().any(|state| state.get(at) == Some(byte))
@@ -265,30 +266,30 @@ async fn play(
                 let model = &mut models.borrow_mut()[file];
                 model.promised = model.states.len() - 1;
             }
-            PeerWritesUnderLooks(file) => {
+            PeerWritesUnderLookups(file) => {
                 models.borrow_mut()[file].change_by_peer(200 + number);
-                // With a token, so that there is something to keep.
+                // With a token, so that there is something to cache.
                 host.read(files[file], 0, 1).await?;
                 let writes = async || {
                     sleep(&*world, Duration::from_micros(200)).await;
-                    models.borrow_mut()[file].was_kept |= kernel.keeps(&*world).is_some();
+                    models.borrow_mut()[file].was_cached |= kernel.cached(&*world).is_some();
                     let open = peer.open(files[file], OpenMode::ReadWrite).await?;
                     peer.take_token(open, Token::ExclusiveWrite).await?;
                     assert_eq!(
-                        kernel.keeps(&*world),
+                        kernel.cached(&*world),
                         None,
                         "kept before the write: a peer has the token"
                     );
                     peer.write(open, 0, &[200 + number]).await?;
                     assert_eq!(
-                        kernel.keeps(&*world),
+                        kernel.cached(&*world),
                         None,
                         "kept after the write: a peer has the token"
                     );
                     peer.return_token(files[file]).await?;
                     peer.close(open).await
                 };
-                race(again(&*peer, writes), kernel.looks(&host, &*world, files[file])).await;
+                race(again(&*peer, writes), kernel.look_up(&host, &*world, files[file])).await;
                 let model = &mut models.borrow_mut()[file];
                 model.promised = model.states.len() - 1;
             }
@@ -320,12 +321,12 @@ enum CutAt {
 }
 
 fn options() -> HostOptions {
-    // Soon enough for the scripts.
+    // Short enough for the scripts.
     let (destage, writeback) = (Destage::After(Duration::from_secs(2)), Duration::from_secs(1));
     HostOptions { destage, writeback, ..HostOptions::default() }
 }
 
-/// One run: how many messages and journal writes there were, when nothing is cut.
+/// A run; if nothing is cut, with its numbers of messages and journal writes.
 struct Run {
     stage: Stage,
     files: [FileId; 2],
@@ -336,28 +337,29 @@ struct Run {
     content_messages: u64,
     metadata_messages: u64,
     finished: bool,
-    /// The store gives up content only when it is told to.
+    /// Whether the store writes content back only on request.
     keeps: bool,
-    /// The host, or a peer, lost its connection and lived on.
+    /// Whether the host, or a peer, lost its connection and lived on.
     is_cut_off: bool,
 }
 
-/// What is behind the host.
+/// The store in front of which the host runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Behind {
+enum Backend {
     /// A store that holds everything back.
     Holding,
-    /// One that the scripts outgrow: content and sizes go by themselves.
+    /// A store that the scripts outgrow: it writes back content and sizes by itself.
     Outgrown,
-    /// The same with three data servers, whose journals are on disks: what is sent at once arrives
-    /// in any order.
+    /// The same with three data servers with journals on disks: concurrent messages arrive in any
+    /// order.
     ThreeServers,
-    /// As the first, and there is no space for the first file until a recovery has failed.
+    /// A store that holds everything back, without space for the first file until a recovery has
+    /// failed.
     Full,
 }
-use Behind::*;
+use Backend::*;
 
-impl Behind {
+impl Backend {
     fn stage(self, seed: u64) -> Stage {
         let outgrown = Network { buffer_bytes: 4096, object_bytes: 8192, ..Network::default() };
         match self {
@@ -368,9 +370,9 @@ impl Behind {
     }
 }
 
-fn run(script: &'static [Step], seed: u64, behind: Behind, cut: Option<CutAt>) -> Run {
-    let stage = behind.stage(seed);
-    let keeps = matches!(behind, Holding | Full);
+fn run(script: &'static [Step], seed: u64, backend: Backend, cut: Option<CutAt>) -> Run {
+    let stage = backend.stage(seed);
+    let keeps = matches!(backend, Holding | Full);
     let disk = stage.disk(stage.formatted());
     let begun = stage.begin(&disk, options());
     let (host, files) = stage.world.run(async move {
@@ -380,7 +382,7 @@ fn run(script: &'static [Step], seed: u64, behind: Behind, cut: Option<CutAt>) -
     });
     let models: Models = Rc::default();
     models.borrow_mut().iter_mut().for_each(|model| model.states.push(Vec::new()));
-    if behind == Full {
+    if backend == Full {
         stage.cluster.fill(Some(files[0]));
     }
     let (message, write) = (stage.cluster.messages(), disk.changes());
@@ -420,15 +422,15 @@ fn run(script: &'static [Step], seed: u64, behind: Behind, cut: Option<CutAt>) -
     }
 }
 
-/// For data servers, and for the metadata server.
+/// Returns the messages of the data servers and of the metadata server.
 fn messages_by_server(stage: &Stage) -> (u64, u64) {
     let traffic = stage.cluster.traffic();
     (traffic.content_messages, traffic.messages - traffic.content_messages)
 }
 
 impl Run {
-    /// The host's machine has died, and a peer reads before it recovers. How many files have zeros
-    /// that were never written.
+    /// Crashes the host's machine, and lets a peer read before it recovers. Returns how many files
+    /// have zeros that were never written.
     fn peer_reads_first(&self, what: &str) -> usize {
         let Run { stage, files, models, .. } = self;
         stage.cluster.kill(&identity());
@@ -449,8 +451,8 @@ impl Run {
         zeros.count()
     }
 
-    /// The host's machine dies, and its next lives recover; some of those die, too.
-    /// Of how many files something was set aside.
+    /// Crashes the host's machine, and recovers; some recoveries crash, too. Returns of how many
+    /// files something was set aside.
     fn recover(
         self,
         policy: CrashPolicy,
@@ -476,8 +478,8 @@ impl Run {
             image = stage.crash(&disk, policy);
         }
         stage.cluster.cancel_cut();
-        if stage.cluster.has_no_room() {
-            image = recover_without_room(&stage, image, policy, what);
+        if stage.cluster.is_full() {
+            image = recover_without_space(&stage, image, policy, what);
         }
         let disk = stage.disk(image);
         let begun = stage.begin(&disk, options());
@@ -491,8 +493,8 @@ impl Run {
             let aside = stage.set_aside(*file);
             let is_by_peer = peer_between && *file == files[0];
             if is_by_peer || !aside.is_empty() && is_cut_off && model.peers.is_some() {
-                // Over a change of a peer nothing goes; what was promised and not there yet is set
-                // aside. What was promised behind it is there.
+                // Nothing overwrites a change of a peer; promised bytes that are not there yet are
+                // set aside. What was promised after the change is there.
                 assert!(
                     is_by_peer || !model.is_promised_behind_peer,
                     "{what}: {file:?} was synced behind a peer's write, and set aside: {aside:?}"
@@ -523,19 +525,19 @@ impl Run {
     }
 }
 
-/// A life that may find no space, and dies; then there is some.
-fn recover_without_room(stage: &Stage, image: Image, policy: CrashPolicy, what: &str) -> Image {
+/// Recovers once while there may be no space, and crashes; then frees space.
+fn recover_without_space(stage: &Stage, image: Image, policy: CrashPolicy, what: &str) -> Image {
     let disk = stage.disk(image);
     let begun = stage.begin(&disk, options());
     let refused = stage.world.run(async move { begun.await.err() });
     let is_refused = matches!(refused, Some(HostError::NotReplayed { .. }));
     assert!(refused.is_none() || is_refused, "{what}: {refused:?}");
     let image = stage.crash(&disk, policy);
-    stage.cluster.make_room();
+    stage.cluster.free_space();
     image
 }
 
-/// The recovered host goes on, and dies with something synced; its next life has that.
+/// Lets the recovered host go on and crash with something synced; the next recovery has that.
 fn live_and_die_again(
     stage: &Stage,
     disk: &MemoryDisk,
@@ -576,26 +578,26 @@ fn policies(seed: u64) -> [CrashPolicy; 3] {
     [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random]
 }
 
-fn cases() -> Vec<(usize, &'static [Step], Behind)> {
+fn cases() -> Vec<(usize, &'static [Step], Backend)> {
     let numbered = SCRIPTS.iter().copied().enumerate();
     let all = [Holding, Outgrown, ThreeServers];
-    numbered.flat_map(|(number, script)| all.map(|behind| (number, script, behind))).collect()
+    numbered.flat_map(|(number, script)| all.map(|backend| (number, script, backend))).collect()
 }
 
 #[test]
 fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
-    for (number, script, behind) in cases() {
-        let all = run(script, 1, behind, None);
+    for (number, script, backend) in cases() {
+        let all = run(script, 1, backend, None);
         assert!(all.finished);
-        let has_looks = script.iter().any(|step| matches!(step, PeerWritesUnderLooks(0)));
-        assert_eq!(all.models.borrow()[0].was_kept, has_looks);
+        let has_looks = script.iter().any(|step| matches!(step, PeerWritesUnderLookups(0)));
+        assert_eq!(all.models.borrow()[0].was_cached, has_looks);
         for message in all.messages.clone() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Client, message, moment };
                 for (policy, peer) in policies(message).into_iter().zip([false, true, false]) {
                     let what =
-                        format!("script {number} at {behind:?}, {cut:?}, {policy:?}, peer {peer}");
-                    run(script, 1, behind, Some(CutAt::Message(cut)))
+                        format!("script {number} at {backend:?}, {cut:?}, {policy:?}, peer {peer}");
+                    run(script, 1, backend, Some(CutAt::Message(cut)))
                         .recover(policy, None, peer, &what);
                 }
             }
@@ -629,25 +631,26 @@ fn a_full_store_costs_nothing_promised_wherever_the_host_dies() {
     }
 }
 
-/// Ceph's clients answer a recall with the size, and then send the content. Where content goes by
-/// itself a later piece may be there without an earlier one. Nothing else leaves zeros behind.
+/// Ceph's clients answer a recall with the size, and then send the content. Where content is
+/// written back unasked, a later piece may be there without an earlier one. Nothing else leaves
+/// zeros.
 #[test]
-fn a_peer_that_reads_before_the_recovery_finds_zeros_of_a_recall_alone() {
+fn only_a_recall_leaves_zeros_to_a_peers_read() {
     let mut zeros = 0;
-    for (number, script, behind) in cases() {
+    for (number, script, backend) in cases() {
         let has_recalls = script
             .iter()
-            .any(|step| matches!(step, PeerReads(_) | PeerWrites(_) | PeerWritesUnderLooks(_)));
-        for message in run(script, 7, behind, None).messages {
+            .any(|step| matches!(step, PeerReads(_) | PeerWrites(_) | PeerWritesUnderLookups(_)));
+        for message in run(script, 7, backend, None).messages {
             let cut = Cut { kind: CutKind::Client, message, moment: Moment::Answer };
-            let what = format!("script {number} at {behind:?}, {cut:?}, read before the recovery");
-            let run = run(script, 7, behind, Some(CutAt::Message(cut)));
+            let what = format!("script {number} at {backend:?}, {cut:?}, read before the recovery");
+            let run = run(script, 7, backend, Some(CutAt::Message(cut)));
             let found = run.peer_reads_first(&what);
             assert!(
-                found == 0 || has_recalls || behind != Holding,
+                found == 0 || has_recalls || backend != Holding,
                 "{what}: zeros that were never written"
             );
-            zeros += if behind == Holding { found } else { 0 };
+            zeros += if backend == Holding { found } else { 0 };
             run.recover(CrashPolicy::LoseAll, None, false, &what);
         }
     }
@@ -656,13 +659,13 @@ fn a_peer_that_reads_before_the_recovery_finds_zeros_of_a_recall_alone() {
 
 #[test]
 fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
-    for (number, script, behind) in cases() {
-        let all = run(script, 2, behind, None);
+    for (number, script, backend) in cases() {
+        let all = run(script, 2, backend, None);
         for write in all.journal_writes.clone() {
             for policy in policies(write) {
                 let what =
-                    format!("script {number} at {behind:?}, journal write {write}, {policy:?}");
-                run(script, 2, behind, Some(CutAt::JournalWrite(write)))
+                    format!("script {number} at {backend:?}, journal write {write}, {policy:?}");
+                run(script, 2, backend, Some(CutAt::JournalWrite(write)))
                     .recover(policy, None, false, &what);
             }
         }
@@ -671,11 +674,11 @@ fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
 
 #[test]
 fn a_crash_during_recovery_is_harmless_at_every_message() {
-    for (number, script, behind) in cases() {
+    for (number, script, backend) in cases() {
         for after in 0..24 {
             let what =
-                format!("script {number} at {behind:?}, recovery cut at its message {after}");
-            run(script, 3, behind, None).recover(CrashPolicy::LoseAll, Some(after), false, &what);
+                format!("script {number} at {backend:?}, recovery cut at its message {after}");
+            run(script, 3, backend, None).recover(CrashPolicy::LoseAll, Some(after), false, &what);
         }
     }
 }
@@ -683,12 +686,12 @@ fn a_crash_during_recovery_is_harmless_at_every_message() {
 #[test]
 fn a_crash_during_the_recovery_of_a_crash_at_any_message_is_harmless() {
     let script = SCRIPTS[1];
-    for behind in [Holding, Outgrown, ThreeServers] {
-        for message in run(script, 6, behind, None).messages {
+    for backend in [Holding, Outgrown, ThreeServers] {
+        for message in run(script, 6, backend, None).messages {
             let cut = Cut { kind: CutKind::Client, message, moment: Moment::Answer };
             for after in 0..16 {
-                let what = format!("{behind:?}, {cut:?}, recovery cut at its message {after}");
-                let run = run(script, 6, behind, Some(CutAt::Message(cut)));
+                let what = format!("{backend:?}, {cut:?}, recovery cut at its message {after}");
+                let run = run(script, 6, backend, Some(CutAt::Message(cut)));
                 run.recover(CrashPolicy::LoseAll, Some(after), false, &what);
             }
         }
@@ -698,19 +701,19 @@ fn a_crash_during_the_recovery_of_a_crash_at_any_message_is_harmless() {
 #[test]
 fn a_server_that_crashes_at_any_message_costs_only_time() {
     let mut asked = (0, 0);
-    for (number, script, behind) in cases() {
-        let all = run(script, 4, behind, None);
+    for (number, script, backend) in cases() {
+        let all = run(script, 4, backend, None);
         asked = (asked.0 + all.content_messages, asked.1 + all.metadata_messages);
         for message in all.messages.clone() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Server, message, moment };
-                let cut = run(script, 4, behind, Some(CutAt::Message(cut)));
+                let cut = run(script, 4, backend, Some(CutAt::Message(cut)));
                 assert!(
                     cut.finished,
-                    "script {number} at {behind:?}, message {message}, {moment:?}"
+                    "script {number} at {backend:?}, message {message}, {moment:?}"
                 );
                 let what =
-                    format!("script {number} at {behind:?}, server at {message}, {moment:?}");
+                    format!("script {number} at {backend:?}, server at {message}, {moment:?}");
                 cut.recover(CrashPolicy::LoseAll, None, false, &what);
             }
         }
@@ -724,28 +727,28 @@ fn a_server_that_crashes_at_any_message_costs_only_time() {
 }
 
 #[test]
-fn a_network_that_is_gone_for_longer_than_the_lease_loses_nothing_promised() {
+fn a_network_outage_beyond_the_lease_loses_nothing_promised() {
     let mut set_aside = 0;
-    for (number, script, behind) in cases() {
-        let all = run(script, 5, behind, None);
+    for (number, script, backend) in cases() {
+        let all = run(script, 5, backend, None);
         for message in all.messages.clone() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Network, message, moment };
-                let cut = run(script, 5, behind, Some(CutAt::Message(cut)));
-                // A change of names, and an unmount, may end with the connection; and so may what
-                // was set aside.
+                let cut = run(script, 5, backend, Some(CutAt::Message(cut)));
+                // A change of names, and an unmount, may end with the connection; so may what was
+                // set aside.
                 let may_end = |step: &Step| {
                     matches!(
                         step,
-                        Link(_) | Unlink(_) | Close | PeerWrites(_) | PeerWritesUnderLooks(_)
+                        Link(_) | Unlink(_) | Close | PeerWrites(_) | PeerWritesUnderLookups(_)
                     )
                 };
                 assert!(
                     cut.finished || script.iter().any(may_end),
-                    "script {number} at {behind:?}, message {message}, {moment:?}: the host reconnects"
+                    "script {number} at {backend:?}, message {message}, {moment:?}: the host reconnects"
                 );
                 let what =
-                    format!("script {number} at {behind:?}, network at {message}, {moment:?}");
+                    format!("script {number} at {backend:?}, network at {message}, {moment:?}");
                 set_aside += cut.recover(CrashPolicy::LoseAll, None, false, &what);
             }
         }

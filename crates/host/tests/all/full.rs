@@ -1,5 +1,5 @@
-//! A store that has no space: what was synced stays in the journal, others go on, and what the
-//! store refused is there once it has space.
+//! A store without space: what was synced stays in the journal, other files go on, and the store
+//! gets what it refused once it has space.
 
 use crate::common::*;
 use disks::CrashPolicy;
@@ -28,8 +28,8 @@ fn a_file_that_the_store_refuses_is_reported_tried_again_and_kept() {
         let (host, _) = begun.await.unwrap();
         let world = inner.world();
         let reports: Rc<RefCell<Vec<String>>> = Rc::default();
-        let told = reports.clone();
-        host.on_trouble(Box::new(move |what| told.borrow_mut().push(what.into())));
+        let sink = reports.clone();
+        host.on_trouble(Box::new(move |what| sink.borrow_mut().push(what.into())));
         let [file, other] = [make(&host, "file").await, make(&host, "other").await];
         inner.cluster.fill(Some(file));
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
@@ -42,14 +42,14 @@ fn a_file_that_the_store_refuses_is_reported_tried_again_and_kept() {
         let statistics = host.statistics();
         assert_eq!((statistics.failed_files, statistics.failed_bytes), (1, 6));
         assert!(reports.borrow()[0].contains("no space left"), "{:?}", reports.borrow());
-        // Others go on.
+        // Other files go on.
         host.write(other, 0, b"other", Durable::Now).await.unwrap();
         sleep(&*world, Duration::from_secs(10)).await;
         assert_eq!(inner.content(other), b"other");
-        // An hour of it is no reason to ask all the time.
+        // An hour of failures must not make it ask all the time.
         sleep(&*world, Duration::from_secs(3600)).await;
         assert!((5..30).contains(&reports.borrow().len()), "{} reports", reports.borrow().len());
-        inner.cluster.make_room();
+        inner.cluster.free_space();
         sleep(&*world, Duration::from_secs(310)).await;
         assert_eq!(inner.content(file), b"synced");
         host.sync_file(file).await.unwrap();
@@ -74,7 +74,7 @@ fn a_refused_file_does_not_keep_others_from_the_journal() {
         let [file, other] = [make(&host, "file").await, make(&host, "other").await];
         inner.cluster.fill(Some(file));
         host.write(file, 0, &[7; 5000], Durable::Now).await.unwrap();
-        // Five times what the journal has room for.
+        // Five times what the journal can hold.
         for round in 0..5 * JOURNAL_BYTES / 65536 {
             let at = round % 8 * 65536;
             let bytes = [round as u8; 65536];
@@ -88,15 +88,15 @@ fn a_refused_file_does_not_keep_others_from_the_journal() {
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    stage.cluster.make_room();
+    stage.cluster.free_space();
     let begun = stage.begin(&disk, options);
     stage.world.run(async move { drop(begun.await.unwrap()) });
     assert_eq!(stage.content(file), [7; 5000]);
 }
 
-/// Who waits for room in the journal, or in memory, learns why there is none.
+/// Callers that wait for space in the journal, or in memory, get the store's error.
 #[test]
-fn writers_get_no_space_when_nothing_more_fits_and_go_on_when_there_is_room() {
+fn writers_get_no_space_and_go_on_once_there_is_some() {
     for dirty_bytes_max in [1 << 20, 1 << 30] {
         let stage = Rc::new(Stage::new(3));
         let disk = stage.disk(stage.formatted());
@@ -119,7 +119,7 @@ fn writers_get_no_space_when_nothing_more_fits_and_go_on_when_there_is_room() {
             assert!(is_no_space(&refused), "{refused:?}");
             let held = host.statistics().held_bytes;
             assert!(held < dirty_bytes_max + dirty_bytes_max / 2, "{held} bytes are held");
-            inner.cluster.make_room();
+            inner.cluster.free_space();
             sleep(&*world, Duration::from_secs(700)).await;
             let file = make(&host, "goes on").await;
             host.write(file, 0, b"on", Durable::Now).await.unwrap();
@@ -145,7 +145,7 @@ async fn fill_file(
     }
 }
 
-/// Memory is looked at when it is taken, not now and then.
+/// Memory is checked when it is taken, not periodically.
 #[test]
 fn what_is_held_in_memory_stays_near_its_bound() {
     const BOUND: u64 = 1 << 20;
@@ -175,7 +175,7 @@ fn what_is_held_in_memory_stays_near_its_bound() {
     });
 }
 
-/// The first life after a crash finds no space, and perhaps dies of something else as well.
+/// The first recovery after a crash finds no space, and may crash for another reason as well.
 #[test]
 fn a_recovery_without_space_names_the_file_and_loses_nothing() {
     for after in [None].into_iter().chain((0..12).map(Some)) {
@@ -213,7 +213,7 @@ fn a_recovery_without_space_names_the_file_and_loses_nothing() {
         }
         image = stage.crash(&disk, CrashPolicy::LoseAll);
         stage.cluster.cancel_cut();
-        stage.cluster.make_room();
+        stage.cluster.free_space();
         let begun = stage.begin(&stage.disk(image), soon());
         let report = stage.world.run(async move { begun.await.unwrap().1 });
         let is_aside = |fate: &FileFate| matches!(fate, FileFate::SetAside { .. });
@@ -224,7 +224,7 @@ fn a_recovery_without_space_names_the_file_and_loses_nothing() {
     }
 }
 
-/// Nobody can read it any more, nor will.
+/// No program can ever read it again.
 #[test]
 fn a_refused_file_without_a_name_is_dropped_at_its_last_close() {
     let stage = Rc::new(Stage::new(9));

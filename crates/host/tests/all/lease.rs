@@ -1,4 +1,5 @@
-//! A sync that returns is readable by others, or it fails: also when the lease was lost meanwhile.
+//! A sync either returns when others can read its bytes, or fails, also if the lease ends during
+//! it.
 
 use crate::common::*;
 use disks::{CrashPolicy, Latency};
@@ -21,8 +22,8 @@ async fn is_refused(host: &Rc<Host>, file: FileId) {
     }
 }
 
-/// The network is gone; a peer has the file after the lease. The host knows of nothing, as all that
-/// it does needs no server.
+/// The network is gone; a peer has the file after the lease. The host does not notice, as nothing
+/// that it does needs a server.
 #[test]
 fn a_sync_after_the_lease_fails_and_so_does_every_later_one() {
     for with_sync in [false, true] {
@@ -43,7 +44,7 @@ fn a_sync_after_the_lease_fails_and_so_does_every_later_one() {
                     assert!(written.is_err(), "acknowledged after the lease");
                 }
             }
-            // Nor does another lost connection make a promise of it.
+            // Another lost connection does not turn it into a promise either.
             inner.connect().fence(&identity()).await.unwrap();
             is_refused(&host, file).await;
             host.close_file(file).await.unwrap();
@@ -56,8 +57,8 @@ fn a_sync_after_the_lease_fails_and_so_does_every_later_one() {
     }
 }
 
-/// The write of the journal is under way when the network goes, and complete when a peer has
-/// written: as if the host had been stopped.
+/// The journal write is in flight when the network fails, and complete when a peer has written: as
+/// if the host had been stopped.
 #[test]
 fn a_commit_that_outlasts_the_lease_promises_nothing() {
     for seconds in [20, 35, 70] {
@@ -102,7 +103,7 @@ fn a_commit_that_outlasts_the_lease_promises_nothing() {
     }
 }
 
-/// Each answer of the servers is good for a while: nobody asks at each sync.
+/// Each answer of the servers is good for a while: not every sync asks.
 #[test]
 fn a_host_that_syncs_all_the_time_asks_twice_a_lease_and_waits_for_no_answer() {
     let stage = Rc::new(Stage::new(3));

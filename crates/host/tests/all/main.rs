@@ -1,4 +1,4 @@
-//! All tests of `host` that use it from outside: one program, because linking each costs more than
+//! Tests of `host` that use it from outside: one program, because linking each costs more than
 //! running it.
 
 mod behaviour;
@@ -9,11 +9,11 @@ mod departures;
 mod directory;
 mod explorer;
 mod full;
-mod kept;
+mod kernel_cache;
 mod lease;
-mod log_anew;
 mod names;
 mod reconnect;
 mod recovery;
+mod relog;
 mod sharing;
 mod sizes;

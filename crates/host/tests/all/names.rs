@@ -32,7 +32,7 @@ fn a_name_that_another_adds_during_an_unlink_keeps_what_was_synced() {
             let linked = linked.await.unwrap();
             let has_name = host.lookup(host.root(), b"other name").await.is_ok();
             assert_eq!(linked, has_name);
-            // Until the journal has what follows from it.
+            // Until the journal has the effects.
             sleep(&*world, Duration::from_secs(3)).await;
             (file, has_name)
         });
@@ -49,7 +49,7 @@ fn a_name_that_another_adds_during_an_unlink_keeps_what_was_synced() {
     }
 }
 
-/// A change of names is one of the file's state, too; others may have the file right after it.
+/// A change of names also changes the file's state; others may have the file right after it.
 #[test]
 fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_aside() {
     for seed in 0..8 {
@@ -117,7 +117,7 @@ fn a_closed_host_leaves_an_empty_journal_whatever_its_disk_does_first() {
         stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             let file = make(&host, "file").await;
-            // So much that the log's tail moves when the file is at the store.
+            // Enough that the log's tail moves when the file is at the store.
             for round in 0..4 {
                 host.write(file, round << 20, &[1; 1 << 20], Durable::Now).await.unwrap();
             }

@@ -21,8 +21,8 @@ fn what_was_answered_is_there_after_the_host_was_fenced_and_it_goes_on() {
     let files = stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         let reports: Rc<RefCell<Vec<HostRecoveryReport>>> = Rc::default();
-        let told = reports.clone();
-        host.on_reconnection(Box::new(move |report| told.borrow_mut().push(report.clone())));
+        let sink = reports.clone();
+        host.on_reconnection(Box::new(move |report| sink.borrow_mut().push(report.clone())));
         let files =
             [make(&host, "synced").await, make(&host, "answered").await, make(&host, "new").await];
         host.write(files[0], 0, b"synced", Durable::Now).await.unwrap();
@@ -43,7 +43,7 @@ fn what_was_answered_is_there_after_the_host_was_fenced_and_it_goes_on() {
 }
 
 #[test]
-fn what_others_changed_meanwhile_stays_and_who_has_the_file_open_learns_of_it() {
+fn others_changes_stay_and_open_files_report_the_conflict() {
     let stage = Rc::new(Stage::new(2));
     let disk = stage.disk(stage.formatted());
     let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
@@ -63,7 +63,7 @@ fn what_others_changed_meanwhile_stays_and_who_has_the_file_open_learns_of_it() 
         let aside =
             listing.entries.iter().find(|entry| !entry.name.ends_with(b".txt")).unwrap().file;
         assert_eq!(host.read(aside, 0, 100).await.unwrap(), b"mine");
-        // Whoever opens it anew sees what is there.
+        // A new open sees the store's state.
         host.close_file(file).await.unwrap();
         host.open_file(file).await.unwrap();
         host.write(file, 6, b", mine", Durable::Now).await.unwrap();
@@ -89,7 +89,7 @@ fn held_files_are_written_and_synced_while_the_network_is_down() {
             host.write(file, round.into(), &[round], Durable::Now).await.unwrap();
         }
         assert!(world.now().since(begun) < Duration::from_millis(1));
-        // What needs a server waits, and is answered when the connection is back.
+        // An operation that needs a server waits, and is answered when the connection is back.
         let found = host.lookup(host.root(), b"file").await.unwrap();
         assert_eq!((found.file, found.attributes.version.size), (file, 20));
         assert!(world.now().since(begun) > Duration::from_secs(29));
@@ -169,7 +169,7 @@ fn many_writers_go_on_through_many_lost_connections() {
     }
 }
 
-/// A peer has changed one of the files. While the host recovers, the connection is lost once more.
+/// A peer has changed one of the files. The connection is lost again while the host recovers.
 #[test]
 fn what_was_set_aside_stays_known_through_a_second_cut_at_every_message() {
     for after in 0..60 {
@@ -185,7 +185,7 @@ fn what_was_set_aside_stays_known_through_a_second_cut_at_every_message() {
                 let other = make(&host, &format!("other {number}")).await;
                 host.write(other, 0, b"other", Durable::Soon).await.unwrap();
             }
-            // What is to be committed first keeps the host from the store until the peer is done.
+            // The commit that comes first keeps the host from the store until the peer is done.
             journal
                 .set_latency(Latency { least: Duration::from_millis(20), spread: Duration::ZERO });
             inner.connect().fence(&identity()).await.unwrap();
@@ -239,7 +239,7 @@ fn what_is_appended_while_connections_are_lost_is_there_once() {
 }
 
 #[test]
-fn who_has_a_file_without_a_name_open_learns_that_it_went_with_the_connection() {
+fn an_open_file_without_a_name_is_lost_with_the_connection() {
     let stage = Rc::new(Stage::new(5));
     let disk = stage.disk(stage.formatted());
     let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());

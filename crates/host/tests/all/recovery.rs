@@ -13,7 +13,7 @@ fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
 }
 
-/// Of file `number`: `runs` pieces apart from each other.
+/// Writes `runs` separate pieces to file `number`.
 async fn write_pieces(host: &Rc<Host>, file: FileId, number: usize, runs: u64) {
     for run in 0..runs {
         host.write(file, run * 20, &[number as u8 + 1; 10], Durable::Soon).await.unwrap();
@@ -27,8 +27,8 @@ fn written(number: usize, runs: u64) -> Vec<u8> {
     content
 }
 
-/// A host that crashed with so many dirty files, and what its journal has: their contents were
-/// synced.
+/// Crashes a host with `files` dirty files, whose contents were synced. Returns the files and its
+/// journal.
 fn crashed(stage: &Stage, files: usize, runs_of: fn(usize) -> u64) -> (Vec<FileId>, Image) {
     let disk = stage.disk(stage.formatted());
     let begun = stage.begin(&disk, under_pressure());
@@ -57,7 +57,7 @@ fn many_files_are_recovered_in_an_eighth_of_the_sum_of_their_times() {
         let stage = Stage::new(1);
         let (made, image) = crashed(&stage, files, |_| 2);
         let disk = stage.disk(image);
-        // A disk that turns 250 times a second.
+        // A disk of 15,000 rpm.
         disk.set_latency(Latency { least: Duration::ZERO, spread: Duration::from_millis(4) });
         let report = recovered(&stage, &disk);
         assert_eq!(report.files.len(), made.len());
@@ -81,9 +81,9 @@ fn files_of_many_pieces_and_of_few_share_the_ledger() {
 }
 
 /// Two versions of every file were synced. The daemon was killed while the disk's cache had the
-/// second one's records; the machine dies while the next one recovers.
+/// second one's records; the machine crashes during the next recovery.
 #[test]
-fn what_a_killed_host_left_in_a_cache_goes_nowhere_in_part() {
+fn a_killed_hosts_cached_records_are_never_replayed_in_part() {
     const FILES: usize = 3;
     for after in 0..40 {
         let stage = Stage::new(after);
@@ -182,18 +182,18 @@ fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
     }
 }
 
-/// So many pieces that a replay makes the file durable several times on its way.
-const PIECES: u64 = 400;
+/// Enough pieces that a replay makes the file durable several times.
+const RUNS: u64 = 400;
 
-/// A store whose client sends content by itself: a replay waits for that amid its writes.
+/// Creates a store whose client sends content unasked: a replay waits for that between its writes.
 fn spilling(seed: u64) -> Stage {
     Stage::with(seed, Network { buffer_bytes: 256, ..Network::default() })
 }
 
 #[test]
-fn a_peer_that_wants_a_file_amid_its_replay_gets_a_turn() {
+fn a_peer_gets_a_file_during_its_replay() {
     let stage = spilling(4);
-    let (files, image) = crashed(&stage, 1, |_| PIECES);
+    let (files, image) = crashed(&stage, 1, |_| RUNS);
     let (disk, peer, world, file) = (stage.disk(image), stage.peer(), stage.world(), files[0]);
     let begun = stage.begin(&disk, under_pressure());
     let (seen, report) = stage.world.run(async move {
@@ -206,19 +206,19 @@ fn a_peer_that_wants_a_file_amid_its_replay_gets_a_turn() {
         (seen, recovery.await.unwrap().unwrap().1)
     });
     assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
-    assert_eq!(stage.content(file), written(0, PIECES));
+    assert_eq!(stage.content(file), written(0, RUNS));
     assert!(
-        seen.iter().any(|length| (1..written(0, PIECES).len()).contains(length)),
+        seen.iter().any(|length| (1..written(0, RUNS).len()).contains(length)),
         "amid the replay: {seen:?}"
     );
 }
 
-/// And in every third case it writes: nothing goes over that.
+/// In every third case it writes, and nothing overwrites that.
 #[test]
-fn a_crash_after_a_peers_turn_amid_a_replay_is_harmless_at_every_message() {
+fn a_crash_after_a_peer_interrupted_a_replay_is_harmless() {
     for after in (0..500).step_by(5) {
         let stage = spilling(after);
-        let (files, image) = crashed(&stage, 1, |_| PIECES);
+        let (files, image) = crashed(&stage, 1, |_| RUNS);
         let (disk, peer, world, file) = (stage.disk(image), stage.peer(), stage.world(), files[0]);
         let message = stage.cluster.messages() + 1 + after;
         stage.cluster.cut_at(Cut { kind: CutKind::Client, message, moment: Moment::Answer });
@@ -226,7 +226,7 @@ fn a_crash_after_a_peers_turn_amid_a_replay_is_harmless_at_every_message() {
         let writes = after % 3 == 0;
         let is_done = stage.world.run(async move {
             let recovery = runtime::spawn_with_result(&*world, begun);
-            let turns = async {
+            let wants = async {
                 for _ in 0..3 {
                     sleep(&*world, Duration::from_micros(400)).await;
                     peer_reads(&*peer, file).await;
@@ -236,7 +236,7 @@ fn a_crash_after_a_peers_turn_amid_a_replay_is_harmless_at_every_message() {
                 }
                 recovery.await.unwrap().map(drop).unwrap();
             };
-            matches!(race(turns, cluster.until_client_cut()).await, runtime::Either::Left(()))
+            matches!(race(wants, cluster.until_client_cut()).await, runtime::Either::Left(()))
         });
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
         stage.cluster.cancel_cut();
@@ -254,13 +254,13 @@ fn a_crash_after_a_peers_turn_amid_a_replay_is_harmless_at_every_message() {
         }
         assert!(!aside || writes, "cut at {after}: {report:?}");
         if !aside {
-            assert_eq!(content[1..], written(0, PIECES)[1..], "cut at {after}");
+            assert_eq!(content[1..], written(0, RUNS)[1..], "cut at {after}");
         }
     }
 }
 
-/// The recovery crashes while it waits: the next one must not take what is finished behind the file
-/// for all.
+/// The recovery crashes while it waits: the next one must not take the files finished after this
+/// one for all files.
 #[test]
 fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
     let stage = Stage::new(3);
@@ -275,7 +275,7 @@ fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
     });
     let (begun, world) = (stage.begin(&disk, under_pressure()), stage.world());
     stage.world.run(async move {
-        // The peer gives way to nobody within this time.
+        // The peer keeps its token for this time.
         race(begun, sleep(&*world, Duration::from_secs(1))).await;
     });
     for (number, file) in files.iter().enumerate().skip(1) {
@@ -288,7 +288,7 @@ fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
     assert_eq!(stage.content(first), written(0, 2));
 }
 
-/// The servers hear of an unsynced write with the recall: the journal has it first.
+/// The servers get an unsynced write with the recall: the journal has it first.
 #[test]
 fn a_crash_amid_a_recall_sets_nothing_aside() {
     for after in (0..60u64).map(|step| Duration::from_micros(step * 100)) {
@@ -317,9 +317,9 @@ fn a_crash_amid_a_recall_sets_nothing_aside() {
     }
 }
 
-/// Another cluster under the same name, with a file of the same number in it.
+/// Another cluster with the same name, and a file of the same number.
 #[test]
-fn nothing_of_a_journal_goes_to_another_store() {
+fn no_journal_is_replayed_to_another_store() {
     let (stage, other) = (Stage::new(1), Stage::new(2));
     let (files, image) = crashed(&stage, 3, |_| 2);
     let untouched = |stage: &Stage| {
@@ -347,7 +347,7 @@ fn nothing_of_a_journal_goes_to_another_store() {
     assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
 }
 
-/// The record of a removal is written before the removal is carried out, which may never be.
+/// The record of a removal is written before the removal is carried out, which may never happen.
 #[test]
 fn what_was_synced_of_a_file_whose_removal_did_not_arrive_is_not_dropped() {
     for (after, links) in (0..8).flat_map(|after| [(after, false), (after, true)]) {
@@ -363,13 +363,13 @@ fn what_was_synced_of_a_file_whose_removal_did_not_arrive_is_not_dropped() {
             let cut = Cut { kind: CutKind::Client, message, moment: Moment::Request };
             cluster.cut_at(cut);
             race(host.unlink(host.root(), b"file"), cluster.until_client_cut()).await;
-            // The journal goes on for a little.
+            // The journal goes on for a while.
             sleep(&*clock, Duration::from_millis(50)).await;
             cluster.cancel_cut();
             cluster.kill(&identity());
             let lives = peer.lookup(peer.root(), b"file").await.is_ok();
             if lives && links {
-                // It waits for the dead host's lease.
+                // It waits for the crashed host's lease.
                 assert_eq!(peer_reads(&*peer, file).await, b"");
                 peer.link(file, peer.root(), b"another name").await.unwrap();
             } else if lives {

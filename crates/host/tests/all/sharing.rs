@@ -1,4 +1,4 @@
-//! Two hosts at one file: on a simulated cluster, and on a directory.
+//! Two hosts that share a file: on a simulated cluster, and on a directory.
 
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
@@ -27,7 +27,7 @@ async fn begin(world: &Rc<dyn World>, store: Rc<dyn Store>) -> Rc<Host> {
     Host::open(world.clone(), store, &journal, options).await.unwrap()
 }
 
-/// Plays the script with two hosts in front of each store.
+/// Runs the script with two hosts in front of each store.
 fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + Copy + 'static) {
     let names = || [identity(), Identity("host-2".into())];
     let world = VirtualWorld::new(1);
@@ -150,7 +150,7 @@ fn a_lock_is_free_when_its_program_closes_the_file() {
             }
             try_it().await.unwrap();
             second.unlock_descriptor(file, 1).await.unwrap();
-            // A lock of an open file description goes with it.
+            // A lock of an open file description is dropped with it.
             first.lock(file, lock(kind, 9, EXCLUSIVE), descriptor, None).await.unwrap();
             first.unlock_descriptor(file, descriptor).await.unwrap();
             try_it().await.unwrap();

@@ -1,4 +1,4 @@
-//! Records of every size in the host journal, in every format: what was synced comes back.
+//! Records of every size in the host journal, in every format: synced bytes are recovered.
 
 use crate::common::*;
 use disks::CrashPolicy;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use store::FileId;
 
 const JOURNAL_BYTES: u64 = 96 << 20;
-/// Beyond it a transaction ends, and the record goes on in the next one.
+/// Above it a transaction ends, and the record continues in the next one.
 const STATES: usize = STATES_MAX + 72;
 /// Every length within a block, and some across the next boundary.
 const LENGTHS: usize = 4096 + 40;
@@ -17,7 +17,7 @@ fn options(records: RecordFormat) -> HostOptions {
     HostOptions { records, destage, journal_flush, ..HostOptions::default() }
 }
 
-/// Writes files, syncs so many together, crashes, recovers, and compares.
+/// Writes files, syncs them in groups, crashes, recovers, and compares.
 fn survive(
     records: RecordFormat,
     (files, together): (usize, usize),

@@ -10,7 +10,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use testbeds::{MetadataTimes, SharedClient, SharedFiles, SharedOptions, SharedStage};
 use units::Instant;
-use workloads::{Dice, FilebenchOptions, FilebenchReport, Files, Limit, Personality, filebench};
+use workloads::{
+    ActorRandom, FilebenchOptions, FilebenchReport, Files, Limit, Personality, filebench,
+};
 
 pub fn all() -> [Figure; 3] {
     [
@@ -115,7 +117,7 @@ const METADATA_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(190),
     removal: Duration::from_micros(170),
     open: Duration::from_micros(220),
-    look: Duration::from_micros(110),
+    lookup: Duration::from_micros(110),
     names_left: Duration::from_micros(210),
     still_known: Duration::from_micros(64),
     attributes: Duration::from_micros(170),
@@ -142,7 +144,7 @@ const CHOSEN_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(500),
     removal: Duration::from_micros(500),
     open: Duration::from_micros(500),
-    look: Duration::from_micros(500),
+    lookup: Duration::from_micros(500),
     names_left: Duration::ZERO,
     still_known: Duration::from_micros(500),
     attributes: Duration::ZERO,
@@ -465,9 +467,10 @@ fn write_by_zipf(context: &Context, setting: PaperSetting) -> Result<Written, Fi
     let (seed, inner) = (context.seed, stage.clone());
     let (count, seconds) = stage.run(move |files: SharedFiles| async move {
         let mut file = files.create_cold("file", size).await?;
-        let (dice, units) = (Dice::new(seed, 1), size / UNIT);
-        let after_a_look = LONGEST_PERIOD.mul_f64(Dice::new(seed, 2).fraction()) / ZIPF_SCALE;
-        files.sleep_until(files.now().plus(after_a_look)).await;
+        let (random, units) = (ActorRandom::new(seed, 1), size / UNIT);
+        let after_a_lookup =
+            LONGEST_PERIOD.mul_f64(ActorRandom::new(seed, 2).fraction()) / ZIPF_SCALE;
+        files.sleep_until(files.now().plus(after_a_lookup)).await;
         inner.restart_counting();
         let mut sum = 0.0;
         let until: Vec<f64> = (1..=units)
@@ -479,11 +482,11 @@ fn write_by_zipf(context: &Context, setting: PaperSetting) -> Result<Written, Fi
         let content = vec![7; 16 << 10];
         let (begun, mut written, mut count) = (files.now(), 0, 0u64);
         while written < size {
-            let wanted = dice.fraction() * sum;
+            let wanted = random.fraction() * sum;
             let rank = until.partition_point(|up_to| *up_to < wanted) as u64;
             // Ranks lie anywhere in the file: an odd factor moves each to a place of its own.
             let unit = rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % units;
-            let length = (1 + dice.below(8)) * UNIT;
+            let length = (1 + random.below(8)) * UNIT;
             let at = (unit * UNIT).min(size - length);
             files.write_at(&mut file, at, &content[..length as usize]).await?;
             (written, count) = (written + length, count + 1);

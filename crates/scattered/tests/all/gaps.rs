@@ -1,4 +1,4 @@
-//! Gaps between records of a log: what they save, and that a restart finds what lies behind them.
+//! Gaps between records of a log: what they save, and that a restart finds the records after them.
 
 use device::{Buffer, Disk, Durability, LocalFuture, World};
 use disks::MemoryDisk;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const BLOCK: u64 = 4096;
-/// Before anything is learnt, in blocks.
+/// The initial gap, in blocks.
 const FIRST_GAP: u32 = 16;
 const SIZES: Sizes = Sizes { log: 1 << 20, group: 10 << 20 };
 
@@ -27,7 +27,8 @@ async fn read(logs: &ScatteredDisk, home: u64) -> u8 {
     found[0]
 }
 
-/// How long 24 writes of a block take on a drive without write cache, `together` of them at once.
+/// Returns the time of 24 writes of a block on a drive without write cache, `together` of them at
+/// once.
 fn took(together: u64) -> Duration {
     let (_, text) =
         shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
@@ -59,7 +60,7 @@ fn took(together: u64) -> Duration {
     took
 }
 
-/// Right behind one another each would wait for a revolution of 8.3 ms.
+/// Without a gap each would wait for a revolution of 8.3 ms.
 #[test]
 fn records_that_follow_one_another_at_once_lose_no_revolution() {
     for together in [1, 4, 24] {
@@ -70,7 +71,7 @@ fn records_that_follow_one_another_at_once_lose_no_revolution() {
 }
 
 #[test]
-fn a_restart_finds_what_lies_behind_gaps() {
+fn a_restart_finds_records_after_gaps() {
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     world.run(async move {
@@ -95,7 +96,7 @@ fn a_restart_finds_what_lies_behind_gaps() {
     world.end();
 }
 
-/// What is written over parts of it might make it whole.
+/// A write over parts of it might make it whole.
 #[test]
 fn a_log_with_a_torn_record_takes_no_more() {
     for pause in [Duration::ZERO, Duration::from_millis(1)] {
@@ -128,8 +129,8 @@ fn a_log_with_a_torn_record_takes_no_more() {
     }
 }
 
-/// How many of the last 2,000 of 4,000 writes of a block lose a revolution. The drive takes so long
-/// to begin a write. Then all are read after a restart.
+/// Returns how many of the last 2,000 of 4,000 writes of a block lose a revolution, if the drive
+/// takes `overhead_ms` to begin a write. Then all are read after a restart.
 fn lost(overhead_ms: f64, together: u64) -> usize {
     let (_, text) =
         shipped().find(|(name, _)| *name == "constellation-es3").expect("it is shipped");
@@ -151,7 +152,7 @@ fn lost(overhead_ms: f64, together: u64) -> usize {
                 Box::pin(async move { write(&logs, home, home as u8).await }) as LocalFuture<()>
             };
             join_all((0..together).map(one).collect()).await;
-            // A revolution takes 8.3 ms, and the way to another log as long.
+            // A revolution takes 8.3 ms, and a seek to another log as long.
             let took = in_world.now().since(begin).as_micros() as usize;
             lost += if number * together >= 2000 { took / 8_300 } else { 0 };
         }

@@ -20,7 +20,7 @@ const SETTINGS: Settings = Settings {
     checkpoint_memory: 1 << 20,
 };
 
-/// A disk with a snapshot of some entries, and records behind it.
+/// Makes a disk with a snapshot of some entries, and records after it.
 fn used() -> Image {
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
@@ -62,22 +62,22 @@ fn no_damage_makes_a_restart_panic_or_loop() {
     assert!(blocks.len() > 10, "{blocks:?}");
     let (mut opened, mut refused) = (0, 0);
     for seed in 0..1500 {
-        let dice = SplitMix::new(seed);
+        let random = SplitMix::new(seed);
         let mut damaged = image.clone();
-        for _ in 0..1 + dice.next() % 3 {
-            let at = blocks[(dice.next() % blocks.len() as u64) as usize] * BLOCK;
+        for _ in 0..1 + random.next() % 3 {
+            let at = blocks[(random.next() % blocks.len() as u64) as usize] * BLOCK;
             let mut block = [0; BLOCK as usize];
             damaged.read(at, &mut block);
-            for _ in 0..1 + dice.next() % 4 {
-                let byte = if dice.next().is_multiple_of(2) {
-                    24 + dice.next() % 80
+            for _ in 0..1 + random.next() % 4 {
+                let byte = if random.next().is_multiple_of(2) {
+                    24 + random.next() % 80
                 } else {
-                    dice.next() % BLOCK
+                    random.next() % BLOCK
                 };
                 block[byte as usize] =
-                    [0, 1, 0x7f, 0xff, dice.next() as u8][(dice.next() % 5) as usize];
+                    [0, 1, 0x7f, 0xff, random.next() as u8][(random.next() % 5) as usize];
             }
-            if !dice.next().is_multiple_of(4) {
+            if !random.next().is_multiple_of(4) {
                 block[4..8].fill(0);
                 let sum = crc32c::crc32c(&block);
                 block[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -108,7 +108,7 @@ fn no_damage_makes_a_restart_panic_or_loop() {
 const ENTRIES_AT: usize = 48;
 const CHECKSUM_AT: usize = 56;
 
-/// Of each snapshot: its header's place, and the length of what follows it.
+/// Returns the place of each snapshot's header, and the length of what follows it.
 fn snapshots(image: &Image, logs: u64) -> Vec<(u64, usize)> {
     let headers = ours(image).into_iter().filter_map(|block| {
         let mut header = [0; BLOCK as usize];
@@ -146,18 +146,18 @@ fn a_rotten_table_is_refused_by_name_and_a_lying_one_breaks_nothing() {
     assert_eq!(snapshots.len(), 2, "{snapshots:?}");
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..400 {
-        let dice = SplitMix::new(seed);
-        let lies = !dice.next().is_multiple_of(4);
+        let random = SplitMix::new(seed);
+        let lies = !random.next().is_multiple_of(4);
         let mut damaged = image.clone();
         for (at, length) in &snapshots {
             let (mut header, mut payload) = ([0; BLOCK as usize], vec![0; *length]);
             image.read(*at, &mut header);
             image.read(at + BLOCK, &mut payload);
-            for _ in 0..1 + dice.next() % 4 {
-                let field = (dice.next() % (length / 8) as u64) as usize * 8;
-                let small = dice.next() % 2000;
+            for _ in 0..1 + random.next() % 4 {
+                let field = (random.next() % (length / 8) as u64) as usize * 8;
+                let small = random.next() % 2000;
                 let value =
-                    [0, u64::MAX, small, small << 8, dice.next()][(dice.next() % 5) as usize];
+                    [0, u64::MAX, small, small << 8, random.next()][(random.next() % 5) as usize];
                 payload[field..field + 8].copy_from_slice(&value.to_le_bytes());
             }
             // Every one is changed, also where chance wrote what was there.

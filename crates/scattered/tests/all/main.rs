@@ -1,9 +1,9 @@
-//! All tests of `scattered` that use it from outside: one program, because linking each costs more
-//! than running it.
+//! Tests of `scattered` that use it from outside: one program, because linking each costs more than
+//! running it.
 
 mod explorer;
 mod gaps;
 mod hostile;
-mod look;
+mod inspect;
 mod near_home;
 mod raid;

@@ -16,7 +16,7 @@ async fn open(world: &Rc<dyn World>, disk: Rc<dyn Disk>, settings: Settings) -> 
     ScatteredDisk::open(world.clone(), disk, Some(table), settings).await.expect("an open disk").0
 }
 
-/// Reads of 4 KiB, each followed by writes right behind it, far away, and over the one far away.
+/// Reads 4 KiB, each followed by writes right after it, far away, and over the one far away.
 fn after_reads(near_home: NearHome) -> ScatteredStatistics {
     let world = VirtualWorld::new(1);
     let in_world: Rc<dyn World> = Rc::new(world.clone());
@@ -43,14 +43,14 @@ fn after_reads(near_home: NearHome) -> ScatteredStatistics {
 }
 
 #[test]
-fn a_small_write_beside_the_arm_goes_home_unless_logs_have_its_blocks() {
-    let statistics = after_reads(NearHome::GoesHome);
+fn a_small_write_near_the_arm_is_written_home_unless_logged() {
+    let statistics = after_reads(NearHome::WrittenHome);
     assert_eq!((statistics.near_home_writes, statistics.logged_writes), (5, 10), "{statistics:?}");
     let statistics = after_reads(NearHome::IsLogged);
     assert_eq!((statistics.near_home_writes, statistics.logged_writes), (0, 15), "{statistics:?}");
 }
 
-/// A request that comes at each millisecond of a swap's first 60.
+/// A request arrives at each millisecond of a swap's first 60.
 #[test]
 fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
     let (_, text) =
@@ -79,7 +79,7 @@ fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
             for number in 0..26u64 {
                 let part = Rc::new(Buffer::zeroed(32 << 10));
                 logs.write(number << 20, vec![part], Durability::Cached).await.expect("a write");
-                // The next lies right behind it.
+                // The next follows it directly.
                 inner.sleep_until(inner.now().plus(Duration::from_millis(1))).await;
             }
             let begin = inner.now();
@@ -88,7 +88,7 @@ fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
             let written = drive.statistics().writes;
             logs.read((40 << 30) + (100 << 20), 4096).await.expect("a read");
             let took = inner.now().since(begin);
-            // What came before the first request may be under way. Nothing begins after it.
+            // What was issued before the first request may be in flight. Nothing begins after it.
             logs.read((40 << 30) + (200 << 20), 4096).await.expect("a read");
             assert_eq!(drive.statistics().writes, written, "{after} ms");
             inner.sleep_until(inner.now().plus(Duration::from_secs(1))).await;
@@ -98,6 +98,6 @@ fn a_request_in_a_swap_waits_for_one_of_its_transfers_at_most() {
         world.end();
         longest = longest.max(took);
     }
-    // A seek to the other end, a revolution, a megabyte, and the way back.
+    // A seek to the other end, a revolution, a megabyte, and the seek back.
     assert!(longest < Duration::from_millis(50), "{longest:?}");
 }

@@ -38,7 +38,7 @@ fn four_disks_share_each_log_and_synced_writes_survive_a_cut_of_all() {
         ScatteredDisk::format(&in_world, &disk, None, SIZES).await.expect("logs");
         let (logs, _) =
             ScatteredDisk::open(in_world, disk, None, settings()).await.expect("an open disk");
-        // A log's bytes on the aggregate, chunk by chunk, fall on the disks in turn.
+        // A log's bytes on the aggregate fall on the disks chunk by chunk.
         for log in 0..logs.layout().logs {
             let begin = logs.layout().log_begin(log) * 4096;
             let mut of_disk = [0u64; DISKS];
@@ -51,11 +51,11 @@ fn four_disks_share_each_log_and_synced_writes_survive_a_cut_of_all() {
                 "log {log}: {of_disk:?}"
             );
         }
-        let dice = SplitMix::new(9);
+        let random = SplitMix::new(9);
         let (mut plain, sectors) = (vec![0u8; SPAN], SPAN as u64 / 512);
         for step in 0..300u32 {
-            let from = dice.next() % sectors;
-            let count = (1 + dice.next() % 100).min(sectors - from);
+            let from = random.next() % sectors;
+            let count = (1 + random.next() % 100).min(sectors - from);
             let range = (from * 512) as usize..((from + count) * 512) as usize;
             plain[range.clone()].fill(step as u8);
             let part = Rc::new(Buffer::copy_of(&plain[range]));

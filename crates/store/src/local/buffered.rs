@@ -4,31 +4,31 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use units::Timestamp;
 
-/// In seconds.
+/// Seconds.
 const DAY: i64 = 86_400;
 
 /// A file that this client holds exclusively.
 pub(super) struct LocalBuffered {
     pub attributes: FileAttributes,
     pub overlay: Overlay,
-    /// On its way to the file.
+    /// Changes that are being written to the file.
     pub flushing: Option<Overlay>,
     pub clean: bool,
-    pub turn: std::rc::Rc<runtime::sync::RwLock>,
-    /// Works also when the file has no name any more.
+    pub flush_lock: std::rc::Rc<runtime::sync::RwLock>,
+    /// Works also after the file has lost its last name.
     pub handle: std::rc::Rc<File>,
 }
 
 impl LocalBuffered {
-    /// As a kernel with `relatime`: the first read after a change counts, and one a day. The state
-    /// is the same, so the store gets the time with the next change.
+    /// Records a read as a kernel with `relatime` does: the first read after a change counts, and
+    /// one a day. The state is the same, so the store gets the time with the next change.
     pub fn note_read(&mut self, now: Timestamp) {
         let FileAttributes { accessed, modified, changed, .. } = self.attributes;
         if accessed <= modified || accessed <= changed || now.seconds - accessed.seconds >= DAY {
             self.attributes.accessed = now;
         }
     }
-    /// Others may have added names, or removed them.
+    /// Returns the number of names. Other clients may have added or removed some.
     pub fn links(&self) -> u32 {
         self.handle.metadata().map_or(self.attributes.links, |metadata| metadata.nlink() as u32)
     }

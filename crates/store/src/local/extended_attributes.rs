@@ -38,13 +38,13 @@ impl Local {
         names.truncate(length.map_err(|error| self.refused(error))?);
         Ok(names)
     }
-    /// Works also when the file has no name any more.
+    /// Works also after the file has lost its last name.
     fn any_handle(&self, file: FileId) -> Option<Rc<File>> {
         self.opens.borrow().of(file).next().map(|open| open.handle.clone())
     }
 
-    /// Without a value: removes it. The file's time of change is another then, so what is buffered
-    /// goes first.
+    /// Sets an attribute, or removes it without a value. This changes the file's time of change, so
+    /// the buffer is flushed first.
     pub async fn change_xattr(
         &self,
         file: FileId,

@@ -1,4 +1,4 @@
-//! Content and attributes: what is buffered, and how it gets into the files.
+//! Content and attributes: how they are buffered, and how they are written to the files.
 
 use super::buffered::LocalBuffered;
 use super::notes::{Note, sync_directory, version_of};
@@ -24,14 +24,14 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::Timestamp;
 
-/// How long to wait before looking whether a thread has ended: at first, and at most.
-const LOOK_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
-/// For how long a note says that a file is on its way, and how much of that must be left before it
-/// changes.
-const WAY_NOTED: Duration = Duration::from_secs(2);
-const WAY_NOTED_AGAIN: Duration = Duration::from_secs(1);
+/// Pauses before checking whether a thread has ended: the first and the longest.
+const POLL_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
+/// How long a note is valid that says a file is being written, and the part of that which must be
+/// left before the file changes.
+const IN_FLIGHT_NOTED: Duration = Duration::from_secs(2);
+const IN_FLIGHT_RENEWED: Duration = Duration::from_secs(1);
 
-/// Everything that bringing a file to a state needs, away from this thread.
+/// A file's new state, to be written by another thread.
 struct Flush {
     file: File,
     notes: super::notes::Notes,
@@ -45,9 +45,9 @@ impl Flush {
             self.attributes;
         let mut noted_until = Instant::now();
         let mut note_way = || -> io::Result<()> {
-            if noted_until.saturating_duration_since(Instant::now()) < WAY_NOTED_AGAIN {
-                noted_until = Instant::now() + WAY_NOTED;
-                self.notes.write(id, Note::on_its_way(version, WAY_NOTED))?;
+            if noted_until.saturating_duration_since(Instant::now()) < IN_FLIGHT_RENEWED {
+                noted_until = Instant::now() + IN_FLIGHT_NOTED;
+                self.notes.write(id, Note::in_flight(version, IN_FLIGHT_NOTED))?;
             }
             Ok(())
         };
@@ -73,13 +73,14 @@ impl Flush {
             .set_accessed(system_time(accessed));
         self.file.set_times(times)?;
         self.file.sync_all()?;
-        // Not every file system keeps what it was given: some have whole seconds, some an end.
+        // Not every file system stores what it was given: some keep whole seconds, some have a last
+        // year.
         let kept = self.file.metadata()?;
         let modified = match units::fault!("store-time-as-asked") {
             true => (modified.seconds, i64::from(modified.nanoseconds)),
             false => (kept.mtime(), kept.mtime_nsec()),
         };
-        self.notes.write(id, Note { version, modified, on_its_way_until: None })
+        self.notes.write(id, Note { version, modified, in_flight_until: None })
     }
 }
 
@@ -127,7 +128,8 @@ impl Local {
         ))
     }
 
-    /// Of a file or directory that is held open here, whatever its name is now.
+    /// Returns the metadata of a file or directory that is held open here, whatever its name is
+    /// now.
     fn open_or_removed(&self, file: FileId) -> Option<io::Result<Metadata>> {
         let open = self.opens.borrow().of(file).next().map(|open| open.handle.clone());
         match open {
@@ -142,7 +144,7 @@ impl Local {
         Ok((file, open.handle.clone()))
     }
 
-    /// A change that only this client knows.
+    /// Applies a change that only this client knows.
     fn change(
         &self,
         file: FileId,
@@ -213,19 +215,20 @@ impl Local {
         Ok(self.attributes_of(&metadata))
     }
 
-    /// Brings the file to the state that was told last.
+    /// Writes the file in the state that was reported last.
     pub async fn flush(&self, file: FileId) -> Result<(), StoreError> {
-        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone())
+        let Some(flush_lock) =
+            self.files.borrow().get(&file).map(|buffered| buffered.flush_lock.clone())
         else {
             return Ok(());
         };
         let is_open = self.opens.borrow().is_open(file);
         if !is_open && self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0)
         {
-            // Nobody will read it.
+            // No client will read it.
             return Ok(());
         }
-        let _turn = turn.write().await;
+        let _guard = flush_lock.write().await;
         let flush = {
             let mut files = self.files.borrow_mut();
             let Some(buffered) = files.get_mut(&file).filter(|buffered| !buffered.clean) else {
@@ -247,14 +250,14 @@ impl Local {
             && let Some(given) = buffered.flushing.take()
             && flushed.is_err()
         {
-            // All of it is written again with the next flush.
+            // The next flush writes all of it again.
             buffered.overlay.put_over(given);
             buffered.clean = false;
         }
         flushed
     }
 
-    /// What waits for the disk runs on a thread of its own.
+    /// Runs work that waits for the disk on its own thread.
     pub async fn away(
         &self,
         what: &str,
@@ -265,9 +268,9 @@ impl Local {
             // The receiver may be gone, with the world.
             let _ = sender.send(work());
         });
-        // There may be no room for a thread.
+        // There may be no memory for a thread.
         started.map_err(|error| self.failed(what, &error))?;
-        let [mut wait, most] = LOOK_AFTER;
+        let [mut wait, most] = POLL_AFTER;
         loop {
             match receiver.try_recv() {
                 Ok(result) => return result.map_err(|error| self.failed(what, &error)),
@@ -306,7 +309,7 @@ impl Local {
         let kind = self.attributes(file)?.kind;
         let _exclusion = self.exclude(file, kind).await?;
         let metadata = match self.writable(file) {
-            // Works also when the file has no name any more.
+            // Works also after the file has lost its last name.
             Some(handle) => {
                 self.notes.remove(file);
                 let applied = apply_to_handle(&handle, &change, now);
@@ -400,8 +403,8 @@ fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io:
     }
 }
 
-/// Of the file itself, if it is a symbolic link. Nothing is opened but to cut it: to open a pipe
-/// waits for its writer, and a device may do anything.
+/// Changes the file itself, if it is a symbolic link. Nothing is opened except to truncate: opening
+/// a pipe waits for its writer, and a device may do anything.
 fn apply_to_path(
     path: &std::path::Path,
     change: &AttributeChange,
@@ -429,8 +432,8 @@ fn apply_to_path(
     Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// What is there is held before it is changed: somebody else may put a link in its place. A link's
-/// own mode is nobody's.
+/// Holds the file before it changes it, as another user may put a link in its place. A link's own
+/// mode has no meaning.
 pub(super) fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
     let held = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if File::from(held.try_clone()?).metadata()?.file_type().is_symlink() {
@@ -439,7 +442,7 @@ pub(super) fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", held.as_raw_fd()), Permissions::from_mode(mode))
 }
 
-/// Somebody else may have put another file there since it was looked at.
+/// Another user may have put another file there since it was checked.
 fn open_to_cut(path: &std::path::Path) -> io::Result<File> {
     File::options().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }

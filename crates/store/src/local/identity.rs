@@ -1,7 +1,7 @@
-//! Which directory this is: a UUID in `.okeanos/store`, made by the first host.
+//! The directory's identity: a UUID in `.okeanos/store`, made by the first host.
 //!
-//! The file also says its own number. One that was copied with the rest of a directory has another
-//! number: the copy is another store, whose files have other numbers, too.
+//! The file also records its own inode number. A file that was copied with the rest of a directory
+//! has another number: the copy is another store, whose files have other numbers, too.
 
 use super::own_directory::OwnDirectory;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -15,8 +15,8 @@ use std::path::Path;
 const NAME: &str = "store";
 const BYTES_MAX: u64 = 128;
 
-/// Returns the identity of the store whose root is `root`, and which keeps its own things in the
-/// directory `own` there. `None`: it has none, or is a copy. Makes nothing.
+/// Returns the identity of the store with this `root`, which keeps its own files in the directory
+/// `own` there. `None`: it has none, or is a copy. Makes nothing.
 pub(super) fn identity_in(root: &Path, own: &str) -> io::Result<Option<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(CWD, root.join(own), flags, Mode::empty()) {
@@ -44,7 +44,7 @@ fn identity(own: impl AsFd) -> io::Result<Option<String>> {
     Ok((is_uuid && is_original).then(|| format!("dir {uuid}")))
 }
 
-/// Returns the identity of a store. One without gets `uuid`, durably.
+/// Returns the identity of a store, and durably gives it `uuid` if it has none.
 pub(super) fn identity_or_new(own: &OwnDirectory, uuid: u128) -> io::Result<String> {
     if let Some(found) = identity(own.descriptor())? {
         return Ok(found);

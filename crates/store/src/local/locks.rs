@@ -1,6 +1,6 @@
-//! Locks of programs are locks on the store's own files: programs that use the directory itself
-//! see them, and the kernel drops them with this process. Each owner has an open file description
-//! of its own, to which its locks belong.
+//! Locks of programs are locks on the store's own files: programs that use the directory itself see
+//! them, and the kernel drops them with this process. Each owner has its own open file description,
+//! to which its locks belong.
 
 use super::store::Local;
 use crate::error::{Refusal, StoreError};
@@ -23,7 +23,7 @@ impl Local {
         let fresh = match locks.get(&key) {
             Some(_) => None,
             None if lock.mode.is_none() => return Ok(()),
-            None => Some(described_anew(&handle).map_err(|error| no_lock(&error))?),
+            None => Some(reopened(&handle).map_err(|error| no_lock(&error))?),
         };
         let description = fresh.as_ref().unwrap_or_else(|| &locks[&key]);
         set(description, lock).map_err(|error| no_lock(&error))?;
@@ -33,7 +33,7 @@ impl Local {
         Ok(())
     }
 
-    /// Where and how another's lock stands against this one.
+    /// Returns another owner's lock that conflicts with this one.
     pub fn test_lock(
         &self,
         open: OpenFile,
@@ -47,16 +47,16 @@ impl Local {
             .map_err(|error| no_lock(&error))?;
         Ok(found.map(|(is_exclusive, range)| {
             let mode = if is_exclusive { LockMode::Exclusive } else { LockMode::Shared };
-            // The kernel does not say whose it is.
+            // The kernel does not report its owner.
             let owner = LockOwner { number: 0, ..lock.owner };
             FileLock { owner, mode: Some(mode), range }
         }))
     }
 }
 
-/// Locks of one description do not stand against each other. What cannot be written can be locked
-/// for readers.
-fn described_anew(handle: &File) -> io::Result<File> {
+/// Opens another description, as locks of one description do not conflict. A file that cannot be
+/// written can be locked for readers.
+fn reopened(handle: &File) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let open = |write| File::options().read(true).write(write).open(&path);
     open(true).or_else(|_| open(false))
@@ -79,7 +79,8 @@ fn set(file: &File, lock: &FileLock) -> io::Result<()> {
     }
 }
 
-/// EAGAIN: another has it. All else: the store's file system cannot lock.
+/// Maps errors: EAGAIN means that another owner has the lock, any other that the store's file
+/// system cannot lock.
 fn no_lock(error: &io::Error) -> StoreError {
     let is_held = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES));
     Refusal::Other(if is_held { libc::EAGAIN } else { libc::ENOLCK }).into()

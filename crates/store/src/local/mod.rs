@@ -1,18 +1,18 @@
 //! A directory of this machine as a store, for hosts on this machine: the embedded default.
 //!
 //! 1. A client keeps buffered writes in its own memory until they are made durable or the token is
-//!    returned. A client that is killed has not changed the file. (The page cache would tell others
-//!    of states that were never told.)
-//! 2. A state told is written to a *note* beside the file (`.okeanos/notes`) and durable there,
-//!    before the first byte of it is written. While the note stands and the file is as the note
-//!    says, or on its way there, the file has that version. Else it has the version that the
-//!    kernel's change time makes: a program that changes the directory itself is noticed. The way
-//!    has an end in time, which is written before it begins: after a crash, later changes are
-//!    others'.
+//!    returned. A client that is killed has not changed the file. (The page cache would show others
+//!    states that were never reported.)
+//! 2. A reported state is written to a *note* beside the file (`.okeanos/notes`) and durable there,
+//!    before the first byte of it is written. While the note exists and the file is as the note
+//!    says, or is being brought there, the file has that version. Otherwise it has the version that
+//!    the kernel's change time makes, so changes by programs that use the directory itself are
+//!    noticed. The note limits the time for bringing it there before that begins: after a crash,
+//!    later changes are others'.
 //! 3. A token is a lock on a file of its own (`.okeanos/tokens`), which the kernel drops when its
-//!    holder dies. Who wants one leaves a wish (`.okeanos/wishes`), and holders look for those.
-//!    There is no server that could break a token: who is stopped keeps it, and who waits is told
-//!    so.
+//!    holder ends. A client that wants one leaves a wish (`.okeanos/wishes`), for which holders
+//!    look. No server can break a token: a stopped client keeps it, and the waiting client gets an
+//!    error.
 //! 4. `.okeanos` is never shown.
 
 mod buffered;
@@ -32,10 +32,10 @@ pub use store::LocalStore;
 use crate::error::{Refusal, StoreError};
 use std::io;
 
-/// What the store keeps for itself, in its root.
+/// Name of the directory in the store's root that holds its own files.
 pub(crate) const OWN_DIRECTORY: &str = ".okeanos";
 
-/// What the kernel says: a refusal, or that the disk is ill.
+/// Turns an error of the kernel into a refusal, or into a failure of the disk.
 pub(crate) fn failed(store: &str, what: &str, error: &io::Error) -> StoreError {
     const EIO: i32 = 5;
     match error.raw_os_error() {
@@ -55,21 +55,21 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_flush_that_died_half_way_hides_no_later_change_of_others() {
+    fn an_interrupted_flush_hides_no_later_change_of_others() {
         let directory = tempfile::tempdir().unwrap();
         let root = std::fs::File::open(directory.path()).unwrap();
         let notes = Notes(OwnDirectory::in_root(&root, "notes").unwrap());
         let path = directory.path().join("file");
         std::fs::write(&path, b"half of what").unwrap();
-        let told = Version { number: 7, ctime_ns: 8, size: 99 };
+        let reported = Version { number: 7, ctime_ns: 8, size: 99 };
         let file = FileId(std::fs::metadata(&path).unwrap().ino());
-        notes.write(file, Note::on_its_way(told, Duration::from_millis(100))).unwrap();
+        notes.write(file, Note::in_flight(reported, Duration::from_millis(100))).unwrap();
         let seen = || notes.version(file, &std::fs::metadata(&path).unwrap());
         std::fs::write(&path, b"half of what is new").unwrap();
-        assert_eq!(seen(), told, "its own writes, which a crash cut short");
+        assert_eq!(seen(), reported, "its own writes, which a crash cut short");
         std::thread::sleep(Duration::from_millis(200));
-        assert_eq!(seen(), told, "time alone changes nothing");
+        assert_eq!(seen(), reported, "time alone changes nothing");
         std::fs::write(&path, b"theirs").unwrap();
-        assert_ne!(seen(), told);
+        assert_ne!(seen(), reported);
     }
 }

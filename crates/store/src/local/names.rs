@@ -1,4 +1,4 @@
-//! Names: each call is done by the kernel before it answers.
+//! Names: the kernel carries out each call before it is answered.
 
 use super::OWN_DIRECTORY;
 use super::files::set_mode;
@@ -7,7 +7,7 @@ use super::store::Local;
 use crate::attributes::{FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
-use crate::listing::{behind, cursor_of, in_order};
+use crate::listing::{after, cursor_of, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, getxattr, mknodat, renameat_with};
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown, syml
 use std::path::Path;
 use std::rc::Rc;
 
-/// Of removed directories that somebody may still know.
+/// Removed directories kept for callers that may still know them.
 const REMOVED_MAX: usize = 1024;
 
 impl Local {
@@ -48,14 +48,14 @@ impl Local {
         self.places.note(file, parent, name, &metadata);
         let buffered = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let attributes = match buffered {
-            // Others may have linked it.
+            // Other clients may have linked it.
             Some(buffered) => FileAttributes { links: metadata.nlink() as u32, ..buffered },
             None => self.attributes_of(&metadata),
         };
         Ok(Found { file, attributes })
     }
 
-    /// A regular file is open for reading and writing with the answer.
+    /// Creates a file. A regular file is returned open for reading and writing.
     pub fn make(
         &self,
         parent: FileId,
@@ -101,7 +101,7 @@ impl Local {
         Ok(())
     }
 
-    /// Who has it open, or works in it, goes on to see that it is empty.
+    /// Removes a directory. Callers that have it open, or work in it, then see that it is empty.
     pub fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
         let place = self.place_of(parent, name)?;
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -127,7 +127,7 @@ impl Local {
         let number = |place: &Place| fs::symlink_metadata(place).map(|found| found.ino());
         let is_there = fs::symlink_metadata(&new).is_ok();
         let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
-        // Who holds two files took the smaller number first.
+        // Two files are locked in the order of their numbers.
         let _exclusions = match is_there {
             false => (Some(self.exclude_found("renaming", at_old).await?), None),
             true if number(&old).ok() == number(&new).ok() => (None, None),
@@ -163,9 +163,9 @@ impl Local {
         Ok(target.into_os_string().into_vec())
     }
 
-    /// A listing is taken as a whole when somebody begins one, and goes on from there. Cursors do
-    /// not depend on what else is in the directory: so another may begin one meanwhile, and names
-    /// may come and go.
+    /// Lists a directory. The listing is taken as a whole when a reader begins, and continued from
+    /// there. Cursors do not depend on the other entries: so another reader may begin at the same
+    /// time, and names may be added and removed.
     pub fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, StoreError> {
         let taken = self.listings.borrow().get(&directory).cloned();
         let all = match taken.filter(|_| cursor != 0) {
@@ -178,7 +178,7 @@ impl Local {
         };
         let rest = match units::fault!("store-cursor-is-a-position") {
             true => all.get(cursor as usize..).unwrap_or_default(),
-            false => behind(&all, cursor),
+            false => after(&all, cursor),
         };
         let entries: Vec<Entry> = rest.iter().take(LISTING_ENTRIES_MAX).cloned().collect();
         let is_end = entries.len() == rest.len();
@@ -188,7 +188,7 @@ impl Local {
         Ok(Listing { entries, is_end })
     }
 
-    /// In the order of their cursors.
+    /// Reads the entries in the order of their cursors.
     fn read_directory(&self, directory: FileId) -> Result<Vec<Entry>, StoreError> {
         if self.removed.borrow().contains_key(&directory) {
             return Ok(Vec::new());
@@ -201,7 +201,7 @@ impl Local {
             if directory == self.places.root() && name == OWN_DIRECTORY {
                 continue;
             }
-            // Gone since: it is not there.
+            // Removed since the directory was read.
             let Ok(metadata) = entry.metadata() else { continue };
             let kind = self.attributes_of(&metadata).kind;
             let (file, cursor) =
@@ -215,8 +215,8 @@ impl Local {
     }
 }
 
-/// With default access lists on the directory the kernel derives the file's own from them, and no
-/// umask counts.
+/// Returns whether the directory has default access lists. Then the kernel derives the file's own
+/// list from them, and the umask does not count.
 fn has_default_lists(directory: &Path) -> bool {
     getxattr(directory, "system.posix_acl_default", &mut [0; XATTR_BYTES_MAX][..]).is_ok()
 }
@@ -255,7 +255,7 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<Option<
     if (found.uid(), found.gid()) != (caller.uid, group) {
         lchown(path, Some(caller.uid), Some(group))?;
     }
-    // This process's umask is not the caller's; and a change of owner takes set-id bits away.
+    // This process's umask is not the caller's; and a change of owner clears set-id bits.
     let set_group = if inherits && found.is_dir() { libc::S_ISGID } else { 0 };
     if let Some(mode) = mode.filter(|_| !has_lists) {
         set_mode(path, mode | set_group)?;

@@ -1,4 +1,4 @@
-//! Which state a file is in, where the kernel cannot say it.
+//! Notes: the state of a file, where the kernel does not know it.
 
 use super::own_directory::OwnDirectory;
 use crate::attributes::{FileId, Version};
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// One line; longer is no note.
+/// Length of the one line; anything longer is not a note.
 const NOTE_BYTES_MAX: u64 = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,21 +16,21 @@ pub(super) struct Note {
     pub version: Version,
     /// The file's modification time in this state: seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// The file is being brought to this state, or was when its writer died. What changed it up to
-    /// then, in nanoseconds since 1970, was that. Whoever changes it later is another.
-    pub on_its_way_until: Option<u64>,
+    /// Until when, in nanoseconds since 1970, the file is being brought to this state, or was when
+    /// the writer ended. Changes up to then are the writer's, later ones another client's.
+    pub in_flight_until: Option<u64>,
 }
 
 impl Note {
-    /// A note that has to be written again before `time` is over.
-    pub fn on_its_way(version: Version, time: Duration) -> Note {
+    /// Creates a note that has to be written again within `time`.
+    pub fn in_flight(version: Version, time: Duration) -> Note {
         let until = (SystemTime::now() + time).duration_since(UNIX_EPOCH).unwrap_or_default();
-        Note { version, modified: (0, 0), on_its_way_until: Some(until.as_nanos() as u64) }
+        Note { version, modified: (0, 0), in_flight_until: Some(until.as_nanos() as u64) }
     }
     fn to_line(self) -> String {
         let Version { number, ctime_ns, size } = self.version;
         let (seconds, nanoseconds) = self.modified;
-        let until = self.on_its_way_until.unwrap_or(0);
+        let until = self.in_flight_until.unwrap_or(0);
         format!("2 {number} {ctime_ns} {size} {seconds} {nanoseconds} {until}\n")
     }
     fn of_line(line: &str) -> Option<Note> {
@@ -41,13 +41,13 @@ impl Note {
         let mut signed = || words.next()?.parse::<i64>().ok();
         let modified = (signed()?, signed()?);
         let until = words.next()?.parse().ok()?;
-        let on_its_way_until = (until != 0).then_some(until);
-        words.next().is_none().then_some(Note { version, modified, on_its_way_until })
+        let in_flight_until = (until != 0).then_some(until);
+        words.next().is_none().then_some(Note { version, modified, in_flight_until })
     }
     fn holds(&self, metadata: &Metadata) -> bool {
         let is_there = metadata.size() == self.version.size
             && (metadata.mtime(), metadata.mtime_nsec()) == self.modified;
-        is_there || self.on_its_way_until.is_some_and(|until| changed_ns(metadata) <= until)
+        is_there || self.in_flight_until.is_some_and(|until| changed_ns(metadata) <= until)
     }
 }
 
@@ -55,8 +55,8 @@ impl Note {
 pub(super) struct Notes(pub OwnDirectory);
 
 impl Notes {
-    /// A damaged note is none: the file then has the kernel's version, and counts as changed by
-    /// others.
+    /// Reads a note. A damaged one counts as none: the file then has the kernel's version, and
+    /// counts as changed by others.
     fn read(&self, file: FileId) -> Option<Note> {
         Note::of_line(&self.0.read(&file.0.to_string(), NOTE_BYTES_MAX)?)
     }
@@ -66,7 +66,7 @@ impl Notes {
             None => version_of(metadata),
         }
     }
-    /// Durable when it returns.
+    /// Writes a note; durable when this returns.
     pub fn write(&self, file: FileId, note: Note) -> io::Result<()> {
         let fresh = format!("{}.new", file.0);
         let mut to = match self.0.make_new(&fresh) {
@@ -96,7 +96,7 @@ fn changed_ns(metadata: &Metadata) -> u64 {
     (metadata.ctime() as u64).wrapping_mul(1_000_000_000) + metadata.ctime_nsec() as u64
 }
 
-/// Of a file of which nothing is noted.
+/// Returns the version of a file without a note.
 pub(super) fn version_of(metadata: &Metadata) -> Version {
     let ctime_ns = changed_ns(metadata);
     Version { number: ctime_ns, ctime_ns, size: metadata.size() }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn notes_come_back_and_damaged_ones_are_none() {
         let version = Version { number: 7, ctime_ns: 8, size: 9 };
-        let note = Note { version, modified: (-3, 4), on_its_way_until: Some(5) };
+        let note = Note { version, modified: (-3, 4), in_flight_until: Some(5) };
         assert_eq!(Note::of_line(&note.to_line()), Some(note));
         for damaged in [
             "",

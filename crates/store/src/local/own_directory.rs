@@ -1,6 +1,6 @@
-//! The store's own directories. Who may write to the store's root may put anything in their place,
-//! or a link into them. So each is opened once, without following links, and everything in it is
-//! opened beneath the held descriptor.
+//! The store's own directories. A user who may write to the store's root may put anything in their
+//! place, or a link into them. So each is opened once, without following links, and everything in
+//! it is opened beneath the held descriptor.
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, fchmod, fstat, fsync, linkat, mkdirat,
@@ -21,13 +21,13 @@ const WRITABLE_BY_OTHERS: RawMode = 0o022;
 #[derive(Clone)]
 pub(super) struct OwnDirectory {
     held: Arc<OwnedFd>,
-    /// Users whose files are trusted: root, this process, the owner of the store's root.
+    /// Users whose files are trusted: root, this process's user, the owner of the store's root.
     owners: [u32; 3],
 }
 
 impl OwnDirectory {
-    /// Makes `name` in the store's root, or opens the one that is there. EPERM: it belongs to
-    /// another user, or others may write to it.
+    /// Makes `name` in the store's root, or opens the existing one. EPERM: it belongs to another
+    /// user, or others may write to it.
     pub fn in_root(root: impl AsFd, name: &str) -> io::Result<OwnDirectory> {
         let owners = [ROOT_USER, geteuid().as_raw(), fstat(&root)?.st_uid];
         OwnDirectory::make(root, name, owners)
@@ -36,14 +36,14 @@ impl OwnDirectory {
         OwnDirectory::make(&*self.held, name, self.owners)
     }
 
-    /// Opens what is in it without this type's checks of owner and names.
+    /// Returns a descriptor that opens files in it without this type's checks of owner and names.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.held.as_fd()
     }
 
     fn make(parent: impl AsFd, name: &str, owners: [u32; 3]) -> io::Result<OwnDirectory> {
         match mkdirat(&parent, name, Mode::from_raw_mode(PRIVATE)) {
-            // What is kept in it counts after a crash only if it is there.
+            // The files in it count after a crash only if the directory exists.
             Ok(()) => fsync(&parent)?,
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -61,20 +61,20 @@ impl OwnDirectory {
         {
             return Err(Errno::PERM.into());
         }
-        // What others may open they may lock.
+        // Other users can lock any file that they can open.
         if is_ours && found.st_mode & 0o7777 != PRIVATE {
             fchmod(&held, Mode::from_raw_mode(PRIVATE))?;
         }
         Ok(OwnDirectory { held: Arc::new(held), owners })
     }
 
-    /// A file that was not there.
+    /// Creates a file that must not exist.
     pub fn make_new(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(0o600);
         Ok(openat(&*self.held, name, flags | OFlags::CLOEXEC, mode)?.into())
     }
-    /// A regular file with one name and of a trusted owner, for reading and writing.
+    /// Opens or creates a regular file with one name and a trusted owner, for reading and writing.
     pub fn open_or_make(&self, name: &str) -> io::Result<File> {
         self.open(name, OFlags::RDWR | OFlags::CREATE)
     }
@@ -91,7 +91,8 @@ impl OwnDirectory {
         }
         Ok(opened.into())
     }
-    /// Content of a file of at most `bytes_max` bytes. `None`: there is none, or it is longer.
+    /// Returns the content of a file of at most `bytes_max` bytes. `None`: there is none, or it is
+    /// longer.
     pub fn read(&self, name: &str, bytes_max: u64) -> Option<String> {
         let file = self.open(name, OFlags::RDONLY).ok()?;
         let mut text = String::new();
@@ -101,7 +102,7 @@ impl OwnDirectory {
     pub fn metadata(&self, name: &str) -> io::Result<Stat> {
         Ok(statat(&*self.held, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
-    /// Whether `file` still has this name.
+    /// Returns whether `file` still has this name.
     pub fn is_at(&self, name: &str, file: &File) -> bool {
         match (self.metadata(name), fstat(file)) {
             (Ok(there), Ok(here)) => (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino),

@@ -1,12 +1,12 @@
-//! Where a file lies, as far as this client knows.
+//! Places of files in the tree, as far as this client knows them.
 //!
-//! 1. Others may have renamed it since, so whoever uses a place compares the file's number, and the
-//!    time of its birth: a number is used again.
-//! 2. Directories are opened one by one from the root on, and no link is followed. So nobody who
-//!    may write to the tree leads this client out of it. And a path may be as long as the kernel
-//!    lets programs make it.
-//! 3. What another file system, or another subvolume, has mounted in the tree is not part of the
-//!    store: its numbers name other files.
+//! 1. Another client may have renamed the file since, so a user of a place compares the file's
+//!    number and its time of birth: numbers are reused.
+//! 2. Directories are opened one by one from the root on, and no link is followed. So no user with
+//!    write access to the tree can lead this client out of it, and a path may be as long as the
+//!    kernel lets programs make it.
+//! 3. Other file systems and subvolumes mounted in the tree are not part of the store: their
+//!    numbers name other files.
 
 use super::OWN_DIRECTORY;
 use crate::attributes::FileId;
@@ -33,7 +33,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// `.`: the directory itself.
+    /// Creates the place of a name; `.` is the directory itself.
     fn new(directory: OwnedFd, name: &[u8]) -> Place {
         let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string());
         Place { path: path.join(OsStr::from_bytes(name)), held: directory }
@@ -41,7 +41,7 @@ impl Place {
 }
 
 impl Place {
-    /// Of the directory that has the name.
+    /// Returns the path of the directory that has the name.
     pub fn directory(&self) -> PathBuf {
         Path::new("/proc/self/fd").join(self.held.as_raw_fd().to_string())
     }
@@ -57,7 +57,7 @@ pub(super) struct Places {
     root: PathBuf,
     opened: fs::File,
     root_file: FileId,
-    /// `st_dev` of all that belongs to the store.
+    /// `st_dev` of everything that belongs to the store.
     file_system: u64,
     known: RefCell<BTreeMap<FileId, Known>>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Places {
 struct Known {
     parent: FileId,
     name: Vec<u8>,
-    /// Where the file system keeps it.
+    /// Time of birth, where the file system stores it.
     born: Option<SystemTime>,
 }
 
@@ -82,11 +82,11 @@ impl Places {
     pub fn root_directory(&self) -> &fs::File {
         &self.opened
     }
-    /// Whether it belongs to the store, and not to what is mounted in it.
+    /// Returns whether the file belongs to the store, and not to a file system mounted in it.
     pub fn has(&self, found: &Metadata) -> bool {
         found.dev() == self.file_system || units::fault!("store-mounts-crossed")
     }
-    /// Whether that is the file of this number, as it was seen under its name.
+    /// Returns whether this is the file of this number, as it was seen under its name.
     pub fn is(&self, file: FileId, found: &Metadata) -> bool {
         let born = self.known.borrow().get(&file).and_then(|known| known.born);
         let is_older = units::fault!("store-number-used-again")
@@ -103,25 +103,25 @@ impl Places {
         self.known.borrow_mut().remove(&file);
     }
 
-    /// Where `file` lies, if it is still there.
+    /// Returns the place of `file`, if it is still there.
     pub fn place(&self, file: FileId) -> Result<Place, StoreError> {
         self.found(file, |names| match names.split_last() {
             Some((name, parents)) => Ok(Place::new(self.opened_directory(parents)?, name)),
             None => Ok(Place::new(self.opened_directory(names)?, b".")),
         })
     }
-    /// A name in `directory`, if that is still there; whether the name is taken is not asked.
+    /// Returns the place of a name in `directory`, if that is still there; the name need not exist.
     pub fn place_in(&self, directory: FileId, name: &[u8]) -> Result<Place, StoreError> {
         let place =
             self.found(directory, |names| Ok(Place::new(self.opened_directory(names)?, b".")))?;
         Ok(Place::new(place.held, name))
     }
-    /// As [`Places::place`]; what has become a link is no directory.
+    /// Returns a place as [`Places::place`] does; a link is no directory.
     pub fn directory(&self, directory: FileId) -> Result<Place, StoreError> {
         self.place_in(directory, b".")
     }
 
-    /// One of its names, as far as it is known or found, from the root on.
+    /// Returns one of the file's names from the root on, if one is known or found.
     pub fn path(&self, file: FileId) -> Option<Vec<u8>> {
         self.place(file).ok()?;
         Some(self.names(file)?.join(&b'/'))
@@ -141,7 +141,7 @@ impl Places {
         believed().or_else(|| (self.search(file)).then(believed)?).ok_or(Refusal::Stale.into())
     }
 
-    /// From the root on.
+    /// Returns the names from the root on.
     fn names(&self, file: FileId) -> Option<Vec<Vec<u8>>> {
         let known = self.known.borrow();
         let (mut at, mut names) = (file, Vec::new());
@@ -164,8 +164,8 @@ impl Places {
         Ok(at)
     }
 
-    /// Looks through the whole tree, as after a crash, and remembers what it sees. Whether `wanted`
-    /// was there.
+    /// Searches the whole tree, as after a crash, and remembers what it sees. Returns whether
+    /// `wanted` was found.
     fn search(&self, wanted: FileId) -> bool {
         let (mut waiting, mut found) = (vec![(self.root.clone(), self.root_file, 0)], false);
         while let Some((path, parent, depth)) = waiting.pop() {
@@ -178,7 +178,7 @@ impl Places {
                 }
                 let Ok(metadata) = entry.metadata() else { continue };
                 let file = FileId(metadata.ino());
-                // What has a known number and is another file has been put there since.
+                // Another file with a known number was put there since.
                 if !self.is(file, &metadata) {
                     continue;
                 }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_file_system_holds_is_not_of_the_store() {
+    fn other_file_systems_in_the_tree_are_not_shown() {
         let places = Places::new("/".into()).unwrap();
         let found = |path: &str| fs::symlink_metadata(path).unwrap();
         assert!(places.has(&found("/")));

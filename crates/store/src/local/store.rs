@@ -28,18 +28,18 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How often wishes are looked for: while tokens are held, and how often a lock is tried again.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// For so long after a wish the next one is looked for as often.
+/// Interval between checks for wishes while tokens are held, and between attempts to lock.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Time after a wish during which checks stay as frequent.
 const BUSY: Duration = Duration::from_secs(1);
-/// Without a token there is nothing to give back, and what nobody wished for long can wait.
+/// Interval when there is no token to return, or no wish was made for long.
 const IDLE: Duration = Duration::from_millis(50);
-/// How long others are given to return a token; and how long one waits for it.
+/// How long others have to return a token, and how long this client waits for it.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often another may put a file in the place of one whose token is waited for.
+/// How often another client may replace a file while its token is waited for.
 const REPLACED_MAX: u32 = 100;
 
-/// Clones are the same connection.
+/// A connection to a directory. Clones are the same connection.
 #[derive(Clone)]
 pub struct LocalStore(Rc<Local>);
 
@@ -54,11 +54,11 @@ pub(super) struct Local {
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
     pub opens: RefCell<Opens<Open>>,
     pub listings: RefCell<BTreeMap<FileId, Rc<Vec<Entry>>>>,
-    /// What programs have locked: each owner by an open file description of its own.
+    /// Locks of programs: each owner has its own open file description.
     pub locks: RefCell<BTreeMap<(FileId, LockOwner), File>>,
-    /// Directories that were removed while somebody knew them.
+    /// Removed directories that a caller still knows.
     pub removed: RefCell<BTreeMap<FileId, File>>,
-    /// Of the order of listings.
+    /// Seed of the order of listings.
     pub listing_seed: u64,
     next_open: Cell<u64>,
     lives: OwnDirectory,
@@ -71,7 +71,7 @@ pub(super) struct Open {
 }
 
 impl LocalStore {
-    /// [`StoreError::TokenHeld`]: a host with this identity lives.
+    /// Opens a directory. [`StoreError::TokenHeld`]: a host with this identity is running.
     pub fn open(
         world: Rc<dyn World>,
         directory: &Path,
@@ -118,13 +118,14 @@ impl LocalStore {
         })))
     }
 
-    /// What [`Store::store_identity`] of a directory will be, if a host had it before. Makes
-    /// nothing there.
+    /// Returns what [`Store::store_identity`] of a directory will be, if a host had it before.
+    /// Makes nothing there.
     pub fn identity_of(directory: &Path) -> Result<Option<String>, StoreError> {
         let name = format!("dir:{}", directory.display());
         identity_in(directory, OWN_DIRECTORY).map_err(|error| failed(&name, "opening", &error))
     }
-    /// The magic number of the file system that the directory lies on, as statfs(2) has it.
+    /// Returns the magic number of the file system that the directory is on, as statfs(2) reports
+    /// it.
     pub fn file_system_type(directory: &Path) -> Result<u64, StoreError> {
         let name = format!("dir:{}", directory.display());
         let asked = rustix::fs::statfs(directory);
@@ -132,7 +133,7 @@ impl LocalStore {
         let magic = asked.map(|found| found.f_type as u64 & u64::from(u32::MAX));
         magic.map_err(|error| failed(&name, "opening", &error.into()))
     }
-    /// Whether a host had the directory before, of an older release as well.
+    /// Returns whether a host, also of an older release, had the directory before.
     pub fn was_used(directory: &Path) -> bool {
         directory.join(OWN_DIRECTORY).is_dir()
     }
@@ -143,7 +144,7 @@ impl LocalStore {
     ) -> Answer<T> {
         Box::pin(work(self.0.clone()))
     }
-    /// What the kernel does at once.
+    /// Runs a call that the kernel carries out at once.
     fn at_once<T: 'static>(
         &self,
         work: impl FnOnce(&Local) -> Result<T, StoreError> + 'static,
@@ -195,14 +196,14 @@ impl Local {
         Ok(Created { found, open, is_held: false })
     }
 
-    /// Before a call changes a file of which this client has no token: nobody has it then, and
-    /// what others had buffered is there. Nobody gets one until the result is dropped.
+    /// Excludes other clients before a call changes a file of which this client has no token: their
+    /// buffers are flushed, and none of them gets a token until the result is dropped.
     pub async fn exclude(
         &self,
         file: FileId,
         kind: FileKind,
     ) -> Result<Option<Exclusion>, StoreError> {
-        // With a shared one, nobody has it exclusively.
+        // With a shared token nobody has it exclusively.
         let is_needless = || kind != FileKind::Regular || self.tokens.of(file).is_some();
         if units::fault!("store-token-not-recalled") {
             return Ok(None);
@@ -223,24 +224,25 @@ impl Local {
                 break Err(self.failed("wishing for a token", &error));
             }
             wished = true;
-            self.world.sleep_until(self.world.now().plus(LOOK_EVERY)).await;
+            self.world.sleep_until(self.world.now().plus(POLL_INTERVAL)).await;
         };
         if wished {
             self.tokens.end_wish(file);
         }
         result
     }
-    /// The same for what `look` finds, which another may have replaced meanwhile.
+    /// Excludes others from the file that `find` finds, which another client may replace at any
+    /// time.
     pub async fn exclude_found(
         &self,
         what: &str,
-        look: impl Fn() -> io::Result<Metadata>,
+        find: impl Fn() -> io::Result<Metadata>,
     ) -> Result<(Metadata, Option<Exclusion>), StoreError> {
         for _ in 0..REPLACED_MAX {
-            let found = look().map_err(|error| self.failed(what, &error))?;
+            let found = find().map_err(|error| self.failed(what, &error))?;
             let kind = self.attributes_of(&found).kind;
             let exclusion = self.exclude(FileId(found.ino()), kind).await?;
-            let now = look().map_err(|error| self.failed(what, &error))?;
+            let now = find().map_err(|error| self.failed(what, &error))?;
             if now.ino() == found.ino() {
                 return Ok((now, exclusion));
             }
@@ -270,9 +272,9 @@ impl Local {
         self.flush(file).await?;
         self.files.borrow_mut().remove(&file);
         if self.tokens.is_wished(file) && self.tokens.of(file).is_none() {
-            // Who waits looks only so often: whoever has just given way must not be faster each
-            // time.
-            self.world.sleep_until(self.world.now().plus(LOOK_EVERY * 3)).await;
+            // A waiting client checks only this often: a client that has just returned the token
+            // must not win each time.
+            self.world.sleep_until(self.world.now().plus(POLL_INTERVAL * 3)).await;
         }
         let until = self.world.now().plus(LEASE);
         let mut wished = false;
@@ -283,10 +285,10 @@ impl Local {
                 Ok(false) => break Err(StoreError::TokenHeld),
                 Err(error) => break Err(self.failed("taking a token", &error)),
             }
-            // Again: what else this client waits for may have taken the wish back.
+            // Wish again: another request of this client may have withdrawn the wish.
             self.tokens.wish(file).map_err(|error| self.failed("wishing for a token", &error))?;
             wished = true;
-            self.world.sleep_until(self.world.now().plus(LOOK_EVERY)).await;
+            self.world.sleep_until(self.world.now().plus(POLL_INTERVAL)).await;
         };
         if wished {
             self.tokens.end_wish(file);
@@ -296,9 +298,15 @@ impl Local {
         let attributes = self.attributes_of(&metadata);
         if token == Token::ExclusiveWrite {
             let overlay = Overlay::over(attributes.version.size);
-            let turn = Rc::default();
-            let buffered =
-                LocalBuffered { attributes, overlay, flushing: None, clean: true, turn, handle };
+            let flush_lock = Rc::default();
+            let buffered = LocalBuffered {
+                attributes,
+                overlay,
+                flushing: None,
+                clean: true,
+                flush_lock,
+                handle,
+            };
             self.files.borrow_mut().insert(file, buffered);
         }
         Ok(attributes)
@@ -308,7 +316,7 @@ impl Local {
         let flushed = self.flush(file).await;
         let held = self.files.borrow_mut().remove(&file);
         if let Some(held) = held.filter(|_| flushed.is_ok()) {
-            // Nobody asks for a told state any more: what it guarded is home.
+            // No client asks for a reported state any more: what it guarded is in the file.
             self.notes.remove(file);
             drop(held);
         }
@@ -317,7 +325,7 @@ impl Local {
     }
 
     async fn next_event(&self) -> StoreEvent {
-        // Who is wanted once is wanted again soon.
+        // A client wanted once is usually wanted again soon.
         let busy_until = self.world.now().plus(BUSY);
         loop {
             let now = self.world.wall_clock();
@@ -327,7 +335,7 @@ impl Local {
                 return StoreEvent::Recall { file, token, deadline: self.world.now().plus(LEASE) };
             }
             let is_idle = is_idle || self.world.now() > busy_until;
-            let wait = if is_idle { IDLE } else { LOOK_EVERY };
+            let wait = if is_idle { IDLE } else { POLL_INTERVAL };
             self.world.sleep_until(self.world.now().plus(wait)).await;
         }
     }
@@ -355,7 +363,7 @@ impl Store for LocalStore {
     fn hold_ms(&self) -> u64 {
         u64::MAX
     }
-    /// Tokens are locks that the kernel drops with their process alone.
+    /// Tokens are locks that the kernel drops only with their process.
     fn lease_ms(&self) -> u64 {
         u64::MAX
     }
@@ -366,8 +374,8 @@ impl Store for LocalStore {
         true
     }
 
-    /// Who is dead has left nothing behind: what it buffered died with it, and the kernel dropped
-    /// its locks.
+    /// A dead client has left nothing behind: its buffer died with it, and the kernel dropped its
+    /// locks.
     fn fence(&self, former: &Identity) -> Answer<()> {
         let former = former.clone();
         self.at_once(move |local| {

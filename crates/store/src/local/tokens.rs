@@ -1,4 +1,4 @@
-//! Tokens as locks on files, and the wishes of those who wait.
+//! Tokens as locks on files, and the wishes of waiting clients.
 
 use super::own_directory::OwnDirectory;
 use crate::attributes::FileId;
@@ -12,20 +12,20 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A wish older than this is left over from someone who died.
+/// A wish older than this was left by a client that ended.
 const WISH_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Between two times that a holder is told of the same wish.
+/// Interval at which a holder is reminded of the same wish.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// Of looks for a lock on a file that is still there.
+/// Attempts to lock a file that still has its name.
 const TRIES_MAX: u32 = 100;
 
-struct Held {
+struct HeldToken {
     token: Token,
     /// Locked as long as it is open.
     lock: File,
-    /// When others' wishes for it were told.
+    /// When the recall for others' wishes was reported.
     recalled: Option<SystemTime>,
 }
 
@@ -33,10 +33,10 @@ pub(super) struct LocalTokens {
     tokens: OwnDirectory,
     wishes: OwnDirectory,
     identity: Identity,
-    held: RefCell<BTreeMap<FileId, Held>>,
+    held: RefCell<BTreeMap<FileId, HeldToken>>,
 }
 
-/// Keeps a token from everybody, this client's own next one included, for as long as it lives.
+/// Keeps a token from every client, this one included, until it is dropped.
 pub(super) struct Exclusion {
     tokens: OwnDirectory,
     name: String,
@@ -45,7 +45,7 @@ pub(super) struct Exclusion {
 }
 impl Drop for Exclusion {
     fn drop(&mut self) {
-        // Nobody else has it locked, so nobody's lock loses its name.
+        // No other client has it locked, so no lock loses its name.
         let _ = self.tokens.remove(&self.name);
     }
 }
@@ -64,8 +64,8 @@ impl LocalTokens {
         self.held.borrow().keys().copied().collect()
     }
 
-    /// True if nobody holds what stands against it. Gives up what this client held of the file
-    /// before.
+    /// Takes a token unless another client holds a conflicting one. First gives up this client's
+    /// token of the file.
     pub fn try_take(&self, file: FileId, token: Token) -> io::Result<bool> {
         self.give_back(file);
         let access = match token {
@@ -73,10 +73,11 @@ impl LocalTokens {
             Token::SharedRead | Token::SharedWrite => DiskAccess::ReadOnly,
         };
         let Some(lock) = self.lock(file, access)? else { return Ok(false) };
-        self.held.borrow_mut().insert(file, Held { token, lock, recalled: None });
+        self.held.borrow_mut().insert(file, HeldToken { token, lock, recalled: None });
         Ok(true)
     }
-    /// As the exclusive token, for one call of a client that has none. `None`: another has one.
+    /// Takes the exclusive token for one call of a client that has none. `None`: another client has
+    /// one.
     pub fn try_exclude(&self, file: FileId) -> io::Result<Option<Exclusion>> {
         let (tokens, name) = (self.tokens.clone(), file.0.to_string());
         let lock = self.lock(file, DiskAccess::ReadWrite)?;
@@ -97,7 +98,7 @@ impl LocalTokens {
         }
         Ok(None)
     }
-    /// The last holder removes the file; only who has it for himself does so.
+    /// Returns the token. The last holder removes the file, under an exclusive lock.
     pub fn give_back(&self, file: FileId) {
         let Some(held) = self.held.borrow_mut().remove(&file) else { return };
         let name = file.0.to_string();
@@ -106,7 +107,7 @@ impl LocalTokens {
             return;
         }
         drop(held.lock);
-        // Others that share it have it still; or another gives it back now, and sees to the same.
+        // Others share it still, or another returns it now and removes the file.
         let Ok(lock) = self.tokens.open_to_write(&name) else { return };
         if disks::lock_image(Path::new(&name), &lock, DiskAccess::ReadWrite).is_ok()
             && self.tokens.is_at(&name, &lock)
@@ -118,7 +119,7 @@ impl LocalTokens {
     fn wish_name(&self, file: FileId) -> String {
         format!("{}.{}", file.0, self.identity.0)
     }
-    /// Makes the wish, or leaves the one that is there.
+    /// Makes the wish, or leaves the existing one.
     pub fn wish(&self, file: FileId) -> io::Result<()> {
         match self.wishes.make_new(&self.wish_name(file)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -126,18 +127,19 @@ impl LocalTokens {
         }
     }
     pub fn end_wish(&self, file: FileId) {
-        // Another may have found it too old.
+        // Another client may have removed it as too old.
         let _ = self.wishes.remove(&self.wish_name(file));
     }
 
-    /// Whether another waits for the file.
+    /// Returns whether another client waits for the file.
     pub fn is_wished(&self, file: FileId) -> bool {
         let (prefix, own) = (format!("{}.", file.0), format!(".{}", self.identity.0));
         let wishes = self.wishes.names().unwrap_or_default();
         wishes.iter().any(|name| name.starts_with(&prefix) && !name.ends_with(&own))
     }
 
-    /// A held file that another wants: told again after a while, as giving it back may have failed.
+    /// Returns a held file that another client wants; again after a while, as returning it may have
+    /// failed.
     pub fn next_recall(&self, now: SystemTime) -> Option<(FileId, Token)> {
         let own = format!(".{}", self.identity.0);
         for name in self.wishes.names().ok()?.iter().filter(|name| !name.ends_with(&own)) {
@@ -152,7 +154,8 @@ impl LocalTokens {
             let Some(file) = name.split('.').next().and_then(|number| number.parse().ok()) else {
                 continue;
             };
-            let is_fresh = |told: SystemTime| now.duration_since(told).is_ok_and(|age| age < AGAIN);
+            let is_fresh =
+                |reported: SystemTime| now.duration_since(reported).is_ok_and(|age| age < AGAIN);
             if let Some(held) = self.held.borrow_mut().get_mut(&FileId(file))
                 && !held.recalled.is_some_and(is_fresh)
             {
@@ -164,7 +167,7 @@ impl LocalTokens {
     }
 }
 
-/// The lock that says that the host with an identity lives.
+/// Takes the lock that shows that the host with an identity is running.
 pub(super) fn lock_life(lives: &OwnDirectory, identity: &Identity) -> Result<File, StoreError> {
     let name = &identity.0;
     let life = lives.open_or_make(name).map_err(|error| super::failed(name, "locking", &error))?;

@@ -1,9 +1,8 @@
 //! Data servers: each with a journal, and perhaps a file system of its own behind it, as Ceph's
 //! FileStore had.
 //!
-//! What waits for a journal goes there in one write. With a second disk the content is brought to
-//! its place later, every few seconds, each block once. That disk's own time is what repeated
-//! writes cost.
+//! Writes that wait for a journal are written together. With a second disk the content is written
+//! back every few seconds, each block once. That disk's own time is the cost of repeated writes.
 
 use super::link::Link;
 use crate::attributes::FileId;
@@ -19,11 +18,11 @@ use std::time::Duration;
 /// A file's content lies in pieces of this size, as Ceph's objects do.
 pub(super) const OBJECT_BYTES: u64 = 4 << 20;
 const SECTOR: u64 = 4096;
-/// A run of blocks on its way home is written at once up to this length.
+/// Adjacent blocks are written back together up to this length.
 const RUN_BLOCKS_MAX: usize = 128;
 const WRITES_AT_ONCE: usize = 32;
 
-/// The two disks of one data server, and how often content goes to its place.
+/// The two disks of one data server, and the interval of its write-back.
 #[derive(Clone)]
 pub struct ServerDisks {
     pub journal: Rc<dyn Disk>,
@@ -33,22 +32,22 @@ pub struct ServerDisks {
 
 pub(super) struct DataServer {
     journal: Rc<dyn Disk>,
-    /// Where its journal goes on.
+    /// Position at which its journal continues.
     at: Cell<u64>,
-    /// One write of its journal at a time.
-    turn: Rc<RwLock>,
+    /// Held for each write of its journal.
+    journal_lock: Rc<RwLock>,
     waiting_bytes: Cell<u64>,
-    /// Of the journal's writes: the one that takes all that waits, and the last that is done.
+    /// The journal write that takes everything that waits, and the last that is done.
     next_write: Cell<u64>,
     last_write: Cell<u64>,
     home: Option<Home>,
-    /// What it sends to the others.
+    /// The link on which it sends to other data servers.
     pub link: Link,
 }
 
 struct Home {
     disk: Rc<dyn Disk>,
-    /// Where each block of each file lies; the last numbers are those of objects' own blocks.
+    /// The position of each block of each file; the last numbers are those of objects' own blocks.
     places: RefCell<BTreeMap<(FileId, u64), u64>>,
     dirty: RefCell<BTreeSet<u64>>,
 }
@@ -58,7 +57,7 @@ impl DataServer {
         DataServer {
             journal,
             at: Cell::new(0),
-            turn: Rc::default(),
+            journal_lock: Rc::default(),
             waiting_bytes: Cell::new(0),
             next_write: Cell::new(1),
             last_write: Cell::new(0),
@@ -75,11 +74,12 @@ impl DataServer {
         DataServer { home: Some(home), ..DataServer::new(disks.journal.clone()) }
     }
 
-    /// Durable in the journal when it returns. Whether it wrote for itself, and all that waited.
+    /// Journals content; durable when this returns. Returns whether this call wrote, for itself and
+    /// all that waited.
     pub async fn journal(&self, bytes: u64) -> bool {
         self.waiting_bytes.set(self.waiting_bytes.get() + bytes + SECTOR);
         let mine = self.next_write.get();
-        let _turn = self.turn.write().await;
+        let _guard = self.journal_lock.write().await;
         if self.last_write.get() >= mine {
             return false;
         }
@@ -90,14 +90,14 @@ impl DataServer {
             self.at.set(0);
         }
         let parts = vec![Rc::new(Buffer::zeroed(length as usize))];
-        // A data server whose disk fails is not played.
+        // Failures of a data server's disk are not simulated.
         let _ = self.journal.write(self.at.get(), parts, Durability::Durable).await;
         self.at.set(self.at.get() + length);
         self.last_write.set(self.next_write.get() - 1);
         true
     }
 
-    /// The content belongs to these places.
+    /// Marks the content's blocks as dirty.
     pub fn note_dirty(&self, file: FileId, at: u64, bytes: u64) {
         let Some(home) = &self.home else { return };
         for block in at / SECTOR..(at + bytes).div_ceil(SECTOR) {
@@ -106,7 +106,7 @@ impl DataServer {
         home.note_dirty((file, u64::MAX - at / OBJECT_BYTES));
     }
 
-    /// A block that no cache has.
+    /// Reads a block that no cache has.
     pub async fn read(&self, file: FileId, at: u64) {
         if let Some(home) = &self.home {
             let place = home.place((file, at / SECTOR));
@@ -114,8 +114,8 @@ impl DataServer {
         }
     }
 
-    /// Runs as long as the world.
-    pub async fn bring_home(&self, world: Rc<dyn World>, every: Duration) {
+    /// Writes back dirty blocks, as long as the world runs.
+    pub async fn write_back(&self, world: Rc<dyn World>, every: Duration) {
         loop {
             world.sleep_until(world.now().plus(every)).await;
             if let Some(home) = &self.home {

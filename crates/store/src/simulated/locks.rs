@@ -18,7 +18,7 @@ struct HeldLock {
 }
 
 impl SimulatedLocks {
-    /// A lock of somebody else that stands against `wanted`.
+    /// Returns another owner's lock that conflicts with `wanted`.
     pub fn against(&self, file: FileId, session: u64, wanted: &FileLock) -> Option<FileLock> {
         let held = self.0.iter().find(|held| {
             let is_other = (held.session, held.owner) != (session, wanted.owner);
@@ -31,7 +31,7 @@ impl SimulatedLocks {
         })?;
         Some(FileLock { owner: held.owner, mode: Some(held.mode), range: held.range.clone() })
     }
-    /// Replaces what the owner had of the range. Nothing stands against it.
+    /// Replaces what the owner had of the range. The caller has checked for conflicts.
     pub fn set(&mut self, file: FileId, session: u64, lock: &FileLock) {
         let (start, end) = (lock.range.start, lock.range.end);
         let (own, mut kept): (Vec<HeldLock>, Vec<HeldLock>) = std::mem::take(&mut self.0)

@@ -19,25 +19,24 @@ use units::{Instant, Timestamp};
 
 pub(super) const NAME: &str = "simulated cluster";
 pub(super) const ROOT: FileId = FileId(1);
-/// What a change of names or attributes is in the metadata server's journal.
+/// Length of a change of names or attributes in the metadata server's journal.
 const NAMES_JOURNAL_BYTES: u64 = 2048;
 /// Head of a message, in bytes on the network.
 const MESSAGE_BYTES: u64 = 200;
-/// How long a crashed server is away.
+/// Downtime of a crashed server.
 const RESTART: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Network {
-    /// One way.
+    /// Time in one direction.
     pub latency: Duration,
-    /// Of each link.
+    /// Bandwidth of each link.
     pub bytes_per_second: u64,
-    /// How long a client may keep a token that is recalled, and how long it may be silent.
+    /// How long a client may keep a recalled token, and how long it may be silent.
     pub lease: Duration,
-    /// What a client buffers of one file beyond this goes to the servers by itself, without the
-    /// attributes.
+    /// Above it, in bytes, a client sends its buffer of one file unasked, without the attributes.
     pub buffer_bytes: u64,
-    /// A new file may grow so far before the servers must be asked.
+    /// Size up to which a new file may grow before the servers must be asked, in bytes.
     pub object_bytes: u64,
     pub metadata: MetadataTimes,
 }
@@ -55,51 +54,51 @@ impl Default for Network {
     }
 }
 
-/// What a message from a client is about.
+/// The subject of a client's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Asks {
-    /// A new name, and whatever else changes something at the metadata server, but for a removal.
+pub(super) enum RequestKind {
+    /// A new name, or any other change at the metadata server except a removal.
     Change,
     Removal,
     Open,
-    /// Names and attributes.
-    Look,
-    /// How many names are left of a file that had one less than before.
+    /// A lookup of names and attributes.
+    Lookup,
+    /// The number of names left of a file that lost one.
     NamesLeft,
-    /// Whether the servers know this client still, after a sync.
+    /// Whether the servers still know this client, after a sync.
     StillKnown,
-    /// A client tells what it has changed under its token. The metadata server only notes it.
+    /// Attributes changed under a client's token. The metadata server only notes them.
     Attributes,
-    /// A token is taken or returned. As above.
+    /// A token is taken or returned; only noted, too.
     Token,
-    /// A data server.
+    /// Content, for a data server.
     Content,
 }
 
-impl Asks {
-    /// In what is known of servers: the metadata server, then the data servers.
+impl RequestKind {
+    /// Index of the server: the metadata server, then the data servers.
     fn server(self) -> usize {
-        usize::from(self == Asks::Content)
+        usize::from(self == RequestKind::Content)
     }
     fn is_metadata_request(self) -> bool {
-        !matches!(self, Asks::Attributes | Asks::Token | Asks::Content)
+        !matches!(self, RequestKind::Attributes | RequestKind::Token | RequestKind::Content)
     }
 }
 
-/// What the metadata server's one processor needs for a message.
+/// Processor time of the metadata server for each message; it serves one at a time.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct MetadataTimes {
-    /// A new name, and whatever else changes something there, but for a removal.
+    /// A new name, or any other change there except a removal.
     pub change: Duration,
     pub removal: Duration,
     pub open: Duration,
-    /// A look at a name or at attributes.
-    pub look: Duration,
-    /// The question how many names are left.
+    /// A lookup of a name or of attributes.
+    pub lookup: Duration,
+    /// The request for the number of names left.
     pub names_left: Duration,
-    /// The question after a sync.
+    /// The request after a sync.
     pub still_known: Duration,
-    /// Changed attributes that a client tells of.
+    /// Changed attributes that a client reports.
     pub attributes: Duration,
     /// A token that is taken or returned.
     pub token: Duration,
@@ -111,7 +110,7 @@ impl MetadataTimes {
             change,
             removal,
             open,
-            look,
+            lookup,
             names_left,
             still_known,
             attributes,
@@ -121,24 +120,24 @@ impl MetadataTimes {
             change: change.mul_f64(factor),
             removal: removal.mul_f64(factor),
             open: open.mul_f64(factor),
-            look: look.mul_f64(factor),
+            lookup: lookup.mul_f64(factor),
             names_left: names_left.mul_f64(factor),
             still_known: still_known.mul_f64(factor),
             attributes: attributes.mul_f64(factor),
             token: token.mul_f64(factor),
         }
     }
-    fn of(&self, asks: Asks) -> Duration {
-        match asks {
-            Asks::Change => self.change,
-            Asks::Removal => self.removal,
-            Asks::Open => self.open,
-            Asks::Look => self.look,
-            Asks::NamesLeft => self.names_left,
-            Asks::StillKnown => self.still_known,
-            Asks::Attributes => self.attributes,
-            Asks::Token => self.token,
-            Asks::Content => Duration::ZERO,
+    fn of(&self, request: RequestKind) -> Duration {
+        match request {
+            RequestKind::Change => self.change,
+            RequestKind::Removal => self.removal,
+            RequestKind::Open => self.open,
+            RequestKind::Lookup => self.lookup,
+            RequestKind::NamesLeft => self.names_left,
+            RequestKind::StillKnown => self.still_known,
+            RequestKind::Attributes => self.attributes,
+            RequestKind::Token => self.token,
+            RequestKind::Content => Duration::ZERO,
         }
     }
 }
@@ -147,8 +146,8 @@ impl MetadataTimes {
 pub enum CutKind {
     /// The client's host: it sends and receives nothing any more.
     Client,
-    /// The server that the message is for. It comes back after a while, and serves nobody
-    /// meanwhile. Where it is a data server, all of them are away.
+    /// The server of the message. It comes back after a while, and serves no client until then. If
+    /// it is a data server, all of them are down.
     Server,
     /// The client's link, for longer than the lease.
     Network,
@@ -158,11 +157,11 @@ pub enum CutKind {
 pub enum Moment {
     /// The message does not arrive.
     Request,
-    /// It was carried out; the answer does not arrive.
+    /// The message is carried out; the answer does not arrive.
     Answer,
 }
 
-/// What fails, and at which message (counted from 1).
+/// A fault, and the message at which it happens (counted from 1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
     pub kind: CutKind,
@@ -173,11 +172,11 @@ pub struct Cut {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TrafficCount {
     pub messages: u64,
-    /// Of them, those that the metadata server answers with more than that it has noted something.
+    /// Requests that make the metadata server do more than note something.
     pub metadata_requests: u64,
-    /// Of them, those for data servers.
+    /// Messages for data servers.
     pub content_messages: u64,
-    /// Received by data servers from clients and from one another.
+    /// Bytes received by data servers from clients and from one another.
     pub data_bytes: u64,
     /// Writes of the data servers' journals.
     pub journal_writes: u64,
@@ -189,9 +188,9 @@ pub(super) struct Inode {
     pub data: Vec<u8>,
     /// When the latest content was written, by the client's clock.
     pub written: Timestamp,
-    /// By clients; those that died count on.
+    /// Opens by clients; those of dead clients still count.
     pub opens: u64,
-    /// Of a directory; `None` for others.
+    /// Entries of a directory; `None` for others.
     pub entries: BTreeMap<Vec<u8>, FileId>,
     pub target: Vec<u8>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -204,16 +203,16 @@ pub(super) struct Session {
     pub events: RefCell<VecDeque<StoreEvent>>,
     pub changed: Signal,
     pub fenced: Cell<bool>,
-    /// Nothing passes its link until then.
+    /// Until then nothing passes its link.
     pub silent: Cell<bool>,
-    /// The host is gone.
+    /// Whether the host has crashed.
     pub dead: Cell<bool>,
-    /// What it sends of content.
+    /// The link on which it sends content.
     pub link: Link,
 }
 
 pub(super) struct State {
-    /// Of the cluster.
+    /// Number of the cluster.
     pub number: u64,
     pub world: Rc<dyn World>,
     pub network: Network,
@@ -223,30 +222,30 @@ pub(super) struct State {
     pub locks: RefCell<SimulatedLocks>,
     pub sessions: RefCell<Vec<Rc<Session>>>,
     pub next_session: Cell<u64>,
-    /// How many changes of names each session has made.
+    /// Number of changes of names by each session.
     pub name_changes: RefCell<BTreeMap<u64, u64>>,
-    /// Tokens came back, or a client was fenced.
+    /// Set when tokens were returned, or a client was fenced.
     pub freed: Signal,
-    /// Files for whose content there is no space; `None` in it: for nobody's.
+    /// Files for whose content there is no space; `None` in it: for no file's.
     full: RefCell<BTreeSet<Option<FileId>>>,
     data_servers: Vec<DataServer>,
     replicas: usize,
-    /// When the metadata server is done with all messages that have come.
+    /// When the metadata server will have served all messages that have arrived.
     metadata_idle: Cell<Instant>,
-    /// Until when the metadata server is away, and the data servers.
+    /// Until when the metadata server, and the data servers, are down.
     away: Cell<[Instant; 2]>,
     traffic: Cell<TrafficCount>,
     cut: Cell<Option<Cut>>,
     was_cut: Signal,
 }
 
-/// Clones are the same cluster. It outlives its clients.
+/// A cluster. Clones are the same cluster. It outlives its clients.
 #[derive(Clone)]
 pub struct Cluster(pub(super) Rc<State>);
 
 impl Cluster {
-    /// `disks`: one data server each, with its journal on that disk; none: data costs only the
-    /// network. Each byte goes to `replicas` of them.
+    /// Creates a cluster. `disks`: one data server each, with its journal on that disk; none: data
+    /// costs only the network. Each byte is kept by `replicas` of them.
     pub fn new(
         world: Rc<dyn World>,
         network: Network,
@@ -256,7 +255,7 @@ impl Cluster {
         assert!(replicas >= 1 && (disks.is_empty() || replicas <= disks.len()));
         Cluster::of(world, network, disks.into_iter().map(DataServer::new).collect(), replicas)
     }
-    /// The same with data servers that bring content to a place of its own.
+    /// Creates a cluster whose data servers write content back to a second disk.
     pub fn with_homes(
         world: Rc<dyn World>,
         network: Network,
@@ -269,7 +268,7 @@ impl Cluster {
         for (number, disks) in disks.iter().enumerate() {
             let (state, clock, every) = (cluster.0.clone(), world.clone(), disks.home_every);
             world.spawn(Box::pin(async move {
-                state.data_servers[number].bring_home(clock, every).await
+                state.data_servers[number].write_back(clock, every).await
             }));
         }
         cluster
@@ -318,7 +317,7 @@ impl Cluster {
     pub fn traffic(&self) -> TrafficCount {
         self.0.traffic.get()
     }
-    /// Fails once, at a message still to come.
+    /// Arms a fault, once, at a later message.
     pub fn cut_at(&self, cut: Cut) {
         assert!(cut.message > self.messages());
         self.0.cut.set(Some(cut));
@@ -329,20 +328,20 @@ impl Cluster {
             || self.0.sessions.borrow().iter().any(|session| session.dead.get()).then_some(());
         self.0.was_cut.until(dead).await
     }
-    /// No cut is due any more.
+    /// Disarms the fault.
     pub fn cancel_cut(&self) {
         self.0.cut.set(None);
     }
-    /// As [`Cluster::until_client_cut`], but for the latest connection: those before it are dead
-    /// already.
+    /// Waits like [`Cluster::until_client_cut`], but for the latest connection: those before it are
+    /// dead already.
     pub async fn until_alive_cut(&self) {
         let dead = || {
             self.0.sessions.borrow().last().is_some_and(|session| session.dead.get()).then_some(())
         };
         self.0.was_cut.until(dead).await
     }
-    /// The host with this identity has crashed. Nothing it has sent and not been answered for is
-    /// carried out any more, nor does it answer recalls.
+    /// Crashes the host with this identity. None of its unanswered messages is carried out any
+    /// more, nor does it answer recalls.
     pub fn kill(&self, identity: &Identity) {
         for session in
             self.0.sessions.borrow().iter().filter(|session| session.identity == *identity)
@@ -350,7 +349,7 @@ impl Cluster {
             session.dead.set(true);
         }
     }
-    /// Nothing passes the link of this host, until it connects anew.
+    /// Blocks the link of this host until it reconnects.
     pub fn silence(&self, identity: &Identity) {
         for session in
             self.0.sessions.borrow().iter().filter(|session| session.identity == *identity)
@@ -358,22 +357,22 @@ impl Cluster {
             session.silent.set(true);
         }
     }
-    /// All links work again.
+    /// Restores all links.
     pub fn heal(&self) {
         self.0.sessions.borrow().iter().for_each(|session| session.silent.set(false));
         self.0.freed.notify();
     }
-    /// There is no space for the content of `file`, or of any, until there is room again.
+    /// Refuses content of `file`, or of any file, until [`Cluster::free_space`].
     pub fn fill(&self, file: Option<FileId>) {
         self.0.full.borrow_mut().insert(file);
     }
-    pub fn has_no_room(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         !self.0.full.borrow().is_empty()
     }
-    pub fn make_room(&self) {
+    pub fn free_space(&self) {
         self.0.full.borrow_mut().clear();
     }
-    /// A block of a file is read that neither a client nor a server has in memory.
+    /// Reads a block of a file that neither a client nor a server has in memory.
     pub async fn read_cold(&self, file: FileId, at: u64) {
         self.0.travel(MESSAGE_BYTES).await;
         if !self.0.data_servers.is_empty() {
@@ -381,7 +380,7 @@ impl Cluster {
         }
         self.0.travel(MESSAGE_BYTES + 4096).await;
     }
-    /// A file's content and version as the servers have it: for whoever judges.
+    /// Returns a file's content and version as the servers have it, for checks.
     pub fn content(&self, file: FileId) -> Option<(Vec<u8>, Version)> {
         self.0
             .inodes
@@ -410,20 +409,20 @@ pub(super) fn fresh(file: FileId, kind: FileKind, mode: u32) -> FileAttributes {
 }
 
 impl Inode {
-    /// What a client says that held the file.
+    /// Sets what a client reports that held the file.
     pub fn set(&mut self, attributes: FileAttributes) {
         let links = self.attributes.links;
         self.attributes = FileAttributes { links, ..attributes };
         self.data.resize(attributes.version.size as usize, 0);
         self.drop_unreachable();
     }
-    /// Nobody can read the content of a file that has neither a name nor anybody who opened it.
+    /// Drops the content of a file that has neither a name nor an open handle.
     pub fn drop_unreachable(&mut self) {
         if self.attributes.links == 0 && self.opens == 0 {
             self.data = Vec::new();
         }
     }
-    /// Who could write has died: size and times follow the content.
+    /// Recovers after the writer has died: size and times follow the content.
     fn recover(&mut self) {
         let FileAttributes { version, modified, changed, .. } = &mut self.attributes;
         version.size = version.size.max(self.data.len() as u64);
@@ -458,35 +457,35 @@ impl State {
         self.world.sleep_until(self.world.now().plus(time)).await;
     }
 
-    /// One message from a client to a server and back. `carry_out` may run twice; it says what the
-    /// answer is.
+    /// Exchanges one message between a client and a server. `carry_out` may run twice; it returns
+    /// the answer.
     pub async fn exchange<T>(
         &self,
         session: &Session,
-        asks: Asks,
+        request: RequestKind,
         bytes: u64,
         mut carry_out: impl FnMut() -> T,
     ) -> Result<T, StoreError> {
         self.count(|traffic| {
             traffic.messages += 1;
-            traffic.metadata_requests += u64::from(asks.is_metadata_request());
-            traffic.content_messages += u64::from(asks == Asks::Content);
+            traffic.metadata_requests += u64::from(request.is_metadata_request());
+            traffic.content_messages += u64::from(request == RequestKind::Content);
         });
         let message = self.traffic.get().messages;
         loop {
             self.travel(MESSAGE_BYTES + bytes).await;
-            if self.is_cut(message, Moment::Request) && self.fails(session, asks).await? {
+            if self.is_cut(message, Moment::Request) && self.fails(session, request).await? {
                 continue;
             }
-            // Who finds nobody sends again when the server is back.
-            let back = self.away.get()[asks.server()];
+            // A client whose server is down sends again when it is back.
+            let back = self.away.get()[request.server()];
             if back > self.world.now() {
                 self.world.sleep_until(back).await;
             }
             self.check(session).await?;
-            self.serve_metadata(asks).await;
+            self.serve_metadata(request).await;
             let answer = carry_out();
-            if self.is_cut(message, Moment::Answer) && self.fails(session, asks).await? {
+            if self.is_cut(message, Moment::Answer) && self.fails(session, request).await? {
                 continue;
             }
             self.travel(MESSAGE_BYTES).await;
@@ -495,9 +494,9 @@ impl State {
         }
     }
 
-    /// One message after the other, in the order in which they came.
-    async fn serve_metadata(&self, asks: Asks) {
-        let service = self.network.metadata.of(asks);
+    /// Serves messages one after the other, in their order of arrival.
+    async fn serve_metadata(&self, request: RequestKind) {
+        let service = self.network.metadata.of(request);
         if service.is_zero() {
             return;
         }
@@ -506,7 +505,7 @@ impl State {
         self.world.sleep_until(done).await;
     }
 
-    /// Content on its way to the data servers that hold it: durable in their journals afterwards.
+    /// Sends content to the data servers that hold it: durable in their journals afterwards.
     pub async fn journal_data(&self, file: FileId, at: u64, bytes: u64) {
         self.count(|traffic| traffic.data_bytes += bytes * self.replicas as u64);
         if self.data_servers.is_empty() {
@@ -517,7 +516,7 @@ impl State {
             server.note_dirty(file, at, bytes);
         }
     }
-    /// What the metadata server's journal has of a change: it lies at the data servers, too.
+    /// Writes the metadata server's journal, which is stored at the data servers, too.
     pub async fn journal_names(&self) {
         if self.data_servers.is_empty() {
             return;
@@ -532,7 +531,7 @@ impl State {
         let count = self.data_servers.len();
         (0..self.replicas).map(move |replica| &self.data_servers[(first + replica) % count])
     }
-    /// The first server sends to the others while it writes its own journal.
+    /// Journals at the first server, which sends to the others while it writes.
     async fn journal_at(&self, first: usize, bytes: u64) {
         let writes = self.replicas_from(first).enumerate().map(
             |(replica, server)| -> Pin<Box<dyn Future<Output = Result<(), ()>> + '_>> {
@@ -558,8 +557,8 @@ impl State {
         self.cut.get().is_some_and(|cut| cut.message == message && cut.moment == moment)
     }
 
-    /// Carries out the cut. True: the message is sent again.
-    async fn fails(&self, session: &Session, asks: Asks) -> Result<bool, StoreError> {
+    /// Carries out the fault. Returns whether the message is sent again.
+    async fn fails(&self, session: &Session, request: RequestKind) -> Result<bool, StoreError> {
         let cut = self.cut.take().expect("a cut that is due");
         match cut.kind {
             CutKind::Client => {
@@ -569,13 +568,13 @@ impl State {
             }
             CutKind::Server => {
                 let mut away = self.away.get();
-                away[asks.server()] = self.world.now().plus(RESTART);
+                away[request.server()] = self.world.now().plus(RESTART);
                 self.away.set(away);
-                self.world.sleep_until(away[asks.server()]).await;
+                self.world.sleep_until(away[request.server()]).await;
             }
             CutKind::Network => {
                 session.silent.set(true);
-                self.until_heard(session).await?;
+                self.until_reachable(session).await?;
             }
         }
         Ok(true)
@@ -586,7 +585,7 @@ impl State {
             std::future::pending::<()>().await;
         }
         if session.silent.get() {
-            self.until_heard(session).await?;
+            self.until_reachable(session).await?;
         }
         if session.fenced.get() {
             let why = "another session replaced it, or it did not give a token back in time".into();
@@ -595,20 +594,20 @@ impl State {
         Ok(())
     }
 
-    /// A silent link: after the lease the client knows that it may have been fenced, and the
-    /// servers fence it.
-    async fn until_heard(&self, session: &Session) -> Result<(), StoreError> {
+    /// Waits on a silent link: after the lease the client knows that it may have been fenced, and
+    /// the servers fence it.
+    async fn until_reachable(&self, session: &Session) -> Result<(), StoreError> {
         self.world.sleep_until(self.world.now().plus(self.network.lease)).await;
         self.fence(session);
         Err(StoreError::Disconnected { store: NAME.into(), why: "the network is down".into() })
     }
 
-    /// Nothing of this session is carried out any more, and its tokens are free.
+    /// Fences a session: nothing of it is carried out any more, and its tokens are free.
     pub fn fence(&self, session: &Session) {
         if !session.fenced.replace(true) {
             self.locks.borrow_mut().drop_session(session.number);
             for file in self.tokens.borrow_mut().drop_session(session.number) {
-                // Its attributes may never come: what there is tells.
+                // Its attributes may never come: the content decides.
                 if let Some(inode) = self.inodes.borrow_mut().get_mut(&file) {
                     inode.recover();
                 }
@@ -619,12 +618,13 @@ impl State {
         self.freed.notify();
     }
 
-    /// Clients know it of the files that they hold: a change is told to them at once.
+    /// Returns the number of names. Clients know it of the files that they hold: changes reach them
+    /// at once.
     pub fn links(&self, file: FileId) -> Option<u32> {
         self.inodes.borrow().get(&file).map(|inode| inode.attributes.links)
     }
 
-    /// The next state of a file: a number further on, at this time.
+    /// Returns the next state of a file: one number further, at this time.
     pub fn next_version(&self, before: Version, size: u64) -> Version {
         let ctime_ns = nanoseconds_of(self.world.wall_clock());
         Version { number: before.number + 1, ctime_ns, size }

@@ -1,5 +1,4 @@
-//! Who holds which token of which file. An exclusive one excludes all others, a reader's a
-//! writer's.
+//! The holders of tokens. An exclusive token excludes all others, a reader's a writer's.
 
 use crate::attributes::FileId;
 use crate::event::Token;
@@ -7,12 +6,12 @@ use std::collections::BTreeMap;
 
 #[derive(Default, Debug)]
 pub(super) struct SimulatedTokens {
-    /// By file and session.
+    /// Tokens by file and session.
     held: BTreeMap<(FileId, u64), Token>,
 }
 
 impl SimulatedTokens {
-    /// Sessions whose token stands against `wanted` by `session`.
+    /// Returns the sessions whose tokens conflict with `wanted` by `session`.
     pub fn against(&self, file: FileId, session: u64, wanted: Token) -> Vec<(u64, Token)> {
         let of_file = self.held.range((file, 0)..=(file, u64::MAX));
         of_file
@@ -22,7 +21,7 @@ impl SimulatedTokens {
             .map(|((_, holder), held)| (*holder, *held))
             .collect()
     }
-    /// Who has buffered what a change of attributes by `session` must come behind.
+    /// Returns the sessions with buffers that a change of attributes by `session` must follow.
     pub fn against_change(&self, file: FileId, session: u64) -> Vec<(u64, Token)> {
         let mut against = self.against(file, session, Token::ExclusiveWrite);
         against.retain(|(_, held)| *held == Token::ExclusiveWrite);
@@ -34,7 +33,7 @@ impl SimulatedTokens {
     pub fn take_back(&mut self, file: FileId, session: u64) {
         self.held.remove(&(file, session));
     }
-    /// The files that it had alone.
+    /// Drops a session's tokens. Returns the files that it held exclusively.
     pub fn drop_session(&mut self, session: u64) -> Vec<FileId> {
         let alone = |(&(file, holder), held): (&(FileId, u64), &Token)| {
             (holder == session && *held == Token::ExclusiveWrite).then_some(file)

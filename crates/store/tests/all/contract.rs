@@ -1,4 +1,4 @@
-//! The rules of `Store`, on every store that is here. Each test plays the same script on all.
+//! The rules of `Store`, on every store of this crate. Each test runs the same script on all.
 
 use device::World;
 use runtime::{RealWorld, VirtualWorld};
@@ -12,7 +12,7 @@ use store::{
 };
 use units::Timestamp;
 
-/// Who may not give files away makes his own.
+/// Users who may not give files away create their own.
 pub fn own() -> Creator {
     let process = std::fs::metadata("/proc/self").unwrap();
     Creator { uid: process.uid(), gid: process.gid(), umask: 0 }
@@ -20,7 +20,7 @@ pub fn own() -> Creator {
 
 pub type Two = (Rc<dyn Store>, Rc<dyn Store>, Rc<dyn World>);
 
-/// Plays the script with two clients of each store.
+/// Runs the script with two clients of each store.
 pub fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F) {
     let names = ["first", "second"].map(|name| Identity(name.into()));
     let world = VirtualWorld::new(1);
@@ -43,8 +43,8 @@ pub async fn make(store: &dyn Store, name: &str) -> FileId {
     store.make(store.root(), name.as_bytes(), node, own()).await.unwrap().file
 }
 
-/// Gives back whatever is recalled.
-pub fn give_way(store: &Rc<dyn Store>, world: &dyn World) {
+/// Returns every token that is recalled.
+pub fn return_recalled(store: &Rc<dyn Store>, world: &dyn World) {
     let store = store.clone();
     world.spawn(Box::pin(async move {
         while let StoreEvent::Recall { file, .. } = store.next_event().await {
@@ -70,27 +70,27 @@ fn buffered_writes_are_seen_here_and_by_others_when_the_token_is_returned() {
 }
 
 #[test]
-fn each_change_tells_another_state_and_the_store_keeps_what_was_told() {
+fn each_change_reports_another_state_that_the_store_keeps() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
         let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         let base = first.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
-        let mut told = vec![base];
+        let mut reported = vec![base];
         for round in 0..5 {
-            told.push(first.write(open, round, b"x").await.unwrap().version);
+            reported.push(first.write(open, round, b"x").await.unwrap().version);
         }
         let change = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
-        told.push(first.set_attributes(file, change).await.unwrap().version);
-        for (before, after) in told.iter().zip(&told[1..]) {
+        reported.push(first.set_attributes(file, change).await.unwrap().version);
+        for (before, after) in reported.iter().zip(&reported[1..]) {
             assert!(before.number < after.number);
         }
         first.make_durable(open).await.unwrap();
         let found = second.attributes(file).await.unwrap();
-        assert_eq!((Some(&found.version), found.mode), (told.last(), 0o600));
+        assert_eq!((Some(&found.version), found.mode), (reported.last(), 0o600));
     });
 }
 
-/// Ext4 ends in 2446. What is compared after a crash is the time that the file system kept.
+/// Ext4 ends in 2446. After a crash the time that the file system stored is compared.
 #[test]
 fn a_time_that_the_store_cannot_keep_is_no_change_of_others() {
     on_each(|(first, second, _)| async move {
@@ -101,26 +101,26 @@ fn a_time_that_the_store_cannot_keep_is_no_change_of_others() {
         let beyond = Timestamp { seconds: 20_000_000_000, nanoseconds: 987_654_321 };
         let modified = Some(TimeChange::To(beyond));
         let change = AttributeChange { modified, ..AttributeChange::default() };
-        let told = first.set_attributes(file, change).await.unwrap().version;
+        let reported = first.set_attributes(file, change).await.unwrap().version;
         first.make_durable(open).await.unwrap();
-        assert_eq!(second.find(file).await.unwrap().attributes.version, told);
+        assert_eq!(second.find(file).await.unwrap().attributes.version, reported);
     });
 }
 
 #[test]
-fn who_wants_a_token_gets_it_when_its_holder_gives_way() {
+fn a_token_is_granted_when_its_holder_returns_it() {
     on_each(|(first, second, world)| async move {
         let file = make(&*first, "file").await;
         let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         first.write(open, 0, b"first").await.unwrap();
-        give_way(&first, &*world);
+        return_recalled(&first, &*world);
         let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
         let found = second.take_token(other, Token::ExclusiveWrite).await.unwrap();
         assert_eq!(found.version.size, 5);
         assert_eq!(second.read(other, 0, 9).await.unwrap(), b"first");
         second.write(other, 5, b" second").await.unwrap();
-        give_way(&second, &*world);
+        return_recalled(&second, &*world);
         world.sleep_until(world.now().plus(Duration::from_millis(20))).await;
         first.take_token(open, Token::SharedRead).await.unwrap();
         assert_eq!(first.read(open, 0, 99).await.unwrap(), b"first second");
@@ -128,7 +128,7 @@ fn who_wants_a_token_gets_it_when_its_holder_gives_way() {
 }
 
 #[test]
-fn a_smaller_size_is_at_the_store_at_once_with_all_that_was_buffered() {
+fn a_truncation_flushes_the_buffer_to_the_store() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
         let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
@@ -144,12 +144,12 @@ fn a_smaller_size_is_at_the_store_at_once_with_all_that_was_buffered() {
 }
 
 #[test]
-fn reserved_room_and_holes_are_at_the_store_with_all_that_was_buffered() {
+fn reservations_and_holes_flush_the_buffer_to_the_store() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
         let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
-        let mut told = first.write(open, 0, &[1; 12288]).await.unwrap().version;
+        let mut reported = first.write(open, 0, &[1; 12288]).await.unwrap().version;
         let steps = [
             (Allocation::ReserveKeepingSize, 8192..20000, 12288),
             (Allocation::Reserve, 0..16384, 16384),
@@ -158,9 +158,9 @@ fn reserved_room_and_holes_are_at_the_store_with_all_that_was_buffered() {
         for (what, range, size) in steps {
             let now = first.allocate(open, what, range).await.unwrap().version;
             assert_eq!(now.size, size, "{what:?}");
-            assert!(now.number > told.number, "{what:?}");
+            assert!(now.number > reported.number, "{what:?}");
             assert_eq!(second.attributes(file).await.unwrap().version, now, "{what:?}");
-            told = now;
+            reported = now;
         }
         let other = second.open(file, OpenMode::Read).await.unwrap();
         let parts = [
@@ -276,9 +276,9 @@ fn extended_attributes_are_set_read_listed_and_removed() {
             assert_eq!(gone.unwrap_err(), StoreError::Refused(Refusal::NoAttribute));
         }
         assert_eq!(first.read(open, 0, 99).await.unwrap(), b"buffered");
-        let told = first.write(open, 8, b"!").await.unwrap().version;
+        let reported = first.write(open, 8, b"!").await.unwrap().version;
         first.make_durable(open).await.unwrap();
-        assert_eq!(second.attributes(file).await.unwrap().version, told);
+        assert_eq!(second.attributes(file).await.unwrap().version, reported);
     });
 }
 
@@ -296,7 +296,7 @@ fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
         let cut = first.set_attributes(file, cut).await.unwrap();
         assert_eq!((cut.version.size, cut.mode, cut.links), (4, 0o600, 0));
         assert_eq!(first.read(open, 0, 99).await.unwrap(), b"0123");
-        // Without a token, too.
+        // Also without a token.
         first.return_token(file).await.unwrap();
         let cut = AttributeChange { size: Some(2), ..AttributeChange::default() };
         assert_eq!(first.set_attributes(file, cut).await.unwrap().version.size, 2);
@@ -307,7 +307,7 @@ fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
 #[test]
 fn links_are_counted_as_they_are_while_the_file_is_held() {
     on_each(|(first, second, world)| async move {
-        give_way(&first, &*world);
+        return_recalled(&first, &*world);
         let file = make(&*first, "file").await;
         let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
@@ -322,7 +322,7 @@ fn links_are_counted_as_they_are_while_the_file_is_held() {
 }
 
 #[test]
-fn what_a_directory_keeps_for_tokens_goes_with_them() {
+fn token_files_of_a_directory_are_removed_with_the_tokens() {
     let directory = tempfile::tempdir().unwrap();
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
@@ -348,8 +348,8 @@ fn what_a_directory_keeps_for_tokens_goes_with_them() {
             first.close(open).await.unwrap();
             assert_eq!((left("tokens"), left("wishes")), (0, 0), "{token:?}");
         }
-        // Many in turn, each while the other gives way: nobody ends up with a lock on a file that
-        // is gone.
+        // Many clients, one after another, while each returns its token: none ends up with a lock
+        // on a file that is removed.
         let file = make(&*first, "contended").await;
         for round in 0..30u8 {
             let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
@@ -367,7 +367,7 @@ fn what_a_directory_keeps_for_tokens_goes_with_them() {
     world.end();
 }
 
-/// Plays the script with one client of a directory.
+/// Runs the script with one client of a directory.
 pub fn on_a_directory<F: Future<Output = ()> + 'static>(
     script: impl FnOnce(Rc<dyn Store>, std::path::PathBuf) -> F,
 ) {
@@ -385,9 +385,9 @@ async fn make_directory(store: &dyn Store, parent: FileId, name: &[u8]) -> FileI
     store.make(parent, name, NewNode::Directory { mode: 0o755 }, own()).await.unwrap().file
 }
 
-/// Whoever may write to the tree could otherwise have a host write anywhere.
+/// Any user with write access to the tree could otherwise make a host write anywhere.
 #[test]
-fn a_directory_that_became_a_link_leads_nobody_out_of_the_tree() {
+fn a_directory_replaced_by_a_link_is_not_followed() {
     on_a_directory(|store, root| async move {
         let parent = make_directory(&*store, store.root(), b"parent").await;
         let inner = make_directory(&*store, parent, b"inner").await;
@@ -436,7 +436,7 @@ fn files_deeper_than_a_path_is_long_are_reached() {
 }
 
 #[test]
-fn a_directory_has_the_room_of_its_file_system() {
+fn a_directory_has_the_space_of_its_file_system() {
     on_a_directory(|store, root| async move {
         let (space, seen) = (store.space().await.unwrap(), rustix::fs::statvfs(&root).unwrap());
         assert_eq!((space.blocks, u64::from(space.block_bytes)), (seen.f_blocks, seen.f_frsize));
@@ -462,7 +462,7 @@ fn a_created_file_is_open_and_held_as_far_as_the_store_says() {
             first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         }
         first.write(open, 0, b"new").await.unwrap();
-        give_way(&first, &*world);
+        return_recalled(&first, &*world);
         let other = second.open(file, OpenMode::Read).await.unwrap();
         second.take_token(other, Token::SharedRead).await.unwrap();
         assert_eq!(second.read(other, 0, 10).await.unwrap(), b"new", "who wants it recalls it");

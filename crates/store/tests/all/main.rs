@@ -1,4 +1,4 @@
-//! All tests of `store` that use it from outside: one program, because linking each costs more than
+//! Tests of `store` that use it from outside: one program, because linking each costs more than
 //! running it.
 
 mod contract;

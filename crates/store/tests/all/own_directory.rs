@@ -1,4 +1,4 @@
-//! What the store keeps for itself in a directory to which others may write.
+//! The store's own files in a directory to which others may write.
 
 use device::World;
 use runtime::RealWorld;
@@ -16,9 +16,9 @@ fn open(world: &RealWorld, root: &Path) -> Result<Rc<dyn Store>, StoreError> {
     Ok(Rc::new(store))
 }
 
-/// Everybody who may write to the store's root may put something else there.
+/// Every user who may write to the store's root may put something else there.
 #[test]
-fn links_in_place_of_the_own_directory_lead_nowhere() {
+fn links_in_place_of_the_own_directory_are_not_followed() {
     let place = tempfile::tempdir().unwrap();
     let (root, victim) = (place.path().join("store"), place.path().join("victim"));
     fs::create_dir(&root).unwrap();
@@ -38,7 +38,7 @@ fn links_in_place_of_the_own_directory_lead_nowhere() {
             symlink(&victim, at.join("away").join(&name)).unwrap();
         }
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        // In the directory itself a link is no token, and no note.
+        // In the directory itself a link is neither a token nor a note.
         assert!(store.take_token(open, Token::ExclusiveWrite).await.is_err());
         fs::remove_file(at.join(format!("away/tokens/{}", file.0))).unwrap();
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();

@@ -1,6 +1,6 @@
-//! The rules of `Store` between clients, on every store that is here.
+//! The rules of `Store` between clients, on every store of this crate.
 
-use crate::contract::{give_way, make, on_a_directory, on_each, own};
+use crate::contract::{make, on_a_directory, on_each, own, return_recalled};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
@@ -21,16 +21,16 @@ async fn held(store: &Rc<dyn Store>, name: &str, content: &[u8]) -> (FileId, Ope
 fn a_change_of_attributes_recalls_anothers_token() {
     on_each(|(first, second, world)| async move {
         let (file, open) = held(&first, "file", b"buffered").await;
-        give_way(&first, &*world);
+        return_recalled(&first, &*world);
         let change = AttributeChange { mode: Some(0o600), ..Default::default() };
         let changed = second.set_attributes(file, change).await.unwrap();
         assert_eq!((changed.mode, changed.version.size), (0o600, 8), "behind what was buffered");
         let found = first.take_token(open, Token::ExclusiveWrite).await.unwrap();
         assert_eq!((found.mode, found.version), (0o600, changed.version));
-        let told = first.write(open, 8, b"!").await.unwrap();
+        let reported = first.write(open, 8, b"!").await.unwrap();
         first.make_durable(open).await.unwrap();
         let seen = second.attributes(file).await.unwrap();
-        assert_eq!((seen.mode, seen.version), (0o600, told.version));
+        assert_eq!((seen.mode, seen.version), (0o600, reported.version));
         let cut = AttributeChange { size: Some(3), ..Default::default() };
         second.set_attributes(file, cut).await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
@@ -84,7 +84,7 @@ fn what_is_made_in_a_set_group_directory_has_its_group() {
 }
 
 #[test]
-fn two_names_change_places() {
+fn two_names_are_exchanged() {
     on_each(|(first, second, _)| async move {
         let root = first.root();
         let (one, other) = (make(&*first, "one").await, make(&*first, "other").await);
@@ -115,7 +115,7 @@ fn locks_exclude_owners_of_both_clients() {
         let found = second.test_lock(other, lock(1, shared, 0..20)).await.unwrap().unwrap();
         assert_eq!((found.mode, found.range), (exclusive, 0..10));
         assert_eq!(first.test_lock(open, lock(1, shared, 0..10)).await.unwrap(), None, "its own");
-        // A part becomes shared, a part goes.
+        // One part becomes shared, another is released.
         first.lock(open, lock(1, shared, 0..5)).await.unwrap();
         first.lock(open, lock(1, None, 7..10)).await.unwrap();
         second.lock(other, lock(1, shared, 0..5)).await.unwrap();
@@ -161,7 +161,7 @@ fn locks_of_a_lost_connection_are_free() {
     });
 }
 
-/// Plays the script with two clients of a directory, which is told to it.
+/// Runs the script with two clients of a directory and its path.
 fn on_two_of_a_directory<F: Future<Output = ()> + 'static>(
     script: impl FnOnce(crate::contract::Two, std::path::PathBuf) -> F,
 ) {
@@ -177,9 +177,9 @@ fn on_two_of_a_directory<F: Future<Output = ()> + 'static>(
 }
 
 #[test]
-fn a_change_of_names_brings_what_others_have_buffered_to_the_file() {
+fn a_change_of_names_flushes_what_others_have_buffered() {
     on_two_of_a_directory(|(first, second, world), root| async move {
-        give_way(&first, &*world);
+        return_recalled(&first, &*world);
         let content = |name: &str| std::fs::read(root.join(name)).unwrap();
         let (file, _) = held(&first, "renamed", b"one").await;
         let (_, replaced) = held(&first, "replaced", b"two").await;
@@ -275,9 +275,9 @@ fn a_file_made_read_only_is_written_through_what_it_was_made_with() {
     });
 }
 
-/// Giving it back may have failed the first time.
+/// The first attempt to return it may have failed.
 #[test]
-fn a_wish_that_stands_is_told_again() {
+fn a_standing_wish_is_reported_again() {
     on_two_of_a_directory(|(first, second, world), _| async move {
         let (file, _) = held(&first, "file", b"one").await;
         let waits = runtime::spawn_with_result(&*world, async move {
@@ -285,8 +285,8 @@ fn a_wish_that_stands_is_told_again() {
             second.take_token(open, Token::ExclusiveWrite).await
         });
         for _ in 0..2 {
-            let told = first.next_event().await;
-            assert!(matches!(told, StoreEvent::Recall { file: wanted, .. } if wanted == file));
+            let reported = first.next_event().await;
+            assert!(matches!(reported, StoreEvent::Recall { file: wanted, .. } if wanted == file));
         }
         first.return_token(file).await.unwrap();
         waits.await.unwrap().unwrap();
@@ -302,8 +302,8 @@ fn a_flush_for_which_no_descriptor_is_left_loses_nothing() {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
         test.args(["--exact", "sharing::a_flush_for_which_no_descriptor_is_left_loses_nothing"]);
         let ended = test.env(FEW_DESCRIPTORS, "1").output().unwrap();
-        let told = String::from_utf8_lossy(&ended.stdout);
-        assert!(ended.status.success() && told.contains("1 passed"), "{ended:?}");
+        let reported = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && reported.contains("1 passed"), "{ended:?}");
         return;
     }
     on_a_directory(|store, root| async move {

@@ -1,5 +1,5 @@
-//! What the simulated cluster has beside the rules of `Store`: a busy metadata server, leases of
-//! names, Linux's client.
+//! Features of the simulated cluster besides the rules of `Store`: a busy metadata server, leases
+//! of names, Linux's client.
 
 use device::World;
 use runtime::VirtualWorld;
@@ -24,11 +24,11 @@ async fn make(store: &dyn Store, name: &str) -> FileId {
     store.make(store.root(), name.as_bytes(), node, OWN).await.unwrap().file
 }
 
-/// Times that no sum of others makes.
+/// Times of which no sum equals another.
 fn metadata_times() -> MetadataTimes {
-    let [change, removal, open, look, names_left, still_known, attributes, token] =
+    let [change, removal, open, lookup, names_left, still_known, attributes, token] =
         [1, 2, 4, 8, 16, 32, 64, 128].map(Duration::from_millis);
-    MetadataTimes { change, removal, open, look, names_left, still_known, attributes, token }
+    MetadataTimes { change, removal, open, lookup, names_left, still_known, attributes, token }
 }
 
 #[test]
@@ -37,22 +37,22 @@ fn a_metadata_server_serves_messages_one_after_another() {
     let (world, cluster) = cluster(Network { metadata, ..Network::default() });
     let store = Rc::new(SimulatedStore::connect(&cluster, Identity("one".into())));
     let clock = world.clone();
-    let looks = world.run(async move {
+    let lookups = world.run(async move {
         let file = make(&*store, "file").await;
         let begun = clock.now();
-        let looks = (0..10).map(|_| {
+        let lookups = (0..10).map(|_| {
             let store = store.clone();
             runtime::spawn_with_result(
                 &clock,
                 async move { store.attributes(file).await.map(drop) },
             )
         });
-        for look in looks.collect::<Vec<_>>() {
+        for look in lookups.collect::<Vec<_>>() {
             look.await.unwrap().unwrap();
         }
         clock.now().since(begun)
     });
-    assert!(looks >= 10 * metadata.look && looks < 11 * metadata.look, "{looks:?}");
+    assert!(lookups >= 10 * metadata.lookup && lookups < 11 * metadata.lookup, "{lookups:?}");
     assert_eq!(cluster.traffic().metadata_requests, 11);
 }
 
@@ -80,7 +80,7 @@ fn each_kind_of_message_takes_its_own_time_of_the_metadata_server() {
         store.return_token(file).await.unwrap();
         assert_eq!(took(), 128, "a token that is returned");
         store.attributes(file).await.unwrap();
-        assert_eq!(took(), 8, "a look");
+        assert_eq!(took(), 8, "a lookup");
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         assert_eq!(took(), 4, "an open");
         store.take_token(open, Token::ExclusiveWrite).await.unwrap();
@@ -138,7 +138,7 @@ fn a_server_that_crashed_serves_no_client_until_it_is_back() {
 }
 
 #[test]
-fn a_known_name_of_a_held_file_is_no_message_until_another_changes_names() {
+fn a_known_name_costs_no_message_until_another_client_renames() {
     let (world, cluster) = cluster(Network::default());
     let [one, other] =
         ["one", "other"].map(|name| SimulatedStore::connect(&cluster, Identity(name.into())));
@@ -200,7 +200,7 @@ fn a_kernels_client_sends_whole_pages_and_ours_the_bytes_that_changed() {
 }
 
 #[test]
-fn bytes_that_are_written_over_take_the_clients_buffer_once_and_others_more() {
+fn overwritten_bytes_take_the_clients_buffer_once() {
     for (stride, sent) in [(0, 0), (60, 0), (200, 1100)] {
         let (world, cluster) = cluster(Network { buffer_bytes: 1000, ..Network::default() });
         let store = SimulatedStore::connect(&cluster, Identity("one".into()));
@@ -215,17 +215,17 @@ fn bytes_that_are_written_over_take_the_clients_buffer_once_and_others_more() {
     }
 }
 
-/// What is on its way at once shares the link; nobody who writes waits for it.
+/// Messages in flight share the link; no writer waits for it.
 #[test]
-fn content_passes_a_link_one_message_after_another_beside_new_writes() {
-    const PIECES: u64 = 50;
+fn content_passes_a_link_one_message_after_another() {
+    const CHUNKS: u64 = 50;
     let (world, cluster) = cluster(Network { bytes_per_second: 1_000_000, ..Network::default() });
     let store = Rc::new(SimulatedStore::connect(&cluster, Identity("one".into())));
     let clock = world.clone();
     let (all, write) = world.run(async move {
         let created = store.create(store.root(), b"file", 0o644, OWN).await.unwrap();
         let open = created.open.unwrap();
-        for piece in 0..PIECES {
+        for piece in 0..CHUNKS {
             store.write(open, piece * 20_000, &[7; 10_000]).await.unwrap();
         }
         let begun = clock.now();
@@ -239,7 +239,7 @@ fn content_passes_a_link_one_message_after_another_beside_new_writes() {
         sync.await.unwrap().unwrap();
         (clock.now().since(begun), write)
     });
-    let link = Duration::from_millis(10 * PIECES);
+    let link = Duration::from_millis(10 * CHUNKS);
     assert!(all >= link && all < link + Duration::from_millis(5), "{all:?}");
     assert_eq!(write, Duration::ZERO);
 }

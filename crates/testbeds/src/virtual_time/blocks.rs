@@ -151,7 +151,7 @@ impl BlockRun {
         let settings = Settings {
             // Where logs cannot gain anything they are to cost little; the atomicity of blocks is
             // no matter here.
-            near_home: NearHome::GoesHome,
+            near_home: NearHome::WrittenHome,
             logged_write_size: logged,
             checkpoint: CheckpointPolicy::Manual,
             ..Settings::default()

@@ -1,7 +1,7 @@
-//! The names that threads share. Whoever uses one has it for itself until it is given back.
+//! The names that threads share. A thread that uses one has it exclusively until it returns it.
 
 use super::FilebenchOptions;
-use crate::dice::Dice;
+use crate::random::ActorRandom;
 use std::sync::Mutex;
 
 pub struct FileSet {
@@ -15,7 +15,7 @@ struct State {
 }
 
 impl FileSet {
-    /// All names missing.
+    /// Creates a set in which every name is missing.
     pub fn new(options: &FilebenchOptions) -> FileSet {
         let state = State { existing: Vec::new(), missing: (0..options.files).rev().collect() };
         FileSet { directory_width: options.directory_width, state: Mutex::new(state) }
@@ -28,13 +28,13 @@ impl FileSet {
         format!("d{:05}/{file:08}", file / self.directory_width)
     }
 
-    /// Some file that exists and that nobody uses.
-    pub fn take_existing(&self, dice: &Dice) -> Option<u64> {
-        take(&mut self.lock().existing, dice)
+    /// Takes a file that exists and that no thread uses.
+    pub fn take_existing(&self, random: &ActorRandom) -> Option<u64> {
+        take(&mut self.lock().existing, random)
     }
     /// Some name that no file has.
-    pub fn take_missing(&self, dice: &Dice) -> Option<u64> {
-        take(&mut self.lock().missing, dice)
+    pub fn take_missing(&self, random: &ActorRandom) -> Option<u64> {
+        take(&mut self.lock().missing, random)
     }
     pub fn give_existing(&self, file: u64) {
         self.lock().existing.push(file);
@@ -48,9 +48,9 @@ impl FileSet {
     }
 }
 
-fn take(names: &mut Vec<u64>, dice: &Dice) -> Option<u64> {
+fn take(names: &mut Vec<u64>, random: &ActorRandom) -> Option<u64> {
     match names.len() as u64 {
         0 => None,
-        count => Some(names.swap_remove(dice.below(count) as usize)),
+        count => Some(names.swap_remove(random.below(count) as usize)),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::file_set::FileSet;
 use super::{FilebenchOptions, FilebenchWork, Personality};
-use crate::dice::Dice;
 use crate::files::{Actor, Files};
+use crate::random::ActorRandom;
 use crate::semaphore::Semaphore;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,17 +18,17 @@ pub enum FlowStep {
     Create,
     Open,
     Close,
-    /// As many bytes as this file has by the distribution of sizes.
+    /// Writes the bytes that this file has by the distribution of sizes.
     WriteWhole,
     ReadWhole,
     /// Up to `append_size` bytes.
     Append,
     Sync,
-    /// Of some file that nobody uses.
+    /// Deletes a file that no thread uses.
     Delete,
     /// stat(2) of some file.
     Stat,
-    /// To the one log that all threads share.
+    /// Appends to the one log that all threads share.
     AppendLog,
 }
 
@@ -38,7 +38,7 @@ pub struct Flow {
     pub steps: &'static [FlowStep],
 }
 
-/// What one loop of each personality does.
+/// Steps of one loop of each personality.
 pub const FLOWS: &[Flow] = {
     use FlowStep::*;
     &[
@@ -71,33 +71,33 @@ pub const FLOWS: &[Flow] = {
 
 const LOG: &str = "weblog";
 
-/// What the threads share.
+/// State that the threads share.
 struct FlowRun {
     options: FilebenchOptions,
     steps: &'static [FlowStep],
     set: FileSet,
     processor: Semaphore,
-    /// When the next operation may be done, if there is a rate.
+    /// When the next operation may start, if there is a rate.
     next: Mutex<Instant>,
     operations: AtomicU64,
-    /// One thread has run out of files: the end for all.
+    /// Set when one thread has run out of files: the end for all.
     over: AtomicBool,
 }
 
 impl FlowRun {
-    /// Waits until the rate lets the next operation be done. False: the run is over by then.
+    /// Waits until the rate permits the next operation. Returns false if the run has ended by then.
     async fn hold<F: Files>(&self, files: &F, begin: Instant) -> bool {
         let Some(rate) = self.options.per_second else { return true };
-        let turn = {
+        let due_at = {
             let mut next = self.next.lock().expect("nobody panics while holding it");
-            let turn = (*next).max(files.now());
-            *next = turn.plus(Duration::from_secs(1) / rate);
-            turn
+            let due_at = (*next).max(files.now());
+            *next = due_at.plus(Duration::from_secs(1) / rate);
+            due_at
         };
-        files.sleep_until(turn).await;
+        files.sleep_until(due_at).await;
         !self.options.limit.is_reached(files.now().since(begin), 0)
     }
-    /// What a loop takes of the processor.
+    /// Takes the processor time of a loop.
     async fn compute<F: Files>(&self, files: &F) {
         let time = self.options.processor;
         if !time.is_zero() {
@@ -142,14 +142,14 @@ struct FlowThread {
     run: Arc<FlowRun>,
 }
 
-/// What a thread holds.
+/// State of a thread.
 struct Hands<F: Files> {
-    dice: Dice,
+    random: ActorRandom,
     log: Option<F::File>,
     open: Option<(u64, F::File)>,
     buffer: Vec<u8>,
-    /// Where a file is read into, a request of it.
-    room: Vec<u8>,
+    /// Buffer into which a file is read, as long as a request.
+    space: Vec<u8>,
     work: FilebenchWork,
 }
 
@@ -162,13 +162,13 @@ impl<F: Files> Actor<F> for FlowThread {
         let FlowRun { options, steps, .. } = &*self.run;
         let number = u64::from(self.number);
         let mut hands = Hands {
-            dice: Dice::new(options.seed, number),
+            random: ActorRandom::new(options.seed, number),
             log: None,
             open: None,
             buffer: (0..options.request.max(options.append_size))
                 .map(|at| (at * 7 + number) as u8)
                 .collect(),
-            room: Vec::new(),
+            space: Vec::new(),
             work: FilebenchWork::default(),
         };
         if steps.contains(&FlowStep::AppendLog) {
@@ -214,7 +214,7 @@ impl<F: Files> Actor<F> for FlowThread {
 }
 
 impl FlowThread {
-    /// False: all files are there, and the run is over.
+    /// Carries out a step. Returns false if every file exists, and the run has ended.
     async fn step<F: Files>(
         &self,
         files: &F,
@@ -225,16 +225,16 @@ impl FlowThread {
         let asked = files.now();
         match step {
             FlowStep::Create => {
-                let Some(file) = set.take_missing(&hands.dice) else {
+                let Some(file) = set.take_missing(&hands.random) else {
                     over.store(true, Ordering::Relaxed);
                     return Ok(false);
                 };
                 hands.open = Some((file, files.create(&set.path(file), options.sync).await?));
             }
-            // Where others use or have deleted all that there is, the step and those on its file do
-            // nothing.
+            // Where other threads use or have deleted every file, this step and those on its file
+            // do nothing.
             FlowStep::Open => {
-                if let Some(file) = set.take_existing(&hands.dice) {
+                if let Some(file) = set.take_existing(&hands.random) {
                     hands.open = Some((file, files.open(&set.path(file), options.sync).await?));
                 }
             }
@@ -246,22 +246,23 @@ impl FlowThread {
             }
             FlowStep::WriteWhole => {
                 if let Some((file, _)) = &hands.open {
-                    let size = Dice::new(!options.seed, *file).size_around(options.file_size);
+                    let size =
+                        ActorRandom::new(!options.seed, *file).size_around(options.file_size);
                     append(files, hands, size, options.request).await?;
                 }
             }
             FlowStep::Append => {
-                let size = options.append_bytes(&hands.dice);
+                let size = options.append_bytes(&hands.random);
                 append(files, hands, size, size).await?;
             }
             FlowStep::ReadWhole => {
                 if let Some((_, open)) = &hands.open {
                     let mut at = 0;
-                    hands.room.resize(options.request as usize, 0);
+                    hands.space.resize(options.request as usize, 0);
                     loop {
-                        let read = files.read_at(open, at, &mut hands.room).await?;
+                        let read = files.read_at(open, at, &mut hands.space).await?;
                         at += read as u64;
-                        if read < hands.room.len() {
+                        if read < hands.space.len() {
                             break;
                         }
                     }
@@ -274,19 +275,19 @@ impl FlowThread {
                 }
             }
             FlowStep::Delete => {
-                if let Some(file) = set.take_existing(&hands.dice) {
+                if let Some(file) = set.take_existing(&hands.random) {
                     files.unlink(&set.path(file)).await?;
                     set.give_missing(file);
                 }
             }
             FlowStep::Stat => {
-                if let Some(file) = set.take_existing(&hands.dice) {
+                if let Some(file) = set.take_existing(&hands.random) {
                     files.length(&set.path(file)).await?;
                     set.give_existing(file);
                 }
             }
             FlowStep::AppendLog => {
-                let size = options.append_bytes(&hands.dice);
+                let size = options.append_bytes(&hands.random);
                 if let Some(log) = &mut hands.log {
                     files.append(log, &hands.buffer[..size as usize]).await?;
                     hands.work.bytes_written += size;
@@ -313,7 +314,7 @@ impl FlowThread {
     }
 }
 
-/// To the open file, if there is one.
+/// Appends to the open file, if there is one.
 async fn append<F: Files>(
     files: &F,
     hands: &mut Hands<F>,

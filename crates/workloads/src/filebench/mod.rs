@@ -8,9 +8,9 @@ mod file_set;
 mod flow;
 mod oltp;
 
-use crate::dice::Dice;
 use crate::files::{DirectoryFiles, Files, SyncKind, at_once};
 use crate::latency::{Latencies, LatencySummary};
+use crate::random::ActorRandom;
 use crate::streams::Limit;
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub use flow::{FLOWS, Flow, FlowStep};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Personality {
-    /// Create and write a file, append to one, read one, delete one, look at one.
+    /// Create and write a file, append to one, read one, delete one, stat one.
     Fileserver,
     /// Mail: delete, create and append, read and append, each append with fsync; read.
     Varmail,
@@ -40,25 +40,25 @@ pub struct FilebenchOptions {
     pub files: u64,
     /// Bytes of a file on average (gamma distribution); of oltp, of each data file.
     pub file_size: u64,
-    /// Of a hundred names, how many exist before the run.
+    /// Percentage of the names that exist before the run.
     pub existing: u64,
     /// Files of one directory.
     pub directory_width: u64,
-    /// Of oltp, readers.
+    /// Number of threads; of oltp, of readers.
     pub threads: u32,
-    /// An append has one byte to so many…
+    /// Mean length of an append in bytes,
     pub append_size: u64,
-    /// …or always so many.
+    /// or its exact length, if set.
     pub append_exactly: bool,
     /// Bytes of one read or write of a whole file; of oltp, of one read or write of data.
     pub request: u64,
     pub sync: SyncKind,
-    /// All threads together do at most so many operations in a second; what is late is not made up
-    /// for. Not of oltp.
+    /// Operations per second of all threads together, at most; late ones are not caught up. Not for
+    /// oltp.
     #[serde(skip)]
     pub per_second: Option<u32>,
-    /// What each loop takes of the one processor that all threads share: for virtual time, in which
-    /// nothing else takes any. Not of oltp.
+    /// Time that each loop takes of the one processor that all threads share: for virtual time, in
+    /// which nothing else takes any. Not for oltp.
     #[serde(skip)]
     pub processor: Duration,
     #[serde(skip)]
@@ -67,9 +67,9 @@ pub struct FilebenchOptions {
 }
 
 impl FilebenchOptions {
-    /// Of the next append.
-    fn append_bytes(&self, dice: &Dice) -> u64 {
-        if self.append_exactly { self.append_size } else { dice.below(self.append_size) + 1 }
+    /// Returns the length of the next append.
+    fn append_bytes(&self, random: &ActorRandom) -> u64 {
+        if self.append_exactly { self.append_size } else { random.below(self.append_size) + 1 }
     }
 
     /// The published defaults, and a minute.
@@ -121,10 +121,10 @@ pub struct FilebenchReport {
     /// Every step of every loop: opening and closing too, as Filebench counts.
     pub operations: u64,
     pub operations_per_second: f64,
-    /// Of reads, writes and syncs, as Filebench averages.
+    /// Mean over reads, writes and syncs, as Filebench averages.
     pub latency_mean_ms: f64,
     pub latency: LatencySummary,
-    /// Of syncs alone, and of writes alone.
+    /// Counts and latencies of syncs alone, and of writes alone.
     pub syncs: u64,
     pub sync_mean_ms: f64,
     pub writes: u64,
@@ -143,7 +143,7 @@ pub fn run_filebench(
     at_once(filebench(&DirectoryFiles::new(directory.to_owned()), options, progress))
 }
 
-/// As [`run_filebench`], wherever the files are.
+/// Runs like [`run_filebench`], on any kind of files.
 pub async fn filebench<F: Files>(
     files: &F,
     options: &FilebenchOptions,
@@ -170,7 +170,7 @@ pub async fn filebench<F: Files>(
     })
 }
 
-/// What was done.
+/// Work done.
 #[derive(Default)]
 struct FilebenchWork {
     operations: u64,
@@ -182,7 +182,7 @@ struct FilebenchWork {
 }
 
 impl FilebenchWork {
-    /// What all did, and how long the slowest took; the first failure if there is one.
+    /// Sums the work of all actors, and the time of the slowest; the first failure if there is one.
     fn of_all(
         results: Vec<io::Result<(FilebenchWork, Duration)>>,
     ) -> io::Result<(FilebenchWork, Duration)> {
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// All files below, and the sum of their lengths.
+    /// Counts the files below, and sums their lengths.
     fn content(directory: &Path) -> (u64, u64) {
         let (mut files, mut bytes) = (0, 0);
         for entry in std::fs::read_dir(directory).unwrap() {

@@ -9,8 +9,8 @@
 //! reads; this one does not.
 
 use super::{FilebenchOptions, FilebenchWork};
-use crate::dice::Dice;
 use crate::files::{Actor, Files, SyncKind};
+use crate::random::ActorRandom;
 use crate::semaphore::Semaphore;
 use std::io;
 use std::sync::Arc;
@@ -31,20 +31,20 @@ const DATA_READS_AHEAD: u64 = 2000;
 /// Work that one side asks for and the other does, with a limit to how much may be asked ahead.
 struct Counter {
     asked: Semaphore,
-    room: Semaphore,
+    space: Semaphore,
 }
 
 impl Counter {
-    fn new(room: u64) -> Counter {
-        Counter { asked: Semaphore::new(0), room: Semaphore::new(room) }
+    fn new(space: u64) -> Counter {
+        Counter { asked: Semaphore::new(0), space: Semaphore::new(space) }
     }
     async fn ask(&self) {
-        self.room.take(1).await;
+        self.space.take(1).await;
         self.asked.give(1);
     }
     async fn serve(&self, count: u64) {
         self.asked.take(count).await;
-        self.room.give(count);
+        self.space.give(count);
     }
 }
 
@@ -52,7 +52,7 @@ struct OltpRun {
     options: FilebenchOptions,
     for_log: Counter,
     for_data: Counter,
-    /// For each file of each data writer: one to give away for each write that is due.
+    /// For each file of each data writer: one permit for each write to be done.
     due: Vec<Semaphore>,
     /// For each data writer: writes that are done.
     done: Vec<Semaphore>,
@@ -65,14 +65,14 @@ impl OltpRun {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
-    /// Nobody waits any longer for anything.
+    /// Ends every wait.
     fn end(&self) {
         const ENOUGH: u64 = u64::MAX / 4;
         self.over.store(true, Ordering::Relaxed);
         let counters = [&self.for_log, &self.for_data];
         counters
             .iter()
-            .flat_map(|counter| [&counter.asked, &counter.room])
+            .flat_map(|counter| [&counter.asked, &counter.space])
             .for_each(|one| one.give(ENOUGH));
         self.due.iter().chain(&self.done).for_each(|one| one.give(ENOUGH));
     }
@@ -149,7 +149,7 @@ struct Process {
 }
 
 impl<F: Files> Actor<F> for Process {
-    /// What a log writer or a helper writes to.
+    /// The file to which a log writer or a helper writes.
     type Ready = Option<F::File>;
     type Output = io::Result<(FilebenchWork, Duration)>;
 
@@ -181,7 +181,7 @@ impl<F: Files> Actor<F> for Process {
 }
 
 impl Process {
-    /// When the last of its operations ended, from the beginning.
+    /// Plays the actor. Returns when the last of its operations ended, from the beginning.
     async fn play<F: Files>(
         &self,
         files: &F,
@@ -190,7 +190,7 @@ impl Process {
         work: &mut FilebenchWork,
     ) -> io::Result<Duration> {
         let OltpRun { options, for_log, for_data, due, done, .. } = &*self.run;
-        let dice = Dice::new(options.seed, self.number);
+        let random = ActorRandom::new(options.seed, self.number);
         let helper = |writer: u64, file: u64| &due[(writer * options.files + file) as usize];
         let mut ended = Duration::ZERO;
         match (self.role, file) {
@@ -199,7 +199,7 @@ impl Process {
                 while !self.run.is_over()
                     && !options.limit.is_reached(files.now().since(begin), count)
                 {
-                    self.read(files, &dice, work).await?;
+                    self.read(files, &random, work).await?;
                     ended = files.now().since(begin);
                     for_log.ask().await;
                     for_data.ask().await;
@@ -220,7 +220,7 @@ impl Process {
                     if self.run.is_over() {
                         break;
                     }
-                    self.write(files, &mut log, &dice, (LOG_FILE_BYTES, LOG_WRITE), work).await?;
+                    self.write(files, &mut log, &random, (LOG_FILE_BYTES, LOG_WRITE), work).await?;
                     ended = files.now().since(begin);
                 }
                 files.close(log).await;
@@ -231,8 +231,14 @@ impl Process {
                     if self.run.is_over() {
                         break;
                     }
-                    self.write(files, &mut file, &dice, (options.file_size, options.request), work)
-                        .await?;
+                    self.write(
+                        files,
+                        &mut file,
+                        &random,
+                        (options.file_size, options.request),
+                        work,
+                    )
+                    .await?;
                     done[writer as usize].give(1);
                     ended = files.now().since(begin);
                 }
@@ -248,31 +254,31 @@ impl Process {
     async fn read<F: Files>(
         &self,
         files: &F,
-        dice: &Dice,
+        random: &ActorRandom,
         work: &mut FilebenchWork,
     ) -> io::Result<()> {
         let FilebenchOptions { files: count, file_size, request, .. } = self.run.options;
-        let file = files.open(&data_file(dice.below(count)), SyncKind::None).await?;
-        let mut room = vec![0; request as usize];
+        let file = files.open(&data_file(random.below(count)), SyncKind::None).await?;
+        let mut space = vec![0; request as usize];
         let asked = files.now();
-        let at = dice.below((file_size / request).max(1)) * request;
-        work.bytes_read += files.read_at(&file, at, &mut room).await? as u64;
+        let at = random.below((file_size / request).max(1)) * request;
+        work.bytes_read += files.read_at(&file, at, &mut space).await? as u64;
         self.count(files, asked, work);
         files.close(file).await;
         Ok(())
     }
 
-    /// At a random place of a file of so many bytes, so many bytes.
+    /// Writes `request` bytes at a random place of a file of `size` bytes.
     async fn write<F: Files>(
         &self,
         files: &F,
         file: &mut F::File,
-        dice: &Dice,
+        random: &ActorRandom,
         (file_size, bytes): (u64, u64),
         work: &mut FilebenchWork,
     ) -> io::Result<()> {
         let content = vec![self.number as u8; bytes as usize];
-        let at = dice.below((file_size / bytes).max(1)) * bytes;
+        let at = random.below((file_size / bytes).max(1)) * bytes;
         let asked = files.now();
         files.write_at(file, at, &content).await?;
         work.bytes_written += bytes;

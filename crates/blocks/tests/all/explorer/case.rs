@@ -1,4 +1,4 @@
-//! What a case consists of, by its seed.
+//! The parameters of a case, by its seed.
 
 use super::model::Atomic;
 use crate::common::{Making, options};
@@ -28,7 +28,7 @@ pub struct Case {
     pub clients: u64,
     /// Changes of the disk after which the power fails, at most.
     pub changes: u64,
-    /// The last life ends with a close, not a cut.
+    /// Whether the last run ends with a close, not a cut.
     pub closes: bool,
     place: Place,
     atomicity: Atomicity,
@@ -38,7 +38,7 @@ impl Case {
     pub fn new(seed: u64) -> Case {
         let random = SplitMix::new(seed);
         let one_of = |count: u64| random.next() % count;
-        // Every combination in turn; the rest is chance.
+        // Every combination one after another; the rest is random.
         let combination = seed % COMBINATIONS as u64;
         let data = DataMode::ALL[(combination % 6) as usize];
         let records = [RecordFormat::Packed, RecordFormat::Blocks][(combination / 6 % 2) as usize];
@@ -102,7 +102,7 @@ impl Case {
         u64::from(self.making.block_size) / 512
     }
 
-    /// Few places, so that blocks are written again and again; some where runs end at home.
+    /// Returns few places, so that blocks are overwritten often; some where runs end at home.
     pub fn places(&self, sectors: u64) -> Vec<u64> {
         let random = SplitMix::new(self.seed);
         let place = |number: u64| match number % 6 {
@@ -112,7 +112,7 @@ impl Case {
         (0..24).map(place).map(|place| place.min(sectors - 1)).collect()
     }
 
-    /// `most`: sectors of the longest write that is one handle.
+    /// Returns the atomicity; `most`: sectors of the longest write that is one handle.
     pub fn atomic(&self, most: u64) -> Atomic {
         let block = self.block_sectors();
         let is_whole_at_home =

@@ -1,7 +1,7 @@
-//! Power cuts at every kind of moment, in all modes, over several lives of one volume. What a flush
+//! Power cuts at every kind of point, in all modes, over several runs of one volume. What a flush
 //! or a durable write promised is there, blocks are old or new, and nothing old comes back.
 //!
-//! One case again: `SEED=17 cargo test -p blocks --test all explorer -- --nocapture`.
+//! Repeat one case: `SEED=17 cargo test -p blocks --test all explorer -- --nocapture`.
 
 mod case;
 mod model;
@@ -19,8 +19,8 @@ use std::time::Duration;
 
 type Shared = Rc<RefCell<Model>>;
 
-/// The bytes of a sector of the write `id`. Odd ones are full of it, with a CRC-32C of themselves
-/// at the end, so that no CRC can say which write they are of. Even ones differ in few bytes from
+/// Returns the bytes of a sector of the write `id`. Odd ones are full of it, with a CRC-32C of
+/// themselves at the end, so that no CRC distinguishes writes. Even ones differ in few bytes from
 /// one another, so that a difference is logged.
 fn sector_of(id: u64) -> [u8; SECTOR as usize] {
     let mut sector = [0; SECTOR as usize];
@@ -41,7 +41,7 @@ fn content(id: u64, sectors: u64) -> Vec<Rc<Buffer>> {
     vec![Rc::new(buffer)]
 }
 
-/// The write that each sector is of. A sector of two writes is of none that there was.
+/// Returns the write of each sector. A sector of two writes matches no write.
 fn ids(bytes: &[u8]) -> Vec<u64> {
     let id = |sector: &[u8]| {
         let id = u64::from_le_bytes(sector[..8].try_into().unwrap());
@@ -81,7 +81,7 @@ impl Client {
         from..(from + length).min(sectors)
     }
 
-    /// Random requests, one after the other.
+    /// Issues random requests, one after the other.
     async fn run(self) {
         for _ in 0..80 {
             let range = self.range();
@@ -136,7 +136,7 @@ impl Client {
         let read = self.volume.read(range.start * SECTOR, length).await.expect("a read");
         for ((sector, id), before) in range.zip(ids(&read)).zip(newest) {
             let model = self.model.borrow();
-            // Others may have changed it since.
+            // Another client may have changed it since.
             if model.newest(sector) == before && !model.is_busy(&(sector..sector + 1)) {
                 let same = model.check_read(sector, id);
                 assert!(same.is_ok(), "{:?}: {same:?}", self.case);
@@ -158,7 +158,7 @@ impl Client {
     }
 }
 
-/// All sectors.
+/// Reads all sectors.
 async fn read_all(volume: &BlockVolume) -> Vec<u64> {
     let size = volume.geometry().size;
     let mut found = Vec::new();
@@ -169,7 +169,7 @@ async fn read_all(volume: &BlockVolume) -> Vec<u64> {
     found
 }
 
-/// One life with clients, until its power is cut; what the disks hold then.
+/// Runs clients until the power is cut. Returns the disks' contents then.
 fn live(case: &Case, random: &SplitMix, images: &Images, model: &Shared, cut: bool) -> Images {
     let life = Life::new(random.next(), images);
     if case.hides_forced_unit_access {
@@ -240,7 +240,7 @@ fn explore(case: Case) {
         let left = live(&case, &random, &images, &model, cut);
         images = check(&case, &random, left, &model, &context);
     }
-    // Recovered without an engine, the exported disk is at its offset at home.
+    // After a recovery without an engine, the exported disk is at its offset at home.
     let life = Life::new(random.next(), &images);
     let parts = life.parts(&case.options, case.persistence);
     let (data_at, images) = life.play(async move {

@@ -1,4 +1,4 @@
-//! What each sector may hold: the versions since the last that was promised.
+//! The versions that each sector may hold, since the last that was promised.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,11 +20,11 @@ struct Version {
     acknowledged: Option<u64>,
 }
 
-/// By sector; the first version is promised.
+/// Versions by sector; the first is promised.
 #[derive(Clone, Default)]
 pub struct Model {
     sectors: BTreeMap<u64, Vec<Version>>,
-    /// The number of the last change of each sector.
+    /// Number of the last change of each sector.
     newest: BTreeMap<u64, u64>,
     /// Sectors of writes, by number.
     writes: BTreeMap<u64, Range<u64>>,
@@ -38,20 +38,20 @@ pub struct Change {
     sectors: Range<u64>,
 }
 
-/// What a crash may leave of a write whose blocks are not all there.
+/// Parts of an interrupted write that a crash may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
     /// Single sectors.
     Sector,
-    /// Blocks of so many sectors.
+    /// Blocks of this many sectors.
     Block(u64),
-    /// Blocks, and whole writes of at most so many sectors.
+    /// Blocks, and whole writes of at most `most` sectors.
     Write { block: u64, most: u64 },
 }
 
 impl Model {
-    /// `None` where another change of these sectors is in flight. Other sectors of the same blocks
-    /// may be.
+    /// Begins a change; `None` where another change of these sectors is in flight. Other sectors of
+    /// the same blocks may be.
     pub fn begin(&mut self, sectors: Range<u64>, what: fn(u64) -> What) -> Option<Change> {
         if self.is_busy(&sectors) {
             return None;
@@ -96,7 +96,7 @@ impl Model {
         }
     }
 
-    /// What a read finds that begins and ends without a change of the sector in flight.
+    /// Checks a read that begins and ends without a change of the sector in flight.
     pub fn check_read(&self, sector: u64, found: u64) -> Result<(), String> {
         let Some(versions) = self.sectors.get(&sector) else { return same(sector, 0, found) };
         match versions.last().map(|version| version.what) {
@@ -107,13 +107,14 @@ impl Model {
     pub fn is_busy(&self, sectors: &Range<u64>) -> bool {
         self.busy.iter().any(|other| other.start < sectors.end && sectors.start < other.end)
     }
-    /// The number of the last change of a sector.
+    /// Returns the number of the last change of a sector.
     pub fn newest(&self, sector: u64) -> u64 {
         self.newest.get(&sector).copied().unwrap_or(0)
     }
 
-    /// After a power cut: each sector holds a version not older than the last promised one. Where a
-    /// write shows in one sector, it or a later one is in all of its sectors that `atomic` names.
+    /// Checks a volume after a power cut: each sector holds a version not older than the last
+    /// promised one. Where a write shows in one sector, it or a later one is in all of its sectors
+    /// that `atomic` covers.
     pub fn check_crashed(&self, found: &[u64], atomic: Atomic) -> Result<(), String> {
         let mut shown = BTreeMap::new();
         for (sector, id) in (0..).zip(found) {
@@ -175,16 +176,16 @@ impl Model {
         Ok(())
     }
 
-    /// Whether `found` is the write `id` of this sector or a later one.
+    /// Returns whether `found` is the write `id` of this sector or a later one.
     fn is_at_or_after(&self, sector: u64, id: u64, found: u64) -> bool {
         let Some(versions) = self.sectors.get(&sector) else { return found == id };
         let is = |it: &Version, id: u64| it.what == What::Written(id);
-        // Promised away already: what is left is later.
+        // A later version was promised already: what is left is later.
         let from = versions.iter().position(|it| is(it, id)).unwrap_or(0);
         versions[from..].iter().any(|it| is(it, found) || it.what == What::Discarded)
     }
 
-    /// What was found is what is there from now on.
+    /// Takes the versions found as the present ones.
     pub fn settle(&mut self, found: &[u64]) {
         self.sectors.clear();
         self.busy.clear();

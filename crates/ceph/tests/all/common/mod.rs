@@ -11,7 +11,7 @@ use store::{Creator, FileId, Identity, NewNode, Store as _, StoreError, StoreEve
 
 use device::World;
 
-/// Generous: only what hangs takes as long.
+/// Generous: only a hang takes as long.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const ROOT: Creator = Creator { uid: 0, gid: 0, umask: 0 };
 
@@ -42,7 +42,7 @@ impl Cluster {
         );
         cluster
     }
-    /// One OSD in memory.
+    /// Starts one OSD in memory.
     pub fn small() -> Cluster {
         Cluster::start(&[])
     }
@@ -59,7 +59,7 @@ impl Cluster {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    /// A counter of all daemons of a kind, such as `osd`, in one of their sections.
+    /// Returns a counter of all daemons of a kind, such as `osd`, in one of their sections.
     pub fn counter(&self, kind: &str, section: &str, name: &str) -> u64 {
         let sockets = std::fs::read_dir(self.directory.join("run")).unwrap();
         let is_one = |path: &PathBuf| {
@@ -78,11 +78,11 @@ impl Cluster {
         };
         sockets.map(|entry| entry.unwrap().path()).filter(is_one).map(count).sum()
     }
-    /// Requests of clients that the metadata server has carried out.
+    /// Returns the number of clients' requests that the metadata server has carried out.
     pub fn metadata_requests(&self) -> u64 {
         self.counter("mds", "mds_server", "handle_client_request")
     }
-    /// The size that the metadata server has of a file.
+    /// Returns the size that the metadata server has of a file.
     pub fn size_at_metadata_server(&self, file: FileId) -> u64 {
         let sockets = std::fs::read_dir(self.directory.join("run")).unwrap();
         let mut paths = sockets.map(|entry| entry.unwrap().path());
@@ -96,7 +96,7 @@ impl Cluster {
         let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
         digits.parse().unwrap()
     }
-    /// As above, without waiting for its end.
+    /// Runs a verb without waiting for its end.
     pub fn begin(&self, verb: &str) -> Child {
         Command::new(script()).arg(verb).arg(&self.directory).stdin(Stdio::null()).spawn().unwrap()
     }
@@ -127,7 +127,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A client of the cluster that is not ours, in a mount namespace of its own.
+/// A foreign client of the cluster, in its own mount namespace.
 pub struct CephFuse {
     child: Child,
     mount: PathBuf,
@@ -139,7 +139,7 @@ impl CephFuse {
         let child = Command::new("unshare")
             .args(["-m", "--propagation", "private", "ceph-fuse", "-f", "-n", "client.admin", "-c"])
             .args([&cluster.conf(), &mount])
-            // With the kernel's page cache it would read old pages for a moment: it is told of
+            // With the kernel's page cache it would read old pages for a while: it learns of
             // changes after the fact.
             .arg("--fuse_disable_pagecache=true")
             .stdin(Stdio::null())
@@ -159,7 +159,7 @@ impl CephFuse {
         }
         client
     }
-    /// A path below its mount, as this process reaches it.
+    /// Returns a path below its mount, as this process reaches it.
     pub fn path(&self, name: &str) -> PathBuf {
         let inside = self.mount.strip_prefix("/").unwrap();
         Path::new(&format!("/proc/{}/root", self.child.id())).join(inside).join(name)
@@ -167,7 +167,7 @@ impl CephFuse {
 }
 impl Drop for CephFuse {
     fn drop(&mut self) {
-        // The mount goes before its process: the last process of a namespace would wait for its own
+        // The mount ends before its process: the last process of a namespace would wait for its own
         // answer.
         let _ = Command::new("nsenter")
             .arg(format!("--mount=/proc/{}/ns/mnt", self.child.id()))
@@ -203,7 +203,7 @@ pub async fn make(store: &CephStore, name: &str) -> FileId {
     store.make(store.root(), name.as_bytes(), node, ROOT).await.unwrap().file
 }
 
-/// The next event that is not about caches.
+/// Returns the next event that is not about caches.
 pub async fn next_event(store: &CephStore) -> StoreEvent {
     loop {
         match store.next_event().await {
@@ -214,7 +214,7 @@ pub async fn next_event(store: &CephStore) -> StoreEvent {
 }
 
 /// Returns each recalled token, as a host does.
-pub async fn give_way(store: std::rc::Rc<CephStore>) {
+pub async fn return_recalled(store: std::rc::Rc<CephStore>) {
     loop {
         match next_event(&store).await {
             StoreEvent::Recall { file, .. } => store.return_token(file).await.unwrap(),

@@ -1,10 +1,10 @@
-//! A tiny flat file system in memory, and a way to mount it where nobody else sees it.
+//! A small flat file system in memory, and a way to mount it where no other process sees it.
 
 use device::{Buffer, World};
 use disks::MemoryDisk;
 use ext4::{Caller, OpenParts, Volume, VolumeOptions};
 use fuse::abi::*;
-use fuse::{Answer, DoorOptions, FileSystem, Operation, Request, VolumeDoor};
+use fuse::{Answer, FileSystem, FrontEndOptions, Operation, Request, VolumeFrontEnd};
 use runtime::{Slice, VirtualWorld};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use units::InodeNumber;
 use zerocopy::IntoBytes;
 
-/// What the file system saw, for the test's own thread.
+/// Observations of the file system, for the test's own thread.
 #[derive(Default, Debug)]
 pub struct Seen {
     pub durable_writes: AtomicU64,
@@ -25,7 +25,7 @@ pub struct Seen {
     pub syncfs: AtomicU64,
     pub destroys: AtomicU64,
     pub ends: AtomicU64,
-    /// Answers to long reads that were in memory at once, at most.
+    /// The most answers to long reads that were in memory at once.
     pub answers_held: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ pub struct Memory {
 }
 
 const FOREVER: u64 = 3600;
-/// Bytes from which on an answer lies in a buffer of its own.
+/// Length, in bytes, from which an answer is in its own buffer.
 const LONG: usize = 64 << 10;
 
 impl FileSystem for Memory {
@@ -131,7 +131,7 @@ impl Memory {
         let mut held = self.long_answers.borrow_mut();
         held.retain(|answer| answer.strong_count() > 0);
         if held.is_empty() {
-            // The others ask meanwhile, so that all wait when this thread looks again.
+            // The others ask during this time, so that all wait when this thread polls again.
             std::thread::sleep(Duration::from_millis(500));
         }
         held.push(Rc::downgrade(&buffer));
@@ -180,18 +180,17 @@ fn open_out(flags: u32) -> OpenOut {
     }
 }
 
-/// A request as it comes over the classic channel.
+/// Creates a request as it comes over the classic channel.
 pub fn request(header: InHeader, body: &[u8]) -> Request {
     let len = (size_of::<InHeader>() + body.len()) as u32;
     let header = InHeader { len, unique: 2, ..header };
     Request::from_message(&[header.as_bytes(), body].concat()).unwrap()
 }
 
-/// Runs `work` over a fresh volume in virtual time, with the number of a file on it that user 1000
-/// owns.
-pub fn door_over_a_volume<F: Future<Output = ()> + 'static>(
+/// Runs `work` over a fresh volume in virtual time, with the number of a file that user 1000 owns.
+pub fn front_end_over_a_volume<F: Future<Output = ()> + 'static>(
     kernel_checks_flags: bool,
-    work: impl FnOnce(Rc<VolumeDoor>, Rc<Volume>, InodeNumber) -> F + 'static,
+    work: impl FnOnce(Rc<VolumeFrontEnd>, Rc<Volume>, InodeNumber) -> F + 'static,
 ) {
     let image = tempfile::NamedTempFile::new().unwrap();
     let mut make = Command::new("mke2fs");
@@ -206,26 +205,26 @@ pub fn door_over_a_volume<F: Future<Output = ()> + 'static>(
         let parts = OpenParts { world, home: Rc::new(disk), journal: None, options };
         let volume = Volume::open(parts).await.unwrap();
         let report = Box::new(|_: &str| {});
-        let options = DoorOptions {
+        let options = FrontEndOptions {
             synchronous_directories: false,
             kernel_checks_flags,
             without_open: false,
             attributes: Default::default(),
             report,
         };
-        let door = VolumeDoor::new(volume.clone(), options);
+        let front_end = VolumeFrontEnd::new(volume.clone(), options);
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let caller = Caller { uid: 1000, gid: 1000, umask: 0 };
         let made =
             volume.mknod(&root, b"file", &caller, (libc::S_IFREG | 0o644) as u16, 0).await.unwrap();
-        work(door, volume.clone(), made.value.number).await;
+        work(front_end, volume.clone(), made.value.number).await;
         drop((made, root));
         volume.close().await.unwrap();
     });
 }
 
-/// Gives this thread, and those it starts, mounts of their own. Mounting needs root and /dev/fuse;
-/// a test without them fails and says so.
+/// Gives this thread, and those it starts, their own mounts. Mounting needs root and /dev/fuse; a
+/// test without them fails with a message.
 pub fn private_mounts() {
     assert!(Path::new("/dev/fuse").exists(), "these tests need /dev/fuse: modprobe fuse");
     // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero

@@ -34,7 +34,7 @@ impl Stage {
         let cluster = Cluster::new(Rc::new(world.clone()), network, Vec::new(), 1);
         Stage { world, cluster }
     }
-    /// Three data servers that all keep each byte, each with a journal on a disk of its own.
+    /// Creates three data servers that all keep each byte, each with a journal on its own disk.
     pub fn with_data_servers(seed: u64, network: Network) -> Stage {
         let world = VirtualWorld::new(seed);
         let disks = (0..3).map(|_| -> Rc<dyn Disk> {
@@ -54,7 +54,7 @@ impl Stage {
     pub fn disk(&self, image: Image) -> MemoryDisk {
         MemoryDisk::from_image(self.world(), image)
     }
-    /// A journal device that was formatted for this cluster.
+    /// Returns a journal device that was formatted for this cluster.
     pub fn formatted(&self) -> Image {
         self.formatted_with(JOURNAL_BYTES)
     }
@@ -76,7 +76,7 @@ impl Stage {
         Rc::new(SimulatedStore::connect(&self.cluster, Identity("peer".into())))
     }
 
-    /// The next life: recovery, and the host.
+    /// Recovers and starts the host again.
     pub fn begin(
         &self,
         disk: &MemoryDisk,
@@ -89,21 +89,22 @@ impl Stage {
             Ok((Host::open(world, store, &journal, options).await?, report))
         }
     }
-    /// The host's machine loses its power: what its journal disk holds afterwards.
+    /// Cuts the power of the host's machine. Returns what its journal disk holds afterwards.
     pub fn crash(&self, disk: &MemoryDisk, policy: CrashPolicy) -> Image {
         self.cluster.kill(&identity());
         self.world.end();
         disk.crash(policy)
     }
-    /// What was set aside of a file, each time.
+    /// Returns every conflict file of a file.
     pub fn set_aside(&self, file: FileId) -> Vec<Vec<u8>> {
-        let looks = Rc::new(SimulatedStore::connect(&self.cluster, Identity("judge".into())));
+        let lookups = Rc::new(SimulatedStore::connect(&self.cluster, Identity("judge".into())));
         let entries = self.world.run(async move {
-            let directory = match looks.lookup(looks.root(), CONFLICT_DIRECTORY.as_bytes()).await {
-                Ok(found) => found.file,
-                Err(_) => return Vec::new(),
-            };
-            looks.list(directory, 0).await.unwrap().entries
+            let directory =
+                match lookups.lookup(lookups.root(), CONFLICT_DIRECTORY.as_bytes()).await {
+                    Ok(found) => found.file,
+                    Err(_) => return Vec::new(),
+                };
+            lookups.list(directory, 0).await.unwrap().entries
         });
         let prefix = format!("{}-", file.0);
         let is_of_it =
@@ -111,7 +112,7 @@ impl Stage {
         let found = entries.into_iter().filter(|entry| is_of_it(&entry.name));
         found.map(|entry| self.content(entry.file)).collect()
     }
-    /// As the servers have it.
+    /// Returns the content that the servers have.
     pub fn content(&self, file: FileId) -> Vec<u8> {
         let (mut data, version) = self.cluster.content(file).expect("a file");
         data.resize(version.size as usize, 0);
@@ -119,11 +120,11 @@ impl Stage {
     }
 }
 
-/// A new file that is open, and whose first write needs no question.
+/// Creates a file that is open, and whose first write needs no request.
 pub async fn make(host: &Host, name: &str) -> FileId {
     host.create(host.root(), name.as_bytes(), 0o644, ROOT).await.unwrap().file
 }
-/// One that is opened later: its first write asks for the token.
+/// Creates a file and opens it later: its first write asks for the token.
 pub async fn make_then_open(host: &Host, name: &str) -> FileId {
     let node = NewNode::Regular { mode: 0o644 };
     let file = host.make(host.root(), name.as_bytes(), node, ROOT).await.unwrap().file;
@@ -131,8 +132,7 @@ pub async fn make_then_open(host: &Host, name: &str) -> FileId {
     file
 }
 
-/// A peer writes, as an ordinary client does: with the token. Whoever loses the connection begins
-/// again.
+/// Writes as an ordinary client does, with the token, and starts again if the connection is lost.
 pub async fn peer_writes(peer: &dyn Store, file: FileId, at: u64, bytes: &[u8]) {
     again(peer, || async {
         let open = peer.open(file, OpenMode::ReadWrite).await?;
@@ -156,7 +156,7 @@ pub async fn peer_reads(peer: &dyn Store, file: FileId) -> Vec<u8> {
     .await
 }
 
-/// Until it is done with one connection.
+/// Repeats the work until it succeeds on one connection.
 pub async fn again<T>(peer: &dyn Store, work: impl AsyncFn() -> Result<T, StoreError>) -> T {
     loop {
         match work().await {

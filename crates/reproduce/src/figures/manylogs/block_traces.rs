@@ -5,7 +5,7 @@ use crate::{Context, FigureError};
 use emulated::replay::{Pace, Recorded, Trace};
 use std::path::Path;
 use std::time::Duration;
-use workloads::Dice;
+use workloads::ActorRandom;
 
 /// What one tenant does.
 pub struct Tenant {
@@ -113,7 +113,7 @@ const KINDS: [ServerKind; 5] = [
 impl ServerKind {
     fn make(&self, seed: u64, seconds: u32) -> Tenant {
         let number = KINDS.iter().position(|kind| kind.name == self.name).unwrap_or_default();
-        let dice = Dice::new(seed, number as u64);
+        let random = ActorRandom::new(seed, number as u64);
         let (mut time, mut requests, mut at, mut left, mut is_write) =
             (0.0, Vec::new(), 0, 0u64, false);
         let (mut minute, mut rate) = (u64::MAX, self.per_second);
@@ -122,15 +122,15 @@ impl ServerKind {
             if time as u64 / 60 != minute {
                 minute = time as u64 / 60;
                 // From a third to three times as many.
-                rate = self.per_second * 3f64.powf(2.0 * dice.fraction() - 1.0);
+                rate = self.per_second * 3f64.powf(2.0 * random.fraction() - 1.0);
             }
             if left == 0 {
-                left = 1 + dice.size_around(((self.row - 1.0) * 1000.0) as u64) / 1000;
-                is_write = dice.fraction() >= self.reads;
-                let within = if dice.fraction() < self.hot { blocks / 100 } else { blocks };
-                at = dice.below(within) << 12;
+                left = 1 + random.size_around(((self.row - 1.0) * 1000.0) as u64) / 1000;
+                is_write = random.fraction() >= self.reads;
+                let within = if random.fraction() < self.hot { blocks / 100 } else { blocks };
+                at = random.below(within) << 12;
             }
-            let length = self.sizes[dice.below(self.sizes.len() as u64) as usize] << 10;
+            let length = self.sizes[random.below(self.sizes.len() as u64) as usize] << 10;
             requests.push(Recorded {
                 is_write,
                 at,
@@ -139,7 +139,7 @@ impl ServerKind {
                 measured: None,
             });
             (at, left) = (at + length, left - 1);
-            time -= (1.0 - dice.fraction()).ln() / rate;
+            time -= (1.0 - random.fraction()).ln() / rate;
         }
         Tenant { name: self.name.into(), requests }
     }
@@ -174,7 +174,7 @@ impl Window {
         self,
         requests: &[Recorded],
         length: Duration,
-        dice: &Dice,
+        random: &ActorRandom,
         taken: &[Duration],
     ) -> Duration {
         let last =
@@ -186,7 +186,7 @@ impl Window {
         let free: Vec<Duration> = all.iter().filter(is_free).copied().collect();
         let begins = if free.is_empty() { all } else { free };
         if self == Window::Random {
-            return begins[dice.below(begins.len() as u64) as usize];
+            return begins[random.below(begins.len() as u64) as usize];
         }
         let wanted = |begin: &Duration| {
             let from = requests.partition_point(|request| request.time < *begin);
@@ -210,7 +210,7 @@ pub fn mix(
 ) -> (Vec<Recorded>, f64) {
     let (_, first, others) = MIXES[number];
     let length = Duration::from_secs(seconds);
-    let dice = Dice::new(seed, number as u64);
+    let random = ActorRandom::new(seed, number as u64);
     let mut mixed: Vec<Recorded> = Vec::new();
     let mut taken = vec![Vec::new(); tenants.len()];
     for place in 0..TENANTS {
@@ -218,7 +218,7 @@ pub fn mix(
         let tenant = (number + place) % tenants.len();
         let requests = &tenants[tenant].requests;
         let window = if place == 0 { first } else { others };
-        let begin = window.find(requests, length, &dice, &taken[tenant]);
+        let begin = window.find(requests, length, &random, &taken[tenant]);
         taken[tenant].push(begin);
         let from = requests.partition_point(|request| request.time < begin);
         let until = requests.partition_point(|request| request.time < begin + length);
@@ -248,7 +248,7 @@ pub fn mix(
 /// The hour with the most writes.
 pub fn busiest_hour(tenant: &Tenant) -> Vec<Recorded> {
     let hour = Duration::from_secs(3600);
-    let begin = Window::MostWrites.find(&tenant.requests, hour, &Dice::new(0, 0), &[]);
+    let begin = Window::MostWrites.find(&tenant.requests, hour, &ActorRandom::new(0, 0), &[]);
     let inside = |request: &&Recorded| (begin..begin + hour).contains(&request.time);
     let of_hour = tenant.requests.iter().filter(inside);
     of_hour.map(|request| Recorded { time: request.time - begin, ..request.clone() }).collect()
@@ -307,7 +307,7 @@ mod tests {
         let length = Duration::from_secs(10);
         let find = |window: Window, taken: &[u64]| {
             let taken: Vec<_> = taken.iter().copied().map(Duration::from_secs).collect();
-            window.find(&requests, length, &Dice::new(1, 1), &taken).as_secs()
+            window.find(&requests, length, &ActorRandom::new(1, 1), &taken).as_secs()
         };
         assert_eq!((find(Window::MostReads, &[]), find(Window::MostWrites, &[])), (0, 50));
         assert_eq!((find(Window::MostReads, &[0]), find(Window::MostWrites, &[55])), (10, 65));

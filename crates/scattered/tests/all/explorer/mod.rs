@@ -1,8 +1,8 @@
-//! Power cuts at every kind of moment: append, swap, checkpoint, snapshot, open list, restart. What
-//! was answered survives, blocks are whole, and nothing old comes back, over several lives of one
-//! disk.
+//! Power cuts at every kind of point: append, swap, checkpoint, snapshot, open list, restart. What
+//! was acknowledged survives, blocks are whole, and nothing old comes back, over several runs of
+//! one disk.
 //!
-//! One case again: `SEED=17 cargo test -p scattered --test all explorer -- --nocapture`.
+//! Repeat one case: `SEED=17 cargo test -p scattered --test all explorer -- --nocapture`.
 
 mod model;
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const SIZES: Sizes = Sizes { log: 64 << 10, group: 256 << 10 };
 
-/// What a case consists of, by its seed.
+/// Parameters of a case, by its seed.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     seed: u64,
@@ -25,7 +25,7 @@ struct Case {
     atomicity: Atomicity,
     table_elsewhere: bool,
     settings: Settings,
-    /// Only writes that are logged: then every block is atomic on any disk.
+    /// Whether all writes are logged: then every block is atomic on any disk.
     only_logged: bool,
     lives: u64,
     clients: u64,
@@ -35,8 +35,8 @@ struct Case {
 
 impl Case {
     fn new(seed: u64) -> Case {
-        let dice = SplitMix::new(seed);
-        let one_of = |count: u64| dice.next() % count;
+        let random = SplitMix::new(seed);
+        let one_of = |count: u64| random.next() % count;
         let only_logged = one_of(4) == 0;
         let checkpoint = match one_of(3) {
             0 => CheckpointPolicy::Manual,
@@ -46,7 +46,7 @@ impl Case {
         let near_home = if only_logged || seed.is_multiple_of(3) {
             NearHome::IsLogged
         } else {
-            NearHome::GoesHome
+            NearHome::WrittenHome
         };
         let settings = Settings {
             near_home,
@@ -167,7 +167,7 @@ type Shared = Rc<RefCell<Model>>;
 
 /// Random requests, one after the other.
 async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: Case, seed: u64) {
-    let dice = SplitMix::new(seed);
+    let random = SplitMix::new(seed);
     let sectors = disk.geometry().size / SECTOR;
     // Few places, so that blocks are written again and again; some at the borders of groups, and
     // one at the end of the disk.
@@ -175,30 +175,30 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
         .map(|n| match n {
             23 => sectors - 8,
             n if n % 6 == 0 => 384 * (n / 6 + 1) - 9,
-            _ => dice.next() % sectors,
+            _ => random.next() % sectors,
         })
         .collect();
     for _ in 0..60 {
-        let from = places[(dice.next() % 24) as usize].min(sectors - 1);
-        let from = if !dice.next().is_multiple_of(4) { from / 8 * 8 } else { from };
+        let from = places[(random.next() % 24) as usize].min(sectors - 1);
+        let from = if !random.next().is_multiple_of(4) { from / 8 * 8 } else { from };
         let most = if case.only_logged {
             case.settings.logged_write_size.min(40 << 10) / SECTOR
         } else {
             160
         };
-        let length = match dice.next() % 6 {
-            0 => 1 + dice.next() % 7,
-            1..=3 => 8 * (1 + dice.next() % 4),
-            _ => 1 + dice.next() % most,
+        let length = match random.next() % 6 {
+            0 => 1 + random.next() % 7,
+            1..=3 => 8 * (1 + random.next() % 4),
+            _ => 1 + random.next() % most,
         };
         let length = length.min(sectors - from).min(most);
-        match dice.next() % 40 {
+        match random.next() % 40 {
             0..=24 => {
                 let Some(change) = model.borrow_mut().begin(from..from + length, false) else {
                     continue;
                 };
                 let What::Written(id) = change.what else { unreachable!() };
-                let durability = if dice.next().is_multiple_of(3) {
+                let durability = if random.next().is_multiple_of(3) {
                     Durability::Durable
                 } else {
                     Durability::Cached
@@ -243,14 +243,14 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
             36 => disk.snapshot().await.expect("a snapshot"),
             37 => drop(disk.swap().await.expect("a swap")),
             _ => {
-                let pause = Duration::from_micros(dice.next() % 40_000);
+                let pause = Duration::from_micros(random.next() % 40_000);
                 world.sleep_until(world.now().plus(pause)).await;
             }
         }
     }
 }
 
-/// All sectors.
+/// Reads all sectors.
 async fn read_all(disk: &ScatteredDisk) -> Vec<u64> {
     let size = disk.geometry().size;
     let mut found = Vec::new();
@@ -262,26 +262,26 @@ async fn read_all(disk: &ScatteredDisk) -> Vec<u64> {
 
 /// Says how many logs were swapped.
 fn explore(case: Case) -> u64 {
-    let dice = SplitMix::new(!case.seed);
+    let random = SplitMix::new(!case.seed);
     let mut images = Images {
         main: Image::new(case.size),
         table: case.table_elsewhere.then(|| Image::new(4 << 20)),
     };
-    let life = Life::new(dice.next(), &images);
+    let life = Life::new(random.next(), &images);
     let (world, main, table) = life.parts();
     let format = async move {
         ScatteredDisk::format(&world, &main, table.as_ref(), SIZES).await.expect("logs")
     };
-    images = life.run(&case, dice.next(), format).1;
+    images = life.run(&case, random.next(), format).1;
     let model = Shared::default();
     let mut swaps = 0;
     for number in 0..case.lives {
         let context = format!("life {number} of {case:?}");
-        let life = Life::new(dice.next(), &images);
+        let life = Life::new(random.next(), &images);
         if number + 1 < case.lives {
-            life.main.cut_at(dice.next() % case.changes);
+            life.main.cut_at(random.next() % case.changes);
         }
-        let seeds: Vec<u64> = (0..case.clients).map(|_| dice.next()).collect();
+        let seeds: Vec<u64> = (0..case.clients).map(|_| random.next()).collect();
         let (open, world) = (life.open(case.settings), life.world.clone());
         let (shared, opened) = (model.clone(), Rc::new(OnceCell::new()));
         let kept = opened.clone();
@@ -297,7 +297,7 @@ fn explore(case: Case) -> u64 {
             join_all(clients).await;
             disk.statistics()
         };
-        let (ended, left) = life.run(&case, dice.next(), script);
+        let (ended, left) = life.run(&case, random.next(), script);
         swaps += opened.get().map_or(0, |disk| disk.statistics().swaps);
         if let Some(statistics) = ended {
             assert!(
@@ -307,15 +307,15 @@ fn explore(case: Case) -> u64 {
         }
         images = left;
         // The power may fail in restarts, too.
-        for _ in 0..dice.next() % 3 {
-            let life = Life::new(dice.next(), &images);
-            life.main.cut_at(dice.next() % 3);
+        for _ in 0..random.next() % 3 {
+            let life = Life::new(random.next(), &images);
+            life.main.cut_at(random.next() % 3);
             let open = life.open(case.settings);
-            images = life.run(&case, dice.next(), async move { drop(open.await) }).1;
+            images = life.run(&case, random.next(), async move { drop(open.await) }).1;
         }
-        let life = Life::new(dice.next(), &images);
+        let life = Life::new(random.next(), &images);
         let open = life.open(Settings { checkpoint: CheckpointPolicy::Manual, ..case.settings });
-        let (found, left) = life.run(&case, dice.next(), async move {
+        let (found, left) = life.run(&case, random.next(), async move {
             let disk = open.await;
             read_all(&disk).await
         });
@@ -329,7 +329,7 @@ fn explore(case: Case) -> u64 {
         images = left;
     }
     // At the end all is home: without logs the content is the same.
-    let life = Life::new(dice.next(), &images);
+    let life = Life::new(random.next(), &images);
     let (open, model) = (life.open(case.settings), model.clone());
     life.run(&case, 0, async move {
         let disk = open.await;

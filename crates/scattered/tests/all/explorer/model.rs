@@ -1,4 +1,4 @@
-//! What each sector may hold: the versions since the last that was promised.
+//! The versions that each sector may hold, since the last that was promised.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ struct Version {
     answered: Option<u64>,
 }
 
-/// By sector; the first version is promised.
+/// Versions by sector; the first is promised.
 #[derive(Clone, Default)]
 pub struct Model {
     sectors: BTreeMap<u64, Vec<Version>>,
@@ -36,7 +36,8 @@ pub struct Change {
 }
 
 impl Model {
-    /// `None` where another change of these sectors is under way. Others of the same blocks may be.
+    /// Begins a change; `None` where another change of these sectors is in flight. Others of the
+    /// same blocks may be.
     pub fn begin(&mut self, sectors: Range<u64>, trims: bool) -> Option<Change> {
         if self.is_busy(&sectors) {
             return None;
@@ -81,7 +82,7 @@ impl Model {
         }
     }
 
-    /// What a read says that begins and ends without a change of these sectors under way.
+    /// Checks a read that begins and ends without a change of these sectors in flight.
     pub fn check_read(&self, sector: u64, found: u64) -> Result<(), String> {
         let Some(versions) = self.sectors.get(&sector) else { return same(sector, 0, found) };
         match versions.last().map(|version| version.what) {
@@ -102,8 +103,8 @@ impl Model {
         self.busy.iter().any(|other| other.start < sectors.end && sectors.start < other.end)
     }
 
-    /// After a power cut: each sector holds a version not older than the last promised; a block
-    /// that was written whole is not torn.
+    /// Checks a disk after a power cut: each sector holds a version not older than the last
+    /// promised; a block that was written whole is not torn.
     pub fn check_crashed(
         &self,
         first: u64,
@@ -137,7 +138,7 @@ impl Model {
         }
         Ok(())
     }
-    /// What was found is what is there from now on.
+    /// Takes the versions found as the present ones.
     pub fn settle(&mut self, first: u64, found: &[u64]) {
         self.sectors.clear();
         self.busy.clear();

@@ -1,5 +1,5 @@
-//! Names that a client knows. Ceph gives clients leases of names, and takes them back when another
-//! changes one.
+//! Names that a client knows. Ceph grants clients leases of names, and revokes them when another
+//! client changes one.
 
 use super::Client;
 use crate::attributes::{FileAttributes, FileId};
@@ -9,7 +9,7 @@ use crate::names::Found;
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
     file: FileId,
-    /// How many changes of names by others there had been.
+    /// How many changes of names other clients had made.
     changes: u64,
 }
 
@@ -21,7 +21,7 @@ impl Client {
     pub fn end_lease(&self, parent: FileId, name: &[u8]) {
         self.leases.borrow_mut().remove(&(parent, name.to_vec()));
     }
-    /// As long as no other has changed any.
+    /// Returns a known name, as long as no other client has changed any.
     pub(super) fn known_name(&self, parent: FileId, name: &[u8]) -> Option<Found> {
         let Lease { file, changes } = *self.leases.borrow().get(&(parent, name.to_vec()))?;
         let held = self.files.borrow().get(&file).map(|held| held.attributes)?;

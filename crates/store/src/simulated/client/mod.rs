@@ -1,5 +1,5 @@
-//! One host's connection to the cluster, and what it buffers. What it promises as a store: `serve`;
-//! names that it knows: `leases`; what the servers hear with a recall: `recalls`.
+//! One host's connection to the cluster, and its buffer. `serve` has the calls of the store,
+//! `leases` the names that it knows, `recalls` what it reports to the servers with a recall.
 
 mod leases;
 mod names;
@@ -7,11 +7,11 @@ mod recalls;
 mod serve;
 
 use super::link::Link;
-use super::servers::{Asks, Cluster, Inode, Session, State, fresh};
+use super::servers::{Cluster, Inode, RequestKind, Session, State, fresh};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
-use crate::limits::{TRANSFER_BYTES_MAX, half_of_room};
+use crate::limits::{TRANSFER_BYTES_MAX, size_report_threshold};
 use crate::names::{Created, Creator, Found, NewNode};
 use crate::open_file::OpenFile;
 use crate::opens::Opens;
@@ -28,23 +28,23 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::Timestamp;
 
-/// Of a sync of all files.
+/// Files flushed at once in a sync of all files.
 const FLUSHED_AT_ONCE: usize = 64;
 
-/// What a kernel's client of Ceph keeps and sends.
+/// A kernel client of Ceph caches and sends whole pages.
 const PAGE: u64 = 4096;
-/// Enough to keep links and journals busy. libcephfs has up to 1,024 on their way
+/// Enough to keep links and journals busy. libcephfs has up to 1,024 in flight
 /// (`objecter_inflight_ops`).
 const MESSAGES_AT_ONCE: usize = 128;
 
-/// Goes to a data server in one message: `range`, and what changed in it.
+/// One message to a data server: `range`, and the bytes changed in it.
 struct Parcel<'a> {
     range: Range<u64>,
     pieces: Vec<(u64, &'a [u8])>,
 }
 type Sent<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + 'a>>;
 
-/// Clones are the same connection.
+/// A connection. Clones are the same connection.
 #[derive(Clone)]
 pub struct SimulatedStore(Rc<Client>);
 
@@ -56,7 +56,7 @@ pub(super) struct Client {
     opens: RefCell<Opens<()>>,
     next_open: Cell<u64>,
     recalls: RefCell<Recalls>,
-    /// Else a sync ends with a question that the servers refuse to who was fenced.
+    /// Otherwise a sync ends with a request that the servers refuse to a fenced client.
     is_kernel: bool,
     leases: RefCell<BTreeMap<(FileId, Vec<u8>), Lease>>,
 }
@@ -65,23 +65,23 @@ pub(super) struct Client {
 struct SimulatedBuffered {
     attributes: FileAttributes,
     overlay: Overlay,
-    /// On its way to the servers.
+    /// Changes in flight to the servers.
     flushing: Option<Overlay>,
     /// Whether the servers have these attributes.
     clean: bool,
     /// The size that the servers have.
     reported: u64,
-    /// This client has removed a name, and not asked since how many are left.
+    /// Whether this client has removed a name, and not asked since how many are left.
     lost_name: bool,
-    turn: Rc<RwLock>,
+    flush_lock: Rc<RwLock>,
 }
 
 impl SimulatedStore {
     pub fn connect(cluster: &Cluster, identity: Identity) -> SimulatedStore {
         SimulatedStore::new(cluster, identity, false)
     }
-    /// As Linux's own client of Ceph. It sends whole pages. A sync waits for content alone, as the
-    /// metadata server can recover size and time, and no question follows.
+    /// Connects like Linux's own client of Ceph: it sends whole pages, and a sync waits for content
+    /// alone, as the metadata server can recover size and time, without another request.
     pub fn connect_as_kernel(cluster: &Cluster, identity: Identity) -> SimulatedStore {
         SimulatedStore::new(cluster, identity, true)
     }
@@ -133,22 +133,22 @@ impl Client {
     }
     pub async fn exchange<T>(
         &self,
-        asks: Asks,
+        request: RequestKind,
         bytes: u64,
         carry_out: impl FnMut() -> T,
     ) -> Result<T, StoreError> {
-        self.state.exchange(&self.session(), asks, bytes, carry_out).await
+        self.state.exchange(&self.session(), request, bytes, carry_out).await
     }
-    /// A message about one inode.
+    /// Sends a message about one inode.
     async fn ask<T>(
         &self,
         file: FileId,
-        asks: Asks,
+        request: RequestKind,
         bytes: u64,
         mut carry_out: impl FnMut(&mut Inode) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let state = self.state.clone();
-        let answer = self.exchange(asks, bytes, || {
+        let answer = self.exchange(request, bytes, || {
             let mut inodes = state.inodes.borrow_mut();
             carry_out(inodes.get_mut(&file).ok_or(Refusal::Stale)?)
         });
@@ -160,7 +160,7 @@ impl Client {
     fn now(&self) -> Timestamp {
         self.state.world.wall_clock()
     }
-    /// A change that the servers need not know yet.
+    /// Applies a change that the servers need not know yet.
     fn change(
         &self,
         file: FileId,
@@ -200,7 +200,7 @@ impl Client {
         }
         self.state.journal_data(file, at, bytes.len() as u64).await;
         let state = self.state.clone();
-        self.ask(file, Asks::Content, bytes.len() as u64, move |inode| {
+        self.ask(file, RequestKind::Content, bytes.len() as u64, move |inode| {
             put(&mut inode.data, at, &bytes);
             let size = inode.attributes.version.size.max(end);
             inode.attributes.version = state.next_version(inode.attributes.version, size);
@@ -216,8 +216,8 @@ impl Client {
         let file = self.file_of(open)?;
         let length = length.min(TRANSFER_BYTES_MAX);
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
-        let base = self.ask(file, Asks::Content, length as u64, |inode| {
-            // Content may be there before the servers know how long the file is.
+        let base = self.ask(file, RequestKind::Content, length as u64, |inode| {
+            // Content may be there before the servers know the file's length.
             let size = held.unwrap_or(inode.attributes.version.size);
             let end = size.min(at.saturating_add(length as u64));
             let mut bytes: Vec<u8> = inode
@@ -240,18 +240,19 @@ impl Client {
         Ok(buffered.overlay.read(at, length, base))
     }
 
-    /// Data first, then the attributes that tell of it.
+    /// Sends data first, then the attributes that describe it.
     async fn flush(&self, file: FileId) -> Result<(), StoreError> {
         if self.state.links(file) == Some(0) && !self.opens.borrow().is_open(file) {
-            // Nobody will read it.
+            // No client will read it.
             self.files.borrow_mut().remove(&file);
             return Ok(());
         }
-        let Some(turn) = self.files.borrow().get(&file).map(|buffered| buffered.turn.clone())
+        let Some(flush_lock) =
+            self.files.borrow().get(&file).map(|buffered| buffered.flush_lock.clone())
         else {
             return Ok(());
         };
-        let _turn = turn.write().await;
+        let _guard = flush_lock.write().await;
         let (attributes, flushing) = {
             let mut files = self.files.borrow_mut();
             let Some(buffered) = files.get_mut(&file).filter(|buffered| !buffered.clean) else {
@@ -308,7 +309,7 @@ impl Client {
         written: Timestamp,
     ) -> Result<(), StoreError> {
         if self.state.is_full(file) {
-            self.exchange(Asks::Content, 0, || ()).await?;
+            self.exchange(RequestKind::Content, 0, || ()).await?;
             return Err(Refusal::NoSpace.into());
         }
         let sends = self.parcels(from).into_iter().map(|Parcel { range, pieces }| -> Sent<'_> {
@@ -321,7 +322,7 @@ impl Client {
                     inode.written = written;
                     Ok(())
                 };
-                self.ask(file, Asks::Content, 0, put_there).await
+                self.ask(file, RequestKind::Content, 0, put_there).await
             })
         });
         join_window(sends.collect::<Vec<_>>(), MESSAGES_AT_ONCE).await.map(drop)
@@ -353,35 +354,39 @@ impl Client {
             inode.set(attributes);
             Ok(())
         };
-        self.ask(file, Asks::Attributes, 0, set).await
+        self.ask(file, RequestKind::Attributes, 0, set).await
     }
-    /// Nobody waits for it.
+    /// Sends attributes without waiting for the answer.
     fn send_attributes_later(&self, file: FileId, attributes: FileAttributes) {
         let (state, session) = (self.state.clone(), self.session());
         self.state.world.spawn(Box::pin(async move {
             let set =
                 || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
-            if state.exchange(&session, Asks::Attributes, 0, set).await.is_ok() {
+            if state.exchange(&session, RequestKind::Attributes, 0, set).await.is_ok() {
                 state.journal_names().await;
             }
         }));
     }
 
-    /// What a write sends by itself. The attributes are those of the write before, but for the
-    /// size.
+    /// Sends what a write makes the client send unasked. The attributes are those of the write
+    /// before, except for the size.
     async fn write_back(&self, file: FileId, before: FileAttributes) -> Result<(), StoreError> {
         let is_outgrown = |buffered: &SimulatedBuffered| {
             let size = buffered.overlay.size();
             size > before.version.size && size >= self.held_below(buffered.reported)
         };
-        // Else nobody waits for what is on its way.
+        // Otherwise nobody waits for content in flight.
         let sends = |buffered: &&SimulatedBuffered| is_outgrown(buffered) || self.is_full(buffered);
-        let Some(turn) =
-            self.files.borrow().get(&file).filter(sends).map(|buffered| buffered.turn.clone())
+        let Some(flush_lock) = self
+            .files
+            .borrow()
+            .get(&file)
+            .filter(sends)
+            .map(|buffered| buffered.flush_lock.clone())
         else {
             return Ok(());
         };
-        let _turn = turn.write().await;
+        let _guard = flush_lock.write().await;
         let (size, is_outgrown) = {
             let mut files = self.files.borrow_mut();
             let Some(buffered) = files.get_mut(&file) else { return Ok(()) };
@@ -416,27 +421,27 @@ impl Client {
         buffered.overlay.bytes() > self.state.network.buffer_bytes
     }
     fn held_below(&self, size: u64) -> u64 {
-        half_of_room(size, self.state.network.object_bytes)
+        size_report_threshold(size, self.state.network.object_bytes)
     }
 
-    /// A client knows those of a file that it holds, but for the number of names after it has
-    /// removed one.
+    /// Returns the attributes. A client knows those of a file that it holds, except for the number
+    /// of names after it has removed one.
     async fn attributes(&self, file: FileId) -> Result<FileAttributes, StoreError> {
-        let asks = match self.files.borrow().get(&file) {
-            None => Asks::Look,
-            Some(held) if held.lost_name => Asks::NamesLeft,
+        let request = match self.files.borrow().get(&file) {
+            None => RequestKind::Lookup,
+            Some(held) if held.lost_name => RequestKind::NamesLeft,
             Some(held) => {
                 let links = self.state.links(file).unwrap_or(held.attributes.links);
                 return Ok(FileAttributes { links, ..held.attributes });
             }
         };
-        let asked = self.ask(file, asks, 0, |inode| Ok(inode.attributes)).await?;
+        let asked = self.ask(file, request, 0, |inode| Ok(inode.attributes)).await?;
         let mut files = self.files.borrow_mut();
         let Some(held) = files.get_mut(&file) else { return Ok(asked) };
         held.lost_name = false;
         Ok(FileAttributes { links: asked.links, ..held.attributes })
     }
-    /// The servers take back what this client knows of the number.
+    /// Withdraws what this client knows of the number of names.
     pub fn lost_name(&self, file: FileId) {
         if let Some(held) = self.files.borrow_mut().get_mut(&file) {
             held.lost_name = true;
@@ -458,9 +463,9 @@ impl Client {
         self.flush(file).await?;
         let (state, number) = (self.state.clone(), self.session().number);
         let deadline = self.state.world.now().plus(self.state.network.lease);
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let attributes = loop {
-            let changed = self.ask(file, Asks::Change, 0, |inode| {
+            let changed = self.ask(file, RequestKind::Change, 0, |inode| {
                 let against = state.tokens.borrow().against_change(file, number);
                 if !against.is_empty() && !units::fault!("store-token-not-recalled") {
                     return Ok(Err(against));
@@ -477,7 +482,7 @@ impl Client {
                 Ok(attributes) => break attributes,
                 Err(against) => {
                     let free = || state.tokens.borrow().against_change(file, number).is_empty();
-                    self.until_free(file, against, &mut told, deadline, free).await;
+                    self.until_free(file, against, &mut reported, deadline, free).await;
                 }
             }
         };
@@ -494,7 +499,7 @@ impl Client {
         let (file, now) = (self.file_of(open)?, self.now());
         self.flush(file).await?;
         let state = self.state.clone();
-        let allocated = self.ask(file, Asks::Change, 0, move |inode| {
+        let allocated = self.ask(file, RequestKind::Change, 0, move |inode| {
             let before = inode.attributes.version;
             let size = if what == Allocation::Reserve { before.size.max(end) } else { before.size };
             inode.data.resize(size as usize, 0);
@@ -511,7 +516,7 @@ impl Client {
         Ok(attributes)
     }
 
-    /// The servers have changed a file of which nothing is buffered.
+    /// Records that the servers have changed a file without buffered changes.
     fn settled(&self, file: FileId, attributes: FileAttributes) {
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.attributes = attributes;
@@ -525,10 +530,10 @@ impl Client {
         let session = self.session();
         self.flush(file).await?;
         let deadline = self.state.world.now().plus(self.state.network.lease);
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         loop {
             let state = self.state.clone();
-            let given = self.ask(file, Asks::Token, 0, |inode| {
+            let given = self.ask(file, RequestKind::Token, 0, |inode| {
                 let mut tokens = state.tokens.borrow_mut();
                 let against = tokens.against(file, session.number, token);
                 if against.is_empty() {
@@ -544,17 +549,17 @@ impl Client {
             }
             let free =
                 || self.state.tokens.borrow().against(file, session.number, token).is_empty();
-            self.until_free(file, against, &mut told, deadline, free).await;
+            self.until_free(file, against, &mut reported, deadline, free).await;
         }
     }
 
-    /// Recalls tokens that stand against a call, and waits for them. Whoever does not give way in
-    /// time is cut off.
+    /// Recalls conflicting tokens, and waits for them. A client that does not return one in time is
+    /// cut off.
     async fn until_free(
         &self,
         file: FileId,
         against: Vec<(u64, Token)>,
-        told: &mut BTreeSet<u64>,
+        reported: &mut BTreeSet<u64>,
         deadline: units::Instant,
         is_free: impl Fn() -> bool,
     ) {
@@ -567,7 +572,7 @@ impl Client {
             return;
         }
         for (number, held) in against {
-            if told.insert(number) {
+            if reported.insert(number) {
                 self.recall(number, file, held, deadline);
             }
         }
@@ -578,7 +583,7 @@ impl Client {
         }
     }
 
-    /// What the servers have given.
+    /// Records a token that the servers granted.
     fn hold(&self, file: FileId, token: Token, attributes: FileAttributes) {
         let mut files = self.files.borrow_mut();
         files.remove(&file);
@@ -591,13 +596,13 @@ impl Client {
                 clean: true,
                 reported: size,
                 lost_name: false,
-                turn: Rc::default(),
+                flush_lock: Rc::default(),
             };
             files.insert(file, buffered);
         }
     }
 
-    /// A file that is made for this client is open and held with the same answer.
+    /// Creates a file, opens it and takes its token with one message.
     async fn create(
         &self,
         parent: FileId,
@@ -610,7 +615,7 @@ impl Client {
             names::make(self, parent, name, NewNode::Regular { mode }, caller, Some(&session))
                 .await?;
         let open = self.new_open(found.file);
-        // It may have been recalled, and given back, before this answer: the caller was told so.
+        // It may have been recalled and returned before this answer: the caller got the recall.
         self.hold(found.file, Token::ExclusiveWrite, found.attributes);
         Ok(Created { found, open: Some(open), is_held: true })
     }
@@ -640,7 +645,7 @@ impl Client {
         let (state, number) = (self.state.clone(), self.session().number);
         self.files.borrow_mut().remove(&file);
         self.recalls.borrow_mut().end(file);
-        self.exchange(Asks::Token, 0, || {
+        self.exchange(RequestKind::Token, 0, || {
             state.tokens.borrow_mut().take_back(file, number);
             state.freed.notify();
         })
@@ -650,7 +655,7 @@ impl Client {
 
     async fn fence_former(&self, former: Identity) -> Result<(), StoreError> {
         let (state, own) = (self.state.clone(), self.session().number);
-        self.exchange(Asks::Change, 0, || {
+        self.exchange(RequestKind::Change, 0, || {
             let sessions = state.sessions.borrow().clone();
             let former = sessions.iter().filter(|one| one.identity == former && one.number != own);
             former.for_each(|session| state.fence(session));
@@ -659,7 +664,7 @@ impl Client {
     }
 }
 
-/// Into content that may have to grow.
+/// Writes into content that may have to grow.
 fn put(data: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     let end = at as usize + bytes.len();
     if data.len() < end {
@@ -669,12 +674,12 @@ fn put(data: &mut Vec<u8>, at: u64, bytes: &[u8]) {
 }
 
 impl Client {
-    /// What is buffered counts.
+    /// Adds this client's buffered changes to the result.
     fn as_seen(&self, found: Found) -> Found {
         let files = self.files.borrow();
         files.get(&found.file).map_or(found, |held| Found { attributes: held.attributes, ..found })
     }
-    /// A new inode's number is given out once, also when the message is carried out twice.
+    /// Returns the number of a new inode, once even if the message is carried out twice.
     pub fn new_file(&self) -> FileId {
         let number = self.state.next_inode.get();
         self.state.next_inode.set(number + 1);

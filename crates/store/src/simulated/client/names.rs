@@ -1,4 +1,4 @@
-//! Names, as the metadata server keeps them. Each is one message, and durable there with its
+//! Names, as the metadata server keeps them. Each change is one message, and durable there with its
 //! answer; carried out a second time it finds its own work done.
 
 use super::Client;
@@ -6,9 +6,9 @@ use crate::attributes::{FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::event::Token;
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX};
-use crate::listing::{behind, cursor_of, in_order};
+use crate::listing::{after, cursor_of, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
-use crate::simulated::servers::{Asks, Inode, Session};
+use crate::simulated::servers::{Inode, RequestKind, Session};
 use std::collections::BTreeMap;
 
 const SET_GROUP: u32 = 0o2000;
@@ -35,7 +35,8 @@ fn directory(inodes: &mut Inodes, file: FileId) -> Result<&mut Inode, Refusal> {
 }
 
 impl Client {
-    /// A change of names is one of the file's state. Of a file that is held the holder tells it.
+    /// Counts a change of names, which changes the file's state. The holder of a held file reports
+    /// it.
     fn count_change(&self, file: FileId, inode: &mut Inode) {
         let against = self.state.tokens.borrow().against_change(file, self.session_number());
         if !against.is_empty() || self.files.borrow().contains_key(&file) {
@@ -47,20 +48,20 @@ impl Client {
     }
     async fn on_names<T>(
         &self,
-        asks: Asks,
+        request: RequestKind,
         mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let state = self.state.clone();
-        Ok(self.exchange(asks, 0, || carry_out(&mut state.inodes.borrow_mut())).await??)
+        Ok(self.exchange(request, 0, || carry_out(&mut state.inodes.borrow_mut())).await??)
     }
-    /// The same for a change, which the metadata server's journal has soon after the answer.
+    /// Changes names; the metadata server's journal has the change soon after the answer.
     async fn change_names<T>(
         &self,
-        asks: Asks,
+        request: RequestKind,
         mut carry_out: impl FnMut(&mut Inodes) -> Result<T, Refusal>,
     ) -> Result<T, StoreError> {
         let number = self.session_number();
-        let done = self.on_names(asks, |inodes| {
+        let done = self.on_names(request, |inodes| {
             *self.state.name_changes.borrow_mut().entry(number).or_default() += 1;
             carry_out(inodes)
         });
@@ -76,7 +77,7 @@ pub(super) async fn lookup(
     parent: FileId,
     name: Name,
 ) -> Result<Found, StoreError> {
-    let found = client.on_names(Asks::Look, |inodes| {
+    let found = client.on_names(RequestKind::Lookup, |inodes| {
         let file = *directory(inodes, parent)?.entries.get(&name).ok_or(Refusal::NotFound)?;
         let attributes = inodes.get(&file).ok_or(Refusal::Stale)?.attributes;
         Ok(Found { file, attributes })
@@ -84,7 +85,7 @@ pub(super) async fn lookup(
     found.await
 }
 
-/// With a holder: it has the new file's exclusive token.
+/// Creates a file. With a holder, that client has the new file's exclusive token.
 pub(super) async fn make(
     client: &Client,
     parent: FileId,
@@ -109,9 +110,9 @@ pub(super) async fn make(
     let mut attributes = FileAttributes { rdev, ..client.made(file, kind, mode, caller) };
     attributes.version.size = target.len() as u64;
     let (state, leased) = (client.state.clone(), name.clone());
-    let made = client.change_names(Asks::Change, move |inodes| {
+    let made = client.change_names(RequestKind::Change, move |inodes| {
         let parent = directory(inodes, parent)?;
-        // Of a set-group-id directory.
+        // In a set-group-id directory the group is inherited.
         if parent.attributes.mode & SET_GROUP != 0 {
             attributes.gid = parent.attributes.gid;
             attributes.mode |= if kind == FileKind::Directory { SET_GROUP } else { 0 };
@@ -156,7 +157,7 @@ pub(super) async fn link(
 ) -> Result<FileAttributes, StoreError> {
     check(&name)?;
     let mut done = false;
-    let linked = client.change_names(Asks::Change, |inodes| {
+    let linked = client.change_names(RequestKind::Change, |inodes| {
         // A file that lost its last name gets none any more.
         if inodes.get(&file).is_none_or(|inode| !done && inode.attributes.links == 0) {
             return Err(Refusal::Stale);
@@ -186,7 +187,7 @@ pub(super) async fn unlink(
 ) -> Result<(), StoreError> {
     client.end_lease(parent, &name);
     let mut done = false;
-    let unlinked = client.change_names(Asks::Removal, |inodes| {
+    let unlinked = client.change_names(RequestKind::Removal, |inodes| {
         if done {
             return Ok(());
         }
@@ -211,7 +212,8 @@ fn check_removable(inodes: &Inodes, file: FileId, of_directory: bool) -> Result<
     }
 }
 
-/// A file without a name stays for whoever has it open; of others the number alone.
+/// Removes a name. A file without a name stays while a client has it open; otherwise only its
+/// number stays.
 fn drop_link(client: &Client, inodes: &mut Inodes, file: FileId) {
     if let Some(inode) = inodes.get_mut(&file) {
         client.count_change(file, inode);
@@ -232,7 +234,7 @@ pub(super) async fn rename(
     client.end_lease(from.0, &from.1);
     client.end_lease(to.0, &to.1);
     let mut done = false;
-    let renamed = client.change_names(Asks::Change, |inodes| {
+    let renamed = client.change_names(RequestKind::Change, |inodes| {
         if done {
             return Ok(());
         }
@@ -272,7 +274,7 @@ pub(super) async fn rename(
     renamed.await
 }
 
-/// Whether `file` is `above` or lies somewhere below it.
+/// Returns whether `file` is `above` or lies below it.
 fn is_within(inodes: &Inodes, file: FileId, above: FileId) -> bool {
     let below = |inode: &Inode| inode.entries.values().any(|entry| is_within(inodes, file, *entry));
     file == above || inodes.get(&above).is_some_and(below)
@@ -283,7 +285,7 @@ pub(super) async fn list(
     parent: FileId,
     cursor: u64,
 ) -> Result<Listing, StoreError> {
-    let listed = client.on_names(Asks::Look, |inodes| {
+    let listed = client.on_names(RequestKind::Lookup, |inodes| {
         let mut entries = Vec::new();
         for (name, file) in directory(inodes, parent)?.entries.clone() {
             let kind = inodes.get(&file).ok_or(Refusal::Stale)?.attributes.kind;
@@ -291,7 +293,7 @@ pub(super) async fn list(
             entries.push(Entry { name, file, kind, cursor });
         }
         let entries = in_order(entries);
-        let rest = behind(&entries, cursor);
+        let rest = after(&entries, cursor);
         let some = rest.iter().take(LISTING_ENTRIES_MAX).cloned().collect();
         Ok(Listing { entries: some, is_end: rest.len() <= LISTING_ENTRIES_MAX })
     });

@@ -1,21 +1,21 @@
-//! What the servers hear with a recall. Ceph's clients answer it with the attributes that they hold
-//! back, before any content. A client that dies in between leaves zeros up to a size that it had
-//! not filled.
+//! Reports to the servers with a recall. Ceph's clients answer it with the attributes that they
+//! hold back, before any content. A client that dies in between leaves zeros up to a size that it
+//! had not filled.
 
 use super::Client;
 use crate::attributes::FileId;
-use crate::simulated::servers::Asks;
+use crate::simulated::servers::RequestKind;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Without the host's word: another client waits.
+/// How long the host may keep the answer back: another client waits.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Recalled files. A write would deadlock at a real store.
+/// Recalled files. At a real store a write to one would deadlock.
 #[derive(Default)]
 pub(super) struct Recalls {
-    /// The number of the recall, and whether the servers have heard of the file since.
+    /// The number of the recall, and whether the servers have a report of the file since.
     open: BTreeMap<FileId, (u64, bool)>,
     begun: u64,
 }
@@ -33,7 +33,7 @@ impl Recalls {
 }
 
 impl Client {
-    /// The host reads of a recall.
+    /// Begins a recall that the host reads.
     pub fn begin_recall(self: &Rc<Self>, file: FileId) {
         let number = {
             let mut recalls = self.recalls.borrow_mut();
@@ -51,7 +51,7 @@ impl Client {
             }
         }));
     }
-    /// The host's journal has every state that it was told, or has had its time.
+    /// Answers a recall: the host's journal has every reported state, or its time has ended.
     pub fn answer_recall(&self, file: FileId) {
         match self.recalls.borrow_mut().open.get_mut(&file) {
             Some((_, is_answered)) if !*is_answered => *is_answered = true,
@@ -64,8 +64,8 @@ impl Client {
         self.state.world.spawn(Box::pin(async move {
             let set =
                 || state.inodes.borrow_mut().get_mut(&file).map(|inode| inode.set(attributes));
-            // Whose connection is lost learns of it elsewhere.
-            let _ = state.exchange(&session, Asks::Attributes, 0, set).await;
+            // A lost connection is reported elsewhere.
+            let _ = state.exchange(&session, RequestKind::Attributes, 0, set).await;
         }));
     }
 }

@@ -7,7 +7,7 @@ use crate::event::{Identity, StoreEvent, Token};
 use crate::lock::FileLock;
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
-use crate::simulated::servers::{Asks, Inode, NAME, ROOT};
+use crate::simulated::servers::{Inode, NAME, ROOT, RequestKind};
 use crate::store::{Answer, Store};
 use device::LocalFuture;
 use std::ops::Range;
@@ -22,16 +22,16 @@ impl Store for SimulatedStore {
     fn store_identity(&self) -> String {
         format!("simulated {:016x}", self.0.state.number)
     }
-    /// Nothing goes by itself.
+    /// Nothing is sent unasked.
     fn hold_ms(&self) -> u64 {
         u64::MAX
     }
-    /// Who wants a file may have begun to wait a little before he is heard of.
+    /// A client that wants a file may have begun to wait a little before its request arrives.
     fn lease_ms(&self) -> u64 {
         (self.0.state.network.lease * 9 / 10).as_millis() as u64
     }
     fn still_known(&self) -> Answer<()> {
-        self.start(|client| async move { client.exchange(Asks::StillKnown, 0, || ()).await })
+        self.start(|client| async move { client.exchange(RequestKind::StillKnown, 0, || ()).await })
     }
     fn held_below(&self, size: u64) -> u64 {
         self.0.held_below(size)
@@ -56,7 +56,7 @@ impl Store for SimulatedStore {
             client.opens.borrow_mut().clear();
             client.recalls.borrow_mut().clear();
             client.leases.borrow_mut().clear();
-            client.exchange(Asks::Change, 0, || client.state.fence(&old)).await
+            client.exchange(RequestKind::Change, 0, || client.state.fence(&old)).await
         })
     }
     fn next_event(&self) -> LocalFuture<StoreEvent> {
@@ -77,7 +77,7 @@ impl Store for SimulatedStore {
                 client.return_token(file).await?;
             }
             let session = client.session();
-            client.exchange(Asks::Change, 0, || client.state.fence(&session)).await.or_else(
+            client.exchange(RequestKind::Change, 0, || client.state.fence(&session)).await.or_else(
                 |error| {
                     match error {
                         // That is what was asked for.
@@ -108,7 +108,7 @@ impl Store for SimulatedStore {
                 0 => Err(Refusal::Stale),
                 _ => Ok(inode.attributes),
             };
-            let attributes = client.ask(file, Asks::Look, 0, look).await?;
+            let attributes = client.ask(file, RequestKind::Lookup, 0, look).await?;
             Ok(client.as_seen(Found { file, attributes }))
         })
     }
@@ -150,21 +150,21 @@ impl Store for SimulatedStore {
     }
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
         self.start(move |client| async move {
-            client.ask(file, Asks::Look, 0, |inode| Ok(inode.target.clone())).await
+            client.ask(file, RequestKind::Lookup, 0, |inode| Ok(inode.target.clone())).await
         })
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
         self.start(move |client| async move { names::list(&client, directory, cursor).await })
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
-        self.start(
-            move |client| async move { client.ask(directory, Asks::Change, 0, |_| Ok(())).await },
-        )
+        self.start(move |client| async move {
+            client.ask(directory, RequestKind::Change, 0, |_| Ok(())).await
+        })
     }
     fn space(&self) -> Answer<Space> {
         self.start(|client| async move {
             let files = client
-                .exchange(Asks::Look, 0, || client.state.inodes.borrow().len() as u64)
+                .exchange(RequestKind::Lookup, 0, || client.state.inodes.borrow().len() as u64)
                 .await?;
             let blocks = 1 << 30;
             let (blocks_free, blocks_available, files_free) = (blocks, blocks, 1 << 32);
@@ -189,7 +189,7 @@ impl Store for SimulatedStore {
         let name = name.to_vec();
         self.start(move |client| async move {
             client
-                .ask(file, Asks::Look, 0, |inode| {
+                .ask(file, RequestKind::Lookup, 0, |inode| {
                     inode.xattrs.get(&name).cloned().ok_or(Refusal::NoAttribute)
                 })
                 .await
@@ -200,14 +200,14 @@ impl Store for SimulatedStore {
             let list = |inode: &mut Inode| {
                 Ok(inode.xattrs.keys().flat_map(|name| name.iter().copied().chain([0])).collect())
             };
-            client.ask(file, Asks::Look, 0, list).await
+            client.ask(file, RequestKind::Lookup, 0, list).await
         })
     }
     fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
         let (name, value) = (name.to_vec(), value.to_vec());
         self.start(move |client| async move {
             client
-                .ask(file, Asks::Change, 0, |inode| {
+                .ask(file, RequestKind::Change, 0, |inode| {
                     match (mode, inode.xattrs.contains_key(&name)) {
                         (XattrMode::Create, true) => return Err(Refusal::Exists),
                         (XattrMode::Replace, false) => return Err(Refusal::NoAttribute),
@@ -223,7 +223,7 @@ impl Store for SimulatedStore {
         let name = name.to_vec();
         self.start(move |client| async move {
             client
-                .ask(file, Asks::Change, 0, |inode| {
+                .ask(file, RequestKind::Change, 0, |inode| {
                     inode.xattrs.remove(&name).map(drop).ok_or(Refusal::NoAttribute)
                 })
                 .await
@@ -232,7 +232,7 @@ impl Store for SimulatedStore {
 
     fn open(&self, file: FileId, _access: OpenMode) -> Answer<OpenFile> {
         self.start(move |client| async move {
-            client.ask(file, Asks::Open, 0, |_| Ok(())).await?;
+            client.ask(file, RequestKind::Open, 0, |_| Ok(())).await?;
             Ok(client.new_open(file))
         })
     }
@@ -269,11 +269,11 @@ impl Store for SimulatedStore {
             if client.is_kernel || units::fault!("store-fenced-sync-believed") {
                 return Ok(());
             }
-            // Whoever was fenced has flushed nothing.
-            client.exchange(Asks::StillKnown, 0, || ()).await
+            // A fenced client has flushed nothing.
+            client.exchange(RequestKind::StillKnown, 0, || ()).await
         })
     }
-    /// With the contents.
+    /// Sends the attributes with the contents.
     fn send_attributes(&self) -> Answer<()> {
         self.start(|client| async move { client.flush_all().await })
     }
@@ -302,7 +302,7 @@ impl Store for SimulatedStore {
                 locks.set(file, session, &lock);
                 Ok(())
             };
-            client.ask(file, Asks::Change, 0, set).await
+            client.ask(file, RequestKind::Change, 0, set).await
         })
     }
     fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>> {
@@ -310,7 +310,7 @@ impl Store for SimulatedStore {
             let (file, state) = (client.file_of(open)?, client.state.clone());
             let session = client.session().number;
             let look = |_: &mut Inode| Ok(state.locks.borrow().against(file, session, &lock));
-            client.ask(file, Asks::Look, 0, look).await
+            client.ask(file, RequestKind::Lookup, 0, look).await
         })
     }
 }

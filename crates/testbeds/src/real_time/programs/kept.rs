@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use workloads::Dice;
+use workloads::ActorRandom;
 
 /// As many files as a middling program has.
 const FILES: u64 = 6000;
@@ -81,7 +81,7 @@ impl Kept {
 
 /// Files of lines of words, with sizes spread as sizes of sources are.
 fn write_tree(tree: &Path, files: u64) -> std::io::Result<()> {
-    let dice = Dice::new(SEED, 0);
+    let dice = ActorRandom::new(SEED, 0);
     for number in 0..files {
         let directory = tree.join(format!("part{}", number / FILES_IN_DIRECTORY));
         std::fs::create_dir_all(&directory)?;

@@ -1,8 +1,8 @@
-//! Opening, reading and writing. What a descriptor's flags mean for the page cache is decided here.
-//! A synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as
-//! one WRITE that says so.
+//! Opening, reading and writing, and the effect of a descriptor's flags on the page cache. A
+//! synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as
+//! one WRITE with the flag.
 
-use super::{Result, VolumeDoor, caller};
+use super::{Result, VolumeFrontEnd, caller};
 use crate::Answer;
 use crate::abi::{self, *};
 use ext4::{
@@ -12,14 +12,14 @@ use ext4::{
 use runtime::Slice;
 use std::rc::Rc;
 
-/// Up to here copying is cheaper than telling the kernel of pieces.
+/// Length, in bytes, up to which copying is cheaper than passing pieces to the kernel.
 const COPIED_MAX: usize = 16 << 10;
 /// More pieces than one message takes are copied, too.
 const SLICES_MAX: usize = 512;
-/// One copy does no more: whoever asked for it cannot be killed before it is answered.
+/// Bytes that one copy moves at most: its caller cannot be killed before it is answered.
 const COPY_MAX: u64 = 16 << 20;
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     pub(super) async fn open(&self, header: &InHeader, arguments: OpenIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         check_flags(&inode, arguments.flags as i32)?;
@@ -35,8 +35,8 @@ impl VolumeDoor {
         }
     }
 
-    /// Whether the kernel is to keep its pages. When we no longer know which of them stand for
-    /// holes, they go before somebody may change them.
+    /// Returns whether the kernel may keep its pages. When we no longer know which of them are
+    /// holes, they are dropped before a program may change them.
     fn keep_cache(&self, inode: &Inode, flags: u32) -> bool {
         let drop = inode.opens.get() == 0 && is_mappable(flags) && inode.pages.is_forgotten();
         if drop {
@@ -113,7 +113,7 @@ impl VolumeDoor {
                 Ok(written) => self.settle_write(&inode, written, flags).await,
                 Err(error) => Err(error),
             };
-        self.telling_of_privileges(header, &inode, before, result)
+        self.with_changed_privileges(header, &inode, before, result)
     }
 
     async fn settle_write(&self, inode: &Rc<Inode>, written: Written, flags: u32) -> Result {
@@ -122,8 +122,8 @@ impl VolumeDoor {
         Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
     }
 
-    /// A part of what is asked for is an answer; the caller comes again for the rest. Each mebibyte
-    /// is a write by itself.
+    /// Copies a part of the range, which is a valid answer; the caller asks again for the rest.
+    /// Each mebibyte is a separate write.
     pub(super) async fn copy_file_range(
         &self,
         header: &InHeader,
@@ -134,7 +134,7 @@ impl VolumeDoor {
         let written_to = InHeader { nodeid: arguments.nodeid_out, ..*header };
         let before = self.mode(&to);
         let copied = self.copy(header, &from, &to, arguments).await;
-        self.telling_of_privileges(&written_to, &to, before, copied)
+        self.with_changed_privileges(&written_to, &to, before, copied)
     }
 
     async fn copy(
@@ -147,7 +147,7 @@ impl VolumeDoor {
         let flags = WriteFlags {
             kill_privileges: self.killed_by_any_change(header, to),
             append: false,
-            // The kernel writes its pages back before, and drops them behind the copy.
+            // The kernel writes its pages back before, and drops them after the copy.
             origin: WriteOrigin::PastCache,
         };
         let wanted = arguments.length.min(COPY_MAX);
@@ -204,15 +204,15 @@ impl VolumeDoor {
         let range = FileRange { mode, keep_size, offset, length };
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
         let done = self.volume.fallocate_range(&inode, &caller(header, 0), range, kill).await;
-        self.telling_of_privileges(header, &inode, before, done.map(|_| Answer::empty()))
+        self.with_changed_privileges(header, &inode, before, done.map(|_| Answer::empty()))
     }
 
-    /// The result of an operation on a file that had the mode `before` it.
+    /// Answers an operation on a file that had the mode `before` it.
     ///
-    /// The kernel keeps a file's mode, and starts programs by it. An operation may take set-id bits
-    /// away although its answer does not tell the mode, also one that fails later on. The kernel
-    /// must then ask again.
-    fn telling_of_privileges(
+    /// The kernel caches a file's mode, and starts programs by it. An operation may clear set-id
+    /// bits although its answer does not report the mode, even one that fails later. The kernel
+    /// must then look the mode up again.
+    fn with_changed_privileges(
         &self,
         header: &InHeader,
         inode: &Inode,
@@ -245,7 +245,7 @@ fn regular(mode: u32) -> u16 {
     (libc::S_IFREG | mode & 0o7777) as u16
 }
 
-/// The kernel knows nothing of our inodes' flags.
+/// Checks flags of inodes, which the kernel does not know.
 fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
     let changes = open_flags & libc::O_ACCMODE != libc::O_RDONLY;
     let only_adds = open_flags & libc::O_APPEND != 0;
@@ -256,7 +256,7 @@ fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
     Ok(())
 }
 
-/// What a descriptor of these flags, or a write with them, waits for.
+/// Returns what a write through a descriptor of these flags, or with them, waits for.
 fn sync_asked(flags: u32) -> Option<SyncWhat> {
     let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
     match flags {
@@ -266,23 +266,23 @@ fn sync_asked(flags: u32) -> Option<SyncWhat> {
     }
 }
 
-/// O_SYNC contains the bit of O_DSYNC. Nobody else changes the volume, so what is cached stays
-/// valid.
+/// Answers an open. O_SYNC contains the bit of O_DSYNC. No other client changes the volume, so
+/// cached data stay valid.
 fn opened(flags: u32, keep_cache: bool) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
     let kept = if keep_cache { fopen::KEEP_CACHE } else { 0 };
     let open_flags = if direct { fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES } else { kept };
-    // A copy to the descriptor, and an ioctl of it, tell its handle and not its flags.
-    let told = (libc::O_SYNC | libc::O_ACCMODE) as u32;
-    OpenOut { fh: u64::from(flags & told), open_flags, ..Default::default() }
+    // A copy to the descriptor, and an ioctl of it, pass its handle and not its flags.
+    let reported = (libc::O_SYNC | libc::O_ACCMODE) as u32;
+    OpenOut { fh: u64::from(flags & reported), open_flags, ..Default::default() }
 }
 
-/// Whether a descriptor can be mapped shared and for writing.
+/// Returns whether a descriptor can be mapped shared and for writing.
 fn is_mappable(flags: u32) -> bool {
     flags as i32 & libc::O_ACCMODE == libc::O_RDWR
 }
 
-/// Whether the descriptor of this handle was opened for writing.
+/// Returns whether the descriptor of this handle was opened for writing.
 pub(super) fn is_writable(handle: u64) -> bool {
     matches!(handle as i32 & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
 }
@@ -308,7 +308,7 @@ fn answer_content(content: Content) -> Answer {
         };
         return Answer::slices(content.pieces.into_iter().map(slice).collect());
     }
-    let mut answer = Answer::with_room(length);
+    let mut answer = Answer::with_capacity(length);
     for piece in &content.pieces {
         match piece {
             Piece::Bytes { buffer, range } => answer.append_bytes(&buffer[range.clone()]),

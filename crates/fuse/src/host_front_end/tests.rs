@@ -1,7 +1,7 @@
-//! For how long the kernel may keep what a host answers, and where its appends go, over a
-//! simulated cluster in virtual time.
+//! How long the kernel may cache what a host answers, and where its appends go, over a simulated
+//! cluster in virtual time.
 
-use super::HostDoor;
+use super::HostFrontEnd;
 use crate::abi::{
     AttrOut, CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, OutHeader, ROOT_NODE, WriteIn, opcode,
 };
@@ -16,9 +16,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const JOURNAL_BYTES: u64 = 16 << 20;
 
-fn door_over_a_host(
+fn front_end_over_a_host(
     directories: Duration,
-    test: impl AsyncFnOnce(Rc<HostDoor>, Rc<dyn Store>) + 'static,
+    test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>) + 'static,
 ) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn device::World> = Rc::new(virtual_world.clone());
@@ -33,15 +33,15 @@ fn door_over_a_host(
         let options = HostOptions { directories, ..HostOptions::default() };
         let host = Host::open(world, store, &journal, options).await.unwrap();
         let peer = Rc::new(SimulatedStore::connect(&cluster, Identity("peer".into())));
-        test(HostDoor::new(host, Box::new(|what| panic!("{what}"))), peer).await;
+        test(HostFrontEnd::new(host, Box::new(|what| panic!("{what}"))), peer).await;
     });
 }
 
-async fn ask(door: &Rc<HostDoor>, opcode: u32, nodeid: u64, arguments: &[u8]) -> Vec<u8> {
+async fn ask(front_end: &Rc<HostFrontEnd>, opcode: u32, nodeid: u64, arguments: &[u8]) -> Vec<u8> {
     let len = (size_of::<InHeader>() + arguments.len()) as u32;
     let header = InHeader { len, opcode, unique: 2, nodeid, ..Default::default() };
     let request = Request::from_message(&[header.as_bytes(), arguments].concat()).unwrap();
-    let answer = door.clone().serve(request).await;
+    let answer = front_end.clone().serve(request).await;
     assert_eq!(answer.errno(), 0);
     answer.into_message(2).0.split_off(size_of::<OutHeader>())
 }
@@ -52,31 +52,39 @@ fn entry(payload: &[u8]) -> (u64, [Duration; 2]) {
 }
 
 #[test]
-fn the_kernel_keeps_directories_as_the_mount_says_and_no_names_of_files() {
+fn the_kernel_caches_only_directories_as_the_mount_says() {
     for directories in [Duration::ZERO, Duration::from_millis(1020)] {
-        door_over_a_host(directories, async move |door, _| {
+        front_end_over_a_host(directories, async move |front_end, _| {
             let mode = MkdirIn { mode: 0o755, umask: 0 };
-            let made =
-                ask(&door, opcode::MKDIR, ROOT_NODE, &[mode.as_bytes(), b"directory\0"].concat())
-                    .await;
+            let made = ask(
+                &front_end,
+                opcode::MKDIR,
+                ROOT_NODE,
+                &[mode.as_bytes(), b"directory\0"].concat(),
+            )
+            .await;
             let (node, kept) = entry(&made);
             assert_eq!(kept, [directories; 2]);
             assert_eq!(
-                entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"directory\0").await),
+                entry(&ask(&front_end, opcode::LOOKUP, ROOT_NODE, b"directory\0").await),
                 (node, kept)
             );
             let getattr = [0u8; 16];
             for node in [ROOT_NODE, node] {
-                let told = ask(&door, opcode::GETATTR, node, &getattr).await;
-                let told = AttrOut::read_from_prefix(&told).unwrap().0;
-                assert_eq!(Duration::new(told.attr_valid, told.attr_valid_nsec), directories);
+                let reported = ask(&front_end, opcode::GETATTR, node, &getattr).await;
+                let reported = AttrOut::read_from_prefix(&reported).unwrap().0;
+                assert_eq!(
+                    Duration::new(reported.attr_valid, reported.attr_valid_nsec),
+                    directories
+                );
             }
             let mode = MknodIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
             let made =
-                ask(&door, opcode::MKNOD, ROOT_NODE, &[mode.as_bytes(), b"file\0"].concat()).await;
+                ask(&front_end, opcode::MKNOD, ROOT_NODE, &[mode.as_bytes(), b"file\0"].concat())
+                    .await;
             assert_eq!(entry(&made).1, [Duration::ZERO; 2]);
             assert_eq!(
-                entry(&ask(&door, opcode::LOOKUP, ROOT_NODE, b"file\0").await).1,
+                entry(&ask(&front_end, opcode::LOOKUP, ROOT_NODE, b"file\0").await).1,
                 [Duration::ZERO; 2]
             );
         });
@@ -84,22 +92,22 @@ fn the_kernel_keeps_directories_as_the_mount_says_and_no_names_of_files() {
 }
 
 #[test]
-fn an_append_goes_behind_what_another_host_wrote() {
-    door_over_a_host(Duration::ZERO, async move |door, peer| {
+fn an_append_follows_what_another_host_wrote() {
+    front_end_over_a_host(Duration::ZERO, async move |front_end, peer| {
         let made = CreateIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
         let created =
-            ask(&door, opcode::CREATE, ROOT_NODE, &[made.as_bytes(), b"log\0"].concat()).await;
+            ask(&front_end, opcode::CREATE, ROOT_NODE, &[made.as_bytes(), b"log\0"].concat()).await;
         let (node, _) = entry(&created);
         let file = peer.lookup(peer.root(), b"log").await.unwrap().file;
         let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
         peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
         peer.write(open, 0, b"theirs ").await.unwrap();
         peer.return_token(file).await.unwrap();
-        // The kernel knows of nothing but an empty file.
+        // The kernel knows only an empty file.
         let flags = (libc::O_WRONLY | libc::O_APPEND | libc::O_DSYNC) as u32;
         let write = WriteIn { size: 4, flags, ..Default::default() };
-        ask(&door, opcode::WRITE, node, &[write.as_bytes(), b"ours"].concat()).await;
-        assert!(door.close().await);
+        ask(&front_end, opcode::WRITE, node, &[write.as_bytes(), b"ours"].concat()).await;
+        assert!(front_end.close().await);
         assert_eq!(peer.read(open, 0, 99).await.unwrap(), b"theirs ours");
     });
 }

@@ -1,7 +1,6 @@
-//! Locks that programs take: each request is a question to the store, and one that waits ends with
-//! a signal.
+//! Locks of programs: each request asks the store, and a signal ends one that waits.
 
-use super::{Error, HostDoor, Result};
+use super::{Error, HostFrontEnd, Result};
 use crate::Answer;
 use crate::abi::{self, FileLock as Wire, *};
 use host::Interrupt;
@@ -10,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use store::{FileLock, LOCK_END, LockKind, LockMode, LockOwner};
 
-/// What waits keeps memory of the session.
+/// Waiting requests hold memory of the session.
 const WAITING_MAX: usize = 1024;
-/// Over the ring a request that waits keeps an entry of its processor's queue, which has four at
-/// least. Others must get through to end the wait.
+/// Over the ring a waiting request occupies an entry of its processor's queue, which has four at
+/// least. The rest must stay free for the requests that end the wait.
 const WAITING_ON_RING_MAX: usize = 3;
-/// Interrupts may come before the requests that they are for.
+/// Interrupts may arrive before their requests.
 const EARLY_MAX: usize = 64;
 
 /// Requests that wait for a lock.
@@ -46,7 +45,7 @@ impl WaitingLocks {
         self.stopped.set(true);
         self.by_request.borrow().values().for_each(|waiting| waiting.set());
     }
-    /// `None`: too many wait.
+    /// Begins to wait; `None` if too many requests wait.
     fn begin(&self, unique: u64) -> Option<Rc<Interrupt>> {
         let most = if self.over_ring.get() { WAITING_ON_RING_MAX } else { WAITING_MAX };
         let mut waiting = self.by_request.borrow_mut();
@@ -64,7 +63,7 @@ impl WaitingLocks {
     }
 }
 
-impl HostDoor {
+impl HostFrontEnd {
     pub(super) async fn getlk(&self, header: &InHeader, arguments: LkIn) -> Result {
         let found = self.host.test_lock(self.file(header.nodeid)?, lock_of(&arguments)?).await?;
         let lk = match found {
@@ -93,7 +92,8 @@ impl HostDoor {
         Ok(Answer::empty())
     }
 
-    /// A program closes a descriptor: its locks of ranges go, whichever descriptor they came by.
+    /// Drops the range locks of a program that closes a descriptor, whichever descriptor they came
+    /// by.
     pub(super) async fn flush(&self, header: &InHeader, arguments: FlushIn) -> Result {
         let owner = LockOwner { kind: LockKind::Bytes, number: arguments.lock_owner };
         self.host.unlock_owner(self.file(header.nodeid)?, owner).await?;

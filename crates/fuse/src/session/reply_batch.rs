@@ -1,8 +1,8 @@
-//! Answers to a crowd: those who have waited for one commit, and are answered at one moment.
+//! Batched replies: answers all requests that were waiting for one commit.
 //!
-//! To wake a program takes as long as half of all else that is done for a small write. Where many
-//! are to be woken and a processor is free, a second thread does it there. The first takes new
-//! requests meanwhile. If the second loses its processor, the first gives the rest.
+//! Waking a program takes half as long as everything else that is done for a small write. Where
+//! many are to be woken and a processor is free, a second thread wakes them there, while the first
+//! takes new requests. If the second loses its processor, the first sends the rest.
 
 use crate::Answer;
 use runtime::File;
@@ -15,17 +15,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// So many requests under way are a crowd. Fewer are answered by the ring's next turn, which must
-/// come anyway.
-const CROWD: u64 = 64;
-/// After so long the second thread has lost its processor: a crowd of a thousand is answered in
+/// Requests in flight that make a batch. Fewer are answered by the ring's next submission, which is
+/// needed anyway.
+const BATCH_MIN: u64 = 64;
+/// After this time the second thread has lost its processor: a batch of a thousand is answered in
 /// less.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
-/// Answers that the first thread gives then, before it looks for new requests.
+/// Answers that the first thread then sends before it takes new requests.
 const HELP: usize = 4;
-/// Its fourth word says how many threads run, or want to.
+/// The file whose fourth word is the number of threads that run, or want to.
 const LOAD: &str = "/proc/loadavg";
-/// Bytes of an answer that says little more than that something is done.
+/// Length, in bytes, of an answer that reports little more than success.
 const SHORT: usize = 32;
 
 struct Short {
@@ -36,7 +36,7 @@ struct Short {
 #[derive(Default)]
 struct Queue {
     answers: VecDeque<Short>,
-    /// The thread has nothing to do, and sleeps.
+    /// Whether the thread has nothing to do, and sleeps.
     is_asleep: bool,
     is_over: bool,
 }
@@ -49,52 +49,52 @@ struct Shared {
     load: std::fs::File,
 }
 
-pub(super) struct Crowd {
+pub(super) struct ReplyBatch {
     fuse: File,
     second: RefCell<Second>,
-    /// Answers that were taken are being given.
+    /// Whether accepted answers are being sent.
     is_answered: Cell<bool>,
-    /// Answers until it looks for a free processor again.
-    until_look: Cell<u64>,
+    /// Answers until the next check for a free processor.
+    until_check: Cell<u64>,
     processors: usize,
 }
 
-/// The second thread.
+/// State of the second thread.
 enum Second {
-    /// No crowd has come yet. It must not be there when the daemon forks, and most mounts never
-    /// need it.
+    /// No batch has come yet. The thread must not exist when the daemon forks, and most mounts
+    /// never need it.
     NotYet,
     Begun(Arc<Shared>, JoinHandle<()>),
     /// The kernel refused it, or it has ended.
     Never,
 }
 
-impl Crowd {
-    pub fn new(fuse: File, processors: usize) -> Crowd {
+impl ReplyBatch {
+    pub fn new(fuse: File, processors: usize) -> ReplyBatch {
         let second = RefCell::new(Second::NotYet);
-        Crowd {
+        ReplyBatch {
             fuse,
             second,
             is_answered: Cell::default(),
-            until_look: Cell::default(),
+            until_check: Cell::default(),
             processors,
         }
     }
 
-    /// Answers that the kernel did not take: nobody waits for them any more.
+    /// Returns the number of answers that the kernel did not take: their callers no longer wait.
     pub fn failed(&self) -> u64 {
         self.shared().map_or(0, |shared| shared.failed.load(Ordering::Relaxed))
     }
 
-    /// Takes a short answer, if so many requests are under way that it pays and a processor is
-    /// free; else returns it. Whether it is the first of a crowd: then the caller calls
-    /// [`Crowd::help`] again and again, after [`PATIENCE`].
+    /// Takes a short answer, if enough requests are in flight to be worthwhile and a processor is
+    /// free; otherwise returns it. Returns whether it is the first of a batch: then the caller
+    /// calls [`ReplyBatch::help`] repeatedly, after [`PATIENCE`].
     pub fn take(&self, running: u64, unique: u64, answer: Answer) -> Result<bool, Answer> {
-        if running < CROWD || !answer.is_within(SHORT) {
+        if running < BATCH_MIN || !answer.is_within(SHORT) {
             return Err(answer);
         }
-        if self.until_look.get() > 0 {
-            self.until_look.set(self.until_look.get() - 1);
+        if self.until_check.get() > 0 {
+            self.until_check.set(self.until_check.get() - 1);
             return Err(answer);
         }
         let Some(shared) = self.begun() else { return Err(answer) };
@@ -114,29 +114,29 @@ impl Crowd {
         Ok(!self.is_answered.replace(true))
     }
 
-    /// Gives some of the answers that the second thread has not given yet. False if none is left:
-    /// the next is the first of another crowd.
+    /// Sends some of the answers that the second thread has not sent yet. Returns false if none is
+    /// left: the next is the first of another batch.
     pub fn help(&self) -> bool {
         let is_left = self.shared().is_some_and(|shared| (0..HELP).all(|_| shared.give_next()));
         self.is_answered.set(is_left);
         is_left
     }
 
-    /// Ends the second thread. All that was taken has been given when this returns.
+    /// Ends the second thread. Every accepted answer has been sent when this returns.
     pub fn end(&self) {
         let Second::Begun(shared, thread) = self.second.replace(Second::Never) else { return };
         while shared.give_next() {}
         shared.queue().is_over = true;
         shared.filled.notify_one();
-        // It does not panic, and would have nothing to say if it did.
+        // It does not panic, and its result carries nothing.
         let _ = thread.join();
     }
 
-    /// Whether a processor is free for this crowd. Asked at its first answer, when all of it
-    /// sleeps.
-    fn finds_processor(&self, shared: &Shared, crowd: u64) -> bool {
+    /// Returns whether a processor is free for this batch. Checked at its first answer, when all
+    /// its callers sleep.
+    fn finds_processor(&self, shared: &Shared, batch: u64) -> bool {
         let is_free = shared.running_threads().is_some_and(|running| running < self.processors);
-        self.until_look.set(if is_free { 0 } else { crowd });
+        self.until_check.set(if is_free { 0 } else { batch });
         is_free
     }
 
@@ -169,7 +169,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for ReplyBatch {
     fn drop(&mut self) {
         self.end();
     }
@@ -180,16 +180,16 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// On all processors, the caller included.
+    /// Returns the number on all processors, the caller included.
     fn running_threads(&self) -> Option<usize> {
         let mut text = [0; 128];
         let length = self.load.read_at(&mut text, 0).ok()?;
         running_threads(std::str::from_utf8(&text[..length]).ok()?)
     }
 
-    /// False if there is none.
+    /// Sends the next answer. Returns false if there is none.
     fn give_next(&self) -> bool {
-        // The lock is free again while the answer is given.
+        // The lock is free again while the answer is sent.
         let next = self.queue().answers.pop_front();
         let Some(answer) = next else { return false };
         if (&self.fuse).write(&answer.bytes[..answer.length]).is_err() {
@@ -198,7 +198,7 @@ impl Shared {
         true
     }
 
-    /// What the second thread does.
+    /// Runs the second thread.
     fn serve(&self) {
         loop {
             while self.give_next() {}
@@ -216,7 +216,7 @@ impl Shared {
     }
 }
 
-/// In a line of [`LOAD`].
+/// Parses a line of [`LOAD`].
 fn running_threads(line: &str) -> Option<usize> {
     line.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
 }
@@ -231,7 +231,7 @@ mod tests {
     use zerocopy::FromBytes;
 
     #[test]
-    fn every_answer_is_given_once_whoever_gives_it() {
+    fn every_answer_is_given_once_by_either_thread() {
         const ANSWERS: u64 = 10_000;
         let (reader, writer) = io::pipe().unwrap();
         let read = std::thread::spawn(move || {
@@ -240,14 +240,14 @@ mod tests {
             bytes
         });
         // A second thread that always has a processor.
-        let crowd = Crowd::new(Rc::new(writer.into()), usize::MAX);
+        let batch = ReplyBatch::new(Rc::new(writer.into()), usize::MAX);
         for unique in 0..ANSWERS {
-            crowd.take(CROWD, unique, Answer::empty()).unwrap();
-            while unique % 100 == 0 && crowd.help() {}
+            batch.take(BATCH_MIN, unique, Answer::empty()).unwrap();
+            while unique % 100 == 0 && batch.help() {}
         }
-        assert!(crowd.take(CROWD - 1, 0, Answer::empty()).is_err(), "few are no crowd");
-        assert!(crowd.take(CROWD, 0, Answer::bytes(&[0; SHORT])).is_err(), "a long answer");
-        drop(crowd);
+        assert!(batch.take(BATCH_MIN - 1, 0, Answer::empty()).is_err(), "too few for a batch");
+        assert!(batch.take(BATCH_MIN, 0, Answer::bytes(&[0; SHORT])).is_err(), "a long answer");
+        drop(batch);
         let bytes = read.join().unwrap();
         let uniques = bytes
             .chunks(size_of::<OutHeader>())
@@ -258,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_free_processor_a_crowd_is_left_to_the_first_thread() {
+    fn without_a_free_processor_the_first_thread_replies() {
         let (_reader, writer) = io::pipe().unwrap();
-        let crowd = Crowd::new(Rc::new(writer.into()), 0);
-        for _ in 0..3 * CROWD {
-            assert!(crowd.take(CROWD, 1, Answer::empty()).is_err());
+        let batch = ReplyBatch::new(Rc::new(writer.into()), 0);
+        for _ in 0..3 * BATCH_MIN {
+            assert!(batch.take(BATCH_MIN, 1, Answer::empty()).is_err());
         }
-        assert!(!crowd.help());
+        assert!(!batch.help());
     }
 
     #[test]

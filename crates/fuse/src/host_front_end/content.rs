@@ -1,6 +1,6 @@
-//! Opening, reading, writing, attributes.
+//! Opening, reading, writing, and attributes.
 
-use super::{Error, HostDoor, Result};
+use super::{Error, HostFrontEnd, Result};
 use crate::Answer;
 use crate::abi::{self, *};
 use host::Durable;
@@ -16,15 +16,15 @@ const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 const BLOCK_BYTES: u32 = 4096;
 
-/// Others may change what the page cache would keep. A close is told: locks go with it.
+/// Other clients may change what the page cache would hold. Closes are requests, as they end locks.
 const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
 
-impl HostDoor {
+impl HostFrontEnd {
     pub(super) async fn open(&self, header: &InHeader, _arguments: OpenIn) -> Result {
         self.host.open_file(self.file(header.nodeid)?).await?;
         Ok(Answer::of(&self.opened()))
     }
-    /// A descriptor of its own, by which its locks are known.
+    /// Opens a separate descriptor, which identifies its locks.
     pub(super) fn opened(&self) -> OpenOut {
         OpenOut { fh: self.next_descriptor(), open_flags: OPENED, ..Default::default() }
     }
@@ -44,7 +44,7 @@ impl HostDoor {
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
             self.drop_privileges(file).await?;
         }
-        // The kernel has put the offset where it believes the end is.
+        // The kernel has set the offset to what it believes is the end.
         let appends = arguments.flags & libc::O_APPEND as u32 != 0
             && arguments.write_flags & abi::write::CACHE == 0;
         match appends && !units::fault!("host-appends-where-the-kernel-says") {
@@ -64,7 +64,7 @@ impl HostDoor {
         Ok(())
     }
 
-    /// Only a hole zeroes a range: stores have no call for anything else.
+    /// Punches holes to zero ranges: stores have no call for anything else.
     pub(super) async fn fallocate(&self, header: &InHeader, arguments: FallocateIn) -> Result {
         const KEEPS_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
         const HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32 | KEEPS_SIZE;
@@ -77,7 +77,7 @@ impl HostDoor {
         let file = self.file(header.nodeid)?;
         let end =
             arguments.offset.checked_add(arguments.length).ok_or(Error::Refused(libc::EFBIG))?;
-        // The kernel does not say, as it does for writes, whether the caller may keep them
+        // Unlike for writes, the kernel does not report whether the caller may keep them
         // (CAP_FSETID).
         if header.uid != 0 {
             self.drop_privileges(file).await?;
@@ -88,7 +88,7 @@ impl HostDoor {
     }
 
     pub(super) async fn getattr(&self, header: &InHeader) -> Result {
-        let (attributes, kept) = self.host.attributes_to_keep(self.file(header.nodeid)?).await?;
+        let (attributes, kept) = self.host.attributes_to_cache(self.file(header.nodeid)?).await?;
         self.answer_attributes(&attributes, kept)
     }
 
@@ -111,7 +111,8 @@ impl HostDoor {
             return self.getattr(header).await;
         }
         let attributes = self.host.set_attributes(file, change).await?;
-        // The kernel takes these also when it was told meanwhile to forget.
+        // The kernel accepts these even if it was asked to forget them while the answer was in
+        // flight.
         self.answer_attributes(&attributes, Duration::ZERO)
     }
 
@@ -137,11 +138,11 @@ impl HostDoor {
         Ok(Answer::of(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr }))
     }
 
-    /// An entry for the kernel to remember: it counts as one more reference.
+    /// Creates an entry for the kernel to remember: it counts as one more reference.
     pub(super) fn entry(&self, attributes: &FileAttributes) -> Result<EntryOut> {
         let nodeid = self.node(attributes.file)?;
         self.remember(nodeid);
-        let kept = self.host.keeps_found(attributes);
+        let kept = self.host.lookup_timeout(attributes);
         let (seconds, nanoseconds) = (kept.as_secs(), kept.subsec_nanos());
         Ok(EntryOut {
             nodeid,
@@ -155,7 +156,7 @@ impl HostDoor {
     }
 }
 
-/// What a write or a new owner leaves of a mode.
+/// Returns the mode that a write or a new owner leaves.
 fn without_privileges(mode: u32) -> u32 {
     let group = if mode & GROUP_EXECUTES != 0 { SET_GROUP } else { 0 };
     mode & !(SET_USER | group)
@@ -209,7 +210,7 @@ fn change_of(arguments: &SetattrIn) -> AttributeChange {
     }
 }
 
-impl HostDoor {
+impl HostFrontEnd {
     pub(super) async fn setxattr(
         &self,
         header: &InHeader,

@@ -1,28 +1,27 @@
-//! ioctls that concern the volume and not one file. The kernel passes them on unchecked.
+//! ioctls of the whole volume. The kernel passes them on unchecked.
 
-use super::{Result, VolumeDoor};
+use super::{Result, VolumeFrontEnd};
 use crate::Answer;
 use crate::abi::*;
 use crate::privilege::{self, Capability};
 use ext4::Error;
 use zerocopy::FromBytes;
 
-/// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. Room for 256 bytes, of which ext4
-/// keeps 16.
+/// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. 256 bytes, of which ext4 stores 16.
 pub(super) const GET_LABEL: u32 = 0x8100_9431;
 pub(super) const SET_LABEL: u32 = 0x4100_9432;
-/// `FS_IOC_SHUTDOWN` (ext4.h). Its number tells the kernel to copy a word out and none in. So the
-/// word that says how to do it, with or without the log, does not arrive.
+/// `FS_IOC_SHUTDOWN` (ext4.h). Its number makes the kernel copy a word out and none in, so the word
+/// that selects the way, with or without the log, does not arrive.
 pub(super) const SHUTDOWN: u32 = 0x8004_587d;
 /// `FITRIM` (linux/fs.h).
 pub(super) const TRIM: u32 = 0xc018_5879;
-const LABEL_ROOM: usize = 256;
+const LABEL_BYTES: usize = 256;
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     pub(super) fn label(&self, arguments: &IoctlIn) -> Result {
         let mut answer = Answer::of(&IoctlOut::default());
         let mut label = self.volume.label();
-        label.resize(LABEL_ROOM.min(arguments.out_size as usize), 0);
+        label.resize(LABEL_BYTES.min(arguments.out_size as usize), 0);
         answer.append_bytes(&label);
         Ok(answer)
     }
@@ -60,8 +59,8 @@ impl VolumeDoor {
         Ok(answer)
     }
 
-    /// Stops at once. What was done before is durable, as with `EXT4_GOING_FLAGS_LOGFLUSH`: nobody
-    /// is harmed by more than he asked for.
+    /// Stops at once. What was done before is durable, as with `EXT4_GOING_FLAGS_LOGFLUSH`: more
+    /// durability than requested harms nobody.
     pub(super) async fn shut_down(&self, header: &InHeader) -> Result {
         may_administer(header)?;
         self.report("shut down by FS_IOC_SHUTDOWN: nothing is written any more");

@@ -1,5 +1,4 @@
-//! What the logs of a disk hold, for whoever looks at them. It reads as a restart does, and writes
-//! nothing.
+//! Inspection of the logs of a disk. It reads as a restart does, and writes nothing.
 
 use crate::BLOCK;
 use crate::checkpoint::{CheckpointRequests, requests};
@@ -19,32 +18,33 @@ pub struct LogsState {
     /// The newest record that the snapshot knows, and the newest of all.
     pub snapshot: u64,
     pub newest: u64,
-    /// What it takes to checkpoint all logs.
+    /// Requests of a checkpoint of all logs.
     pub checkpoint: CheckpointRequests,
-    /// Those that are not empty.
+    /// Logs that are not empty.
     pub logs: Vec<LogState>,
 }
 
 #[derive(Clone, Debug)]
 pub struct LogState {
     pub log: u32,
-    /// Where it begins, in blocks of the disk beneath.
+    /// Its begin, in blocks of the disk below.
     pub begin: u64,
     /// Bytes up to the end of its last record. All of them, if that is not whole.
     pub bytes_used: u64,
     pub records: u64,
-    /// Those that hold what is newest of some block, and their first and last number.
+    /// Records that hold the newest content of some block, and their first and last number.
     pub live_records: u64,
     pub live_first: u64,
     pub live_last: u64,
     /// Blocks of which the newest lies here.
     pub live_blocks: u64,
-    /// What it takes to checkpoint this log alone.
+    /// Requests of a checkpoint of this log alone.
     pub checkpoint: CheckpointRequests,
 }
 
-/// Others may change the disk meanwhile: then what is told may not fit together.
-pub async fn look(
+/// Reads what the logs hold. If another program changes the disk during that, the results may not
+/// fit together.
+pub async fn inspect(
     main: &Rc<dyn Disk>,
     meta: Option<&Rc<dyn Disk>>,
 ) -> Result<LogsState, OpenError> {
@@ -86,7 +86,7 @@ pub async fn look(
     })
 }
 
-/// Whether the record with its header there holds what is newest of some block.
+/// Returns whether the record with its header there holds the newest content of some block.
 fn is_live(table: &MappingTable, place: u64, header: &Header) -> bool {
     let data = header.entries.iter().filter_map(|entry| match entry {
         RecordEntry::Data { home, .. } => Some(*home),

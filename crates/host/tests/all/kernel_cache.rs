@@ -1,41 +1,41 @@
-//! What the kernel may keep of a file, and when it is told to forget.
+//! Attributes that the kernel may cache, and when they are invalidated.
 
 use crate::common::*;
-use host::{Durable, Host, HostOptions, KEPT};
+use host::{ATTRIBUTE_TIMEOUT, Durable, Host, HostOptions};
 use runtime::spawn_with_result;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, NewNode, OpenMode, Token};
 
-/// Counts how often each file was to be forgotten.
+/// Collects the files that the kernel was asked to forget.
 fn forgotten(host: &Host) -> Rc<RefCell<Vec<FileId>>> {
-    let told: Rc<RefCell<Vec<FileId>>> = Rc::default();
-    let list = told.clone();
+    let invalidations: Rc<RefCell<Vec<FileId>>> = Rc::default();
+    let list = invalidations.clone();
     host.on_forget(Box::new(move |file| list.borrow_mut().push(file)));
-    told
+    invalidations
 }
 
-async fn is_kept(host: &Host, file: FileId) -> bool {
-    host.attributes_to_keep(file).await.unwrap().1 == KEPT
+async fn is_cached(host: &Host, file: FileId) -> bool {
+    host.attributes_to_cache(file).await.unwrap().1 == ATTRIBUTE_TIMEOUT
 }
 
 #[test]
-fn attributes_are_kept_under_a_token_and_never_without() {
+fn attributes_are_cached_only_under_a_token() {
     let stage = Stage::new(1);
     let disk = stage.disk(stage.formatted());
     let begun = stage.begin(&disk, HostOptions::default());
     stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         let file = make_then_open(&host, "file").await;
-        assert!(!is_kept(&host, file).await, "nobody has asked for a token yet");
+        assert!(!is_cached(&host, file).await, "nobody has asked for a token yet");
         host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
-        assert!(is_kept(&host, file).await);
-        assert!(!is_kept(&host, host.root()).await, "a directory has no token");
+        assert!(is_cached(&host, file).await);
+        assert!(!is_cached(&host, host.root()).await, "a directory has no token");
         host.link(file, host.root(), b"other name").await.unwrap();
-        assert!(!is_kept(&host, file).await, "a change of names gives the token back");
+        assert!(!is_cached(&host, file).await, "a change of names gives the token back");
         host.read(file, 0, 1).await.unwrap();
-        assert!(is_kept(&host, file).await, "a token for reading is enough");
+        assert!(is_cached(&host, file).await, "a token for reading is enough");
     });
 }
 
@@ -49,18 +49,18 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
         stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             let file = make(&host, "file").await;
-            let told = forgotten(&host);
-            // What the kernel would answer with, until it is told to forget.
-            let kept: Rc<Cell<Option<u64>>> = Rc::default();
+            let invalidations = forgotten(&host);
+            // The size that the kernel would answer with, until it is asked to forget.
+            let cached: Rc<Cell<Option<u64>>> = Rc::default();
             host.write(file, 0, b"x", Durable::Soon).await.unwrap();
-            let (looking, seen) = (host.clone(), kept.clone());
-            let forgets = told.clone();
-            let looks = spawn_with_result(&*world, async move {
+            let (looking, seen) = (host.clone(), cached.clone());
+            let forgets = invalidations.clone();
+            let lookups = spawn_with_result(&*world, async move {
                 for _ in 0..400 {
                     let before = forgets.borrow().len();
-                    let (attributes, time) = looking.attributes_to_keep(file).await.unwrap();
-                    // As in the kernel: an answer that was asked for before is dropped.
-                    if time == KEPT && before == forgets.borrow().len() {
+                    let (attributes, time) = looking.attributes_to_cache(file).await.unwrap();
+                    // As in the kernel: an answer requested before the invalidation is dropped.
+                    if time == ATTRIBUTE_TIMEOUT && before == forgets.borrow().len() {
                         seen.set(Some(attributes.version.size));
                     }
                     let _ = looking.read(file, 0, 1).await;
@@ -69,21 +69,21 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
             let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
             for size in 2..12u64 {
                 sleep(&*world, Duration::from_micros(seed * 7)).await;
-                let before = told.borrow().len();
+                let before = invalidations.borrow().len();
                 peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
-                if told.borrow().len() > before {
-                    kept.set(None);
+                if invalidations.borrow().len() > before {
+                    cached.set(None);
                 }
                 peer.write(open, size - 1, b"x").await.unwrap();
                 assert!(
-                    kept.get().is_none(),
-                    "seed {seed}: {:?} kept while a peer writes",
-                    kept.get()
+                    cached.get().is_none(),
+                    "seed {seed}: {:?} cached while a peer writes",
+                    cached.get()
                 );
                 peer.return_token(file).await.unwrap();
             }
             peer.close(open).await.unwrap();
-            looks.await.unwrap();
+            lookups.await.unwrap();
         });
     }
 }
@@ -98,16 +98,16 @@ fn kernel_forgets_attributes_when_the_connection_is_lost() {
         let (host, _) = begun.await.unwrap();
         let file = make(&host, "file").await;
         host.write(file, 0, b"x", Durable::Now).await.unwrap();
-        let told = forgotten(&host);
-        assert!(is_kept(&host, file).await);
+        let invalidations = forgotten(&host);
+        assert!(is_cached(&host, file).await);
         inner.connect().fence(&identity()).await.unwrap();
         sleep(&*world, Duration::from_secs(1)).await;
-        assert_eq!(*told.borrow(), [file]);
+        assert_eq!(*invalidations.borrow(), [file]);
     });
 }
 
 #[test]
-fn directories_are_kept_only_if_the_mount_allows_it_and_no_longer() {
+fn directories_are_cached_only_as_the_mount_allows() {
     const WHILE: Duration = Duration::from_millis(20);
     for (directories, expected) in
         [(HostOptions::default().directories, Duration::ZERO), (WHILE, WHILE)]
@@ -122,11 +122,14 @@ fn directories_are_kept_only_if_the_mount_allows_it_and_no_longer() {
             let file = make(&host, "file").await;
             host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
             for directory in [host.root(), made.file] {
-                let (attributes, kept) = host.attributes_to_keep(directory).await.unwrap();
-                assert_eq!((kept, host.keeps_found(&attributes)), (expected, expected));
+                let (attributes, cached) = host.attributes_to_cache(directory).await.unwrap();
+                assert_eq!((cached, host.lookup_timeout(&attributes)), (expected, expected));
             }
-            let (attributes, kept) = host.attributes_to_keep(file).await.unwrap();
-            assert_eq!((kept, host.keeps_found(&attributes)), (KEPT, Duration::ZERO));
+            let (attributes, cached) = host.attributes_to_cache(file).await.unwrap();
+            assert_eq!(
+                (cached, host.lookup_timeout(&attributes)),
+                (ATTRIBUTE_TIMEOUT, Duration::ZERO)
+            );
         });
     }
 }

@@ -1,7 +1,7 @@
 //! ioctl(2) and FIBMAP.
 
 use super::files::is_writable;
-use super::{Result, VolumeDoor, whole_volume};
+use super::{Result, VolumeFrontEnd, whole_volume};
 use crate::Answer;
 use crate::abi::{self, *};
 use crate::privilege::{self, Capability};
@@ -18,13 +18,13 @@ const SETFLAGS_32: u32 = 0x4004_6602;
 /// `FS_IOC_GETVERSION`: the inode's generation.
 const GETVERSION: u32 = 0x8008_7601;
 const GETVERSION_32: u32 = 0x8004_7601;
-/// The same as `struct fsxattr`. The kernel asks for these also before it sets flags.
+/// The same flags as `struct fsxattr`. The kernel also asks for these before it sets flags.
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
 /// No project has the number -1 (`projid_valid`).
 const NO_PROJECT: u32 = u32::MAX;
-/// `_IOW('O', 0xd0, __u32)`, ours: durability is enough for the file (1), or as attribute and names
-/// say (0).
+/// `_IOW('O', 0xd0, __u32)`, our own call: durability is enough for the file (1), or as attribute
+/// and names say (0).
 const SET_DURABILITY: u32 = 0x4004_4fd0;
 /// The flags that both calls can express, and their bits in each (`FS_XFLAG_...`).
 const BOTH_WAYS: [(u32, u32); 6] = [
@@ -36,7 +36,7 @@ const BOTH_WAYS: [(u32, u32); 6] = [
     (flags::PROJECT_INHERIT, 0x200),
 ];
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     pub(super) async fn ioctl(
         &self,
         header: &InHeader,
@@ -82,7 +82,7 @@ impl VolumeDoor {
             }
             GETVERSION => {
                 let version = self.volume.getattr(&inode).generation.to_le_bytes();
-                // Callers give an int although the number says long.
+                // Callers pass an int although the number says long.
                 answer.append_bytes(&version[..version.len().min(arguments.out_size as usize)]);
             }
             SET_DURABILITY => {
@@ -100,11 +100,11 @@ impl VolumeDoor {
             whole_volume::SHUTDOWN => return self.shut_down(header).await,
             _ => return Err(Error::Refused(libc::ENOTTY)),
         }
-        // The kernel keeps the time of the last change, and nobody told it of a new one.
+        // The kernel caches the time of the last change, and does not know the new one.
         Ok(if changed { answer.with_stale_attributes(header.nodeid) } else { answer })
     }
 
-    /// What the kernel's ext4 demands (`fileattr_set_prepare`), where nobody has checked it.
+    /// Checks what the kernel's ext4 demands (`fileattr_set_prepare`), where nobody has checked it.
     fn check_flags_change(
         &self,
         header: &InHeader,
@@ -128,7 +128,7 @@ impl VolumeDoor {
         {
             return Err(Error::Refused(libc::EPERM));
         }
-        // Projects are counted by whoever rules the machine: an owner in a user namespace of his
+        // The machine's administrator accounts by projects: an owner in a user namespace of their
         // own does not.
         let is_accounted = is_moved || changed & flags::PROJECT_INHERIT != 0;
         if is_accounted && !privilege::is_of_our_user_namespace(header.pid) {
@@ -137,7 +137,7 @@ impl VolumeDoor {
         Ok(())
     }
 
-    /// Who has it open for writing, owns it, or may do what its owner may.
+    /// Checks that the caller has it open for writing, owns it, or may act as its owner.
     fn check_may_write(&self, header: &InHeader, arguments: &IoctlIn, inode: &Inode) -> Result<()> {
         let owns = || header.uid == self.volume.getattr(inode).uid;
         if is_writable(arguments.fh)
@@ -149,7 +149,8 @@ impl VolumeDoor {
         Err(Error::Refused(libc::EPERM))
     }
 
-    /// Where a block of the file lies on the device; 0 for a hole. Blocks are the caller's size.
+    /// Returns the block of the device that has a block of the file; 0 for a hole. Both in units of
+    /// the caller's size.
     pub(super) async fn bmap(&self, header: &InHeader, arguments: BmapIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let own = self.volume.block_size().bytes() as u64;
@@ -166,8 +167,8 @@ impl VolumeDoor {
     }
 }
 
-/// The command by its 64-bit number. A 64-bit process that uses a number of 32-bit ones gets
-/// ENOTTY, as from the kernel's ext4. By such a number it would come past the checks of the kernel.
+/// Returns the command by its 64-bit number. A 64-bit process that uses a number of 32-bit ones
+/// gets ENOTTY, as from the kernel's ext4: such a number would bypass the checks of the kernel.
 fn standard(arguments: &IoctlIn) -> u32 {
     let compatible = arguments.flags & abi::ioctl::COMPAT != 0;
     match arguments.cmd {
@@ -178,9 +179,9 @@ fn standard(arguments: &IoctlIn) -> u32 {
     }
 }
 
-/// Whether the kernel asks for itself: with a structure of its own, and so without an address. A
-/// caller may give the address zero, too, but then as much as the number says, which is a long for
-/// flags. The kernel gives 32 bits.
+/// Returns whether the kernel itself asks: with its own structure, and so without an address. A
+/// caller may pass the address zero, too, but then as many bytes as the number says, which is a
+/// long for flags. The kernel passes 32 bits.
 fn is_asked_by_kernel(arguments: &IoctlIn) -> bool {
     let own_size = match arguments.cmd {
         SETFLAGS => size_of::<u32>(),
@@ -198,7 +199,7 @@ fn xflags_of(flags: u32) -> u32 {
     BOTH_WAYS.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, xflag)| xflag).sum()
 }
 
-/// Flags that `xflags` can express are as it says, the others as before.
+/// Returns flags with those that `xflags` can express as it says, the others as before.
 fn flags_of(xflags: u32, before: u32) -> Result<u32> {
     let known: u32 = BOTH_WAYS.iter().map(|(_, xflag)| xflag).sum();
     if xflags & !known != 0 {
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_survive_the_way_through_the_other_form() {
+    fn flags_survive_conversion_to_the_other_form() {
         let (immutable, extents) = (flags::IMMUTABLE | flags::NO_DUMP, flags::EXTENTS);
         assert_eq!(
             flags_of(xflags_of(immutable), extents | flags::APPEND).unwrap(),

@@ -1,24 +1,24 @@
-//! How much memory a request takes while it waits.
+//! Memory of a request while it waits.
 
-use crate::common::{door_over_a_volume, request};
+use crate::common::{front_end_over_a_volume, request};
 use fuse::FileSystem;
 use fuse::abi::{FsyncIn, InHeader, WriteIn, opcode};
 use zerocopy::IntoBytes;
 
-/// Bytes. What all who wait for one commit hold should fit into a processor's cache. With 9,000
-/// bytes a request, a thousand writers had two thirds of the syncs.
+/// Bytes. Everything held by the requests that wait for one commit should fit into a processor's
+/// cache. With 9,000 bytes for each request, a thousand writers had two thirds of the syncs.
 const LIMIT: usize = 2176;
 
 #[test]
 fn a_synchronous_write_and_an_fsync_take_little_memory_while_they_wait() {
-    door_over_a_volume(true, |door, _, file| async move {
+    front_end_over_a_volume(true, |front_end, _, file| async move {
         let header = |opcode| InHeader { opcode, nodeid: file.get().into(), ..Default::default() };
         let flags = (libc::O_WRONLY | libc::O_SYNC) as u32;
         let write = WriteIn { size: 5, flags, ..Default::default() };
         let write = request(header(opcode::WRITE), &[write.as_bytes(), b"hello"].concat());
         let fsync = request(header(opcode::FSYNC), FsyncIn::default().as_bytes());
         for request in [write, fsync] {
-            let answer = door.clone().serve(request);
+            let answer = front_end.clone().serve(request);
             let held = size_of_val(&answer);
             assert_eq!(answer.await.errno(), 0);
             assert!(held <= LIMIT, "{held} bytes");

@@ -1,9 +1,9 @@
-//! A shared store with a journal of this host, behind the door: one request, one or two calls of
-//! [`host::Host`], one answer.
+//! The front end of a shared store with a journal of this host: each request becomes one or two
+//! calls of [`host::Host`], and one answer.
 //!
-//! A node is a file's number, but for the root. Others change the store, too: so reads and writes
-//! go past the kernel's page cache. It keeps attributes, and names of directories, while
-//! [`Host::attributes_to_keep`] and [`Host::keeps_found`] allow.
+//! A node is a file's number, except for the root. Other clients change the store, too, so reads
+//! and writes bypass the kernel's page cache. The kernel caches attributes, and names of
+//! directories, as [`Host::attributes_to_cache`] and [`Host::lookup_timeout`] allow.
 
 mod content;
 mod locks;
@@ -20,20 +20,20 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::{Creator, FileId, Refusal, StoreError};
 
-/// What names of access lists begin with.
+/// Prefix of the names of access lists.
 const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
-/// After so many reports it is clear that something is wrong.
+/// Further reports would say nothing new.
 const REPORTS_MAX: u32 = 100;
 
-pub struct HostDoor {
+pub struct HostFrontEnd {
     host: Rc<Host>,
     report: Box<dyn Fn(&str)>,
     reports: Cell<u32>,
-    /// How often the kernel has been told of each node.
+    /// Number of references that the kernel holds to each node.
     known: RefCell<BTreeMap<u64, u64>>,
     last_descriptor: Cell<u64>,
     waiting: WaitingLocks,
-    /// How closing went.
+    /// Whether closing succeeded.
     closed: Cell<Option<bool>>,
 }
 
@@ -55,16 +55,16 @@ impl From<HostError> for Error {
 
 type Result<T = Answer> = std::result::Result<T, Error>;
 
-impl HostDoor {
-    /// `report` is told of what is not the caller's fault.
-    pub fn new(host: Rc<Host>, report: Box<dyn Fn(&str)>) -> Rc<HostDoor> {
+impl HostFrontEnd {
+    /// Creates a front end; `report` gets failures that are not the caller's fault.
+    pub fn new(host: Rc<Host>, report: Box<dyn Fn(&str)>) -> Rc<HostFrontEnd> {
         let (reports, known, closed) = (Cell::new(0), RefCell::default(), Cell::new(None));
         let (last_descriptor, waiting) = (Cell::new(0), WaitingLocks::default());
-        Rc::new(HostDoor { host, report, reports, known, last_descriptor, waiting, closed })
+        Rc::new(HostFrontEnd { host, report, reports, known, last_descriptor, waiting, closed })
     }
 
-    /// Brings everything to the store, and accepts nothing any more. Whether that went well; a
-    /// second call says what the first did.
+    /// Destages everything and accepts nothing any more. Returns whether that succeeded; a second
+    /// call returns the result of the first.
     pub async fn close(&self) -> bool {
         if let Some(clean) = self.closed.get() {
             return clean;
@@ -72,17 +72,17 @@ impl HostDoor {
         self.closed.set(Some(false));
         match self.host.close().await {
             Ok(()) => self.closed.set(Some(true)),
-            Err(error) => self.tell(&format!("not everything came to the store: {error}")),
+            Err(error) => self.report(&format!("not everything came to the store: {error}")),
         }
         self.closed.get() == Some(true)
     }
 
-    /// How the kernel names a file.
+    /// Returns the kernel's number of a file.
     pub fn node_of(&self, file: FileId) -> Option<u64> {
         self.node(file).ok()
     }
 
-    fn tell(&self, what: &str) {
+    fn report(&self, what: &str) {
         let reports = self.reports.get();
         if reports < REPORTS_MAX {
             self.reports.set(reports + 1);
@@ -103,7 +103,7 @@ impl HostDoor {
             Ok(answer) => answer,
             Err(Error::Refused(code)) => Answer::error(code.max(1)),
             Err(Error::Host(error)) => {
-                self.tell(&format!(
+                self.report(&format!(
                     "operation {} on file {}: {error}",
                     header.opcode, header.nodeid
                 ));
@@ -147,7 +147,7 @@ impl HostDoor {
             Operation::Create { arguments, name } => self.create(header, arguments, name).await,
             Operation::Release(arguments) => {
                 let file = self.file(header.nodeid)?;
-                // Closed in any case: what is left of its locks goes with the connection.
+                // Closed in any case: the rest of its locks are dropped with the connection.
                 let unlocked = self.host.unlock_descriptor(file, arguments.fh).await;
                 self.host.close_file(file).await?;
                 unlocked?;
@@ -185,18 +185,18 @@ impl HostDoor {
             }
             Operation::Getxattr { size, name } => {
                 match self.host.xattr(self.file(header.nodeid)?, name).await {
-                    // The kernel asks for access lists before it decides who may do what, and takes
-                    // any other error for its answer.
+                    // The kernel asks for access lists before it decides about permissions, and
+                    // takes any other error for its answer.
                     Err(HostError::Store(StoreError::Refused(Refusal::Unsupported)))
                         if name.starts_with(ACCESS_LISTS) =>
                     {
                         Err(Error::Refused(libc::ENODATA))
                     }
-                    value => in_room(&value?, size),
+                    value => answer_within(&value?, size),
                 }
             }
             Operation::Listxattr { size } => {
-                in_room(&self.host.xattr_names(self.file(header.nodeid)?).await?, size)
+                answer_within(&self.host.xattr_names(self.file(header.nodeid)?).await?, size)
             }
             Operation::Destroy => match self.close().await {
                 true => Ok(Answer::empty()),
@@ -216,7 +216,7 @@ impl HostDoor {
             node => Ok(FileId(node)),
         }
     }
-    /// A file whose number is the kernel's name for the root cannot be shown.
+    /// Returns the node of a file. A file with the kernel's number of the root cannot be shown.
     fn node(&self, file: FileId) -> Result<u64> {
         match file {
             file if file == self.host.root() => Ok(ROOT_NODE),
@@ -248,16 +248,16 @@ fn caller(header: &InHeader, umask: u32) -> Creator {
     Creator { uid: header.uid, gid: header.gid, umask }
 }
 
-/// A caller that gives no room asks for the length.
-fn in_room(value: &[u8], room: u32) -> Result {
-    match room as usize {
+/// Answers a value; a caller that passes size zero asks for the length.
+fn answer_within(value: &[u8], size_max: u32) -> Result {
+    match size_max as usize {
         0 => Ok(Answer::of(&crate::abi::GetxattrOut { size: value.len() as u32, padding: 0 })),
-        room if value.len() <= room => Ok(Answer::bytes(value)),
+        size_max if value.len() <= size_max => Ok(Answer::bytes(value)),
         _ => Err(Error::Refused(libc::ERANGE)),
     }
 }
 
-impl FileSystem for HostDoor {
+impl FileSystem for HostFrontEnd {
     const SHARES_LOCKS: bool = true;
 
     fn begun(&self, over_ring: bool) {
@@ -273,7 +273,7 @@ impl FileSystem for HostDoor {
         self.respond(request).await
     }
     async fn end(self: Rc<Self>) {
-        // Reported already; the caller asks again.
+        // Reported already; the caller closes again.
         let _ = self.close().await;
     }
 }

@@ -1,7 +1,8 @@
-//! An ext4 volume behind the door: one request, one or two calls of [`ext4::Volume`], one answer.
+//! The front end of an ext4 volume: each request becomes one or two calls of [`ext4::Volume`], and
+//! one answer.
 //!
-//! A node is an inode number, but for the root: node 1 is inode 2. Nobody but this kernel changes
-//! the volume, so names (also missing ones) and attributes are given to the kernel for an hour.
+//! A node is an inode number, except for the root: node 1 is inode 2. Only this kernel changes the
+//! volume, so it may cache names (also missing ones) and attributes for an hour.
 
 mod attributes;
 mod control;
@@ -21,48 +22,49 @@ use units::{InodeNumber, TransactionId};
 
 /// Root directory of every ext4 volume.
 const ROOT_INODE: InodeNumber = InodeNumber(2);
-/// How long the kernel may believe what it was told, in seconds.
+/// How long the kernel may cache an answer, in seconds.
 const VALID_SECONDS: u64 = 3600;
-/// After so many reports it is clear that something is wrong with the volume.
+/// Further reports would say nothing new of the volume.
 const REPORTS_MAX: u32 = 100;
 
-/// How the door is to behave.
-pub struct DoorOptions {
-    /// Each change of a directory is durable before its reply (mount options `sync` and `dirsync`).
+/// Options of the front end.
+pub struct FrontEndOptions {
+    /// Whether each change of a directory is durable before its reply (mount options `sync` and
+    /// `dirsync`).
     pub synchronous_directories: bool,
-    /// The kernel checks who may change flags and projects, and passes no such call on as it came:
-    /// [`crate::checks_flags`].
+    /// Whether the kernel checks who may change flags and projects, and passes no such call on
+    /// unchecked: [`crate::checks_flags`].
     pub kernel_checks_flags: bool,
-    /// Files are opened and closed without a request (mount option `noopen`).
+    /// Whether files are opened and closed without a request (mount option `noopen`).
     pub without_open: bool,
     pub attributes: AttributeOptions,
-    /// Told of each failure that is the volume's or the disk's fault and not the caller's.
+    /// Called for each failure that is the volume's or the disk's fault and not the caller's.
     pub report: Box<dyn Fn(&str)>,
 }
 
-/// Which extended attributes are not served. Those on the disk stay as they are.
+/// Extended attributes that are not served. Those on the disk stay as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AttributeOptions {
-    /// None with the prefix `user.` (mount option `nouser_xattr`).
+    /// Whether none with the prefix `user.` is served (mount option `nouser_xattr`).
     pub without_user: bool,
-    /// No access control lists (`noacl`). The volume ignores them as well, and the session does not
-    /// take them.
+    /// Whether no access control list is served (`noacl`). The volume ignores them as well, and the
+    /// session does not negotiate them.
     pub without_access_lists: bool,
-    /// None at all, and the kernel stops asking for them (`noxattr`).
+    /// Whether none at all is served, and the kernel stops asking for them (`noxattr`).
     pub without_any: bool,
 }
 
-pub struct VolumeDoor {
+pub struct VolumeFrontEnd {
     volume: Rc<Volume>,
-    options: DoorOptions,
+    options: FrontEndOptions,
     reports: Cell<u32>,
     state: Cell<State>,
-    /// Node and thread of the last removal of file capabilities. Before a write the kernel takes
-    /// them away by a REMOVEXATTR and a SETATTR that asks for nothing (`setattr_prepare` within
+    /// Node and thread of the last removal of file capabilities. Before a write the kernel removes
+    /// them by a REMOVEXATTR and a SETATTR without a field (`setattr_prepare` within
     /// `fuse_do_setattr`). For chown(-1, -1) it sends the same: FATTR_KILL_SUIDGID comes only with
-    /// a new owner or size, and no bit tells the reason. Who may not keep set-id bits loses them
-    /// either way. For the others the call that the thread waits in tells; where that cannot be
-    /// seen, the write is believed, since it is what happens.
+    /// a new owner or size, and no bit gives the reason. A caller that may not keep set-id bits
+    /// loses them either way. For others the call in which the thread waits decides; where that is
+    /// not visible, a write is assumed, as it is the usual case.
     capabilities_taken: Cell<Option<(u64, u32)>>,
 }
 
@@ -70,24 +72,24 @@ pub struct VolumeDoor {
 enum State {
     Open,
     Closed,
-    /// Closing failed: something is not home.
+    /// Closing failed: something is not written back.
     ClosedBadly,
 }
 
 type Result<T = Answer> = std::result::Result<T, Error>;
 
-impl VolumeDoor {
-    pub fn new(volume: Rc<Volume>, options: DoorOptions) -> Rc<VolumeDoor> {
+impl VolumeFrontEnd {
+    pub fn new(volume: Rc<Volume>, options: FrontEndOptions) -> Rc<VolumeFrontEnd> {
         let (reports, state, capabilities_taken) =
             (Cell::new(0), Cell::new(State::Open), Cell::default());
         if let Some(bytes) = crate::kernel::page_bytes() {
             volume.set_kernel_page(bytes);
         }
-        Rc::new(VolumeDoor { volume, options, reports, state, capabilities_taken })
+        Rc::new(VolumeFrontEnd { volume, options, reports, state, capabilities_taken })
     }
 
-    /// Closes the volume: brings everything home, and accepts nothing any more. A second call says
-    /// what the first did.
+    /// Closes the volume: writes everything back, and accepts nothing any more. A second call
+    /// returns the result of the first.
     pub async fn close(&self) -> std::result::Result<(), ClosedBadly> {
         if self.state.get() == State::Open {
             self.state.set(State::Closed);
@@ -111,7 +113,7 @@ impl VolumeDoor {
         })
     }
 
-    /// All but writes and syncs.
+    /// Performs any request except writes and syncs.
     async fn perform(&self, header: &InHeader, operation: Operation<'_>) -> Result {
         match operation {
             Operation::Write { .. } | Operation::Fsync(_) | Operation::Fsyncdir(_) => {
@@ -159,13 +161,13 @@ impl VolumeDoor {
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Lseek(arguments) => self.lseek(header, arguments).await,
             Operation::CopyFileRange(arguments) => self.copy_file_range(header, arguments).await,
-            // ENOSYS: the kernel does without from now on. A directory is opened without us, and
-            // its listing is kept then. Each reading says where it goes on, and an open directory
-            // is a reference that the kernel has not given back. Nobody but this kernel changes the
-            // directory, and it drops the listing with each change. That `..` names a new parent it
-            // does not see: `rename` tells it.
+            // ENOSYS: the kernel does without from now on. It opens a directory by itself, and then
+            // caches its listing. Each READDIR carries its position, and an open directory is a
+            // reference that the kernel has not returned. Only this kernel changes the directory,
+            // and it drops the listing with each change. It does not see that `..` names a new
+            // parent: `rename` reports that.
             Operation::Opendir | Operation::Releasedir(_) => Err(Error::Refused(libc::ENOSYS)),
-            // Nothing waits for a close: errors are told by fsync.
+            // No caller waits for a close: fsync reports errors.
             Operation::Flush(_)
             | Operation::Getlk(_)
             | Operation::Setlk { .. }
@@ -187,8 +189,8 @@ impl VolumeDoor {
     }
 
     /// Waits for a change of a directory to be durable, on mounts and in directories that promise
-    /// it. An inode that the answer tells of is remembered before: meanwhile another may take its
-    /// name away.
+    /// it. An inode in the answer is remembered before: during the wait another request may remove
+    /// its name.
     async fn settle(&self, directory: &Inode, transaction: TransactionId) -> Result<()> {
         let asked = self.options.synchronous_directories;
         self.volume.settle_directory(directory, transaction, asked).await
@@ -203,11 +205,11 @@ impl VolumeDoor {
     }
 }
 
-/// The volume could not be closed cleanly; the report said why.
+/// The volume could not be closed cleanly; the report has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedBadly;
 
-impl FileSystem for VolumeDoor {
+impl FileSystem for VolumeFrontEnd {
     async fn serve(self: Rc<Self>, request: Request) -> Answer {
         let header = &request.header;
         let result = match request.operation() {
@@ -229,7 +231,7 @@ impl FileSystem for VolumeDoor {
         self.answer_of(header, result)
     }
     async fn end(self: Rc<Self>) {
-        // Reported already; the caller asks `close` again.
+        // Reported already; the caller calls `close` again.
         let _ = self.close().await;
     }
 }

@@ -1,12 +1,12 @@
-//! Extended attributes. A caller that gives no room asks for the length.
+//! Extended attributes. A caller that passes size zero asks for the length.
 
-use super::{AttributeOptions, Result, VolumeDoor, caller};
+use super::{AttributeOptions, Result, VolumeFrontEnd, caller};
 use crate::Answer;
 use crate::abi::{self, *};
 use crate::privilege::{self, Capability};
 use ext4::{Error, Existence, SetXattr};
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     pub(super) async fn setxattr(
         &self,
         header: &InHeader,
@@ -30,14 +30,14 @@ impl VolumeDoor {
         Ok(Answer::empty())
     }
 
-    pub(super) async fn getxattr(&self, header: &InHeader, room: u32, name: &[u8]) -> Result {
+    pub(super) async fn getxattr(&self, header: &InHeader, size_max: u32, name: &[u8]) -> Result {
         self.check_served(name)?;
         let inode = self.inode(header.nodeid).await?;
         let value = self.volume.get_xattr(&inode, name).await?;
-        answer_in_room(&value, room)
+        answer_within(&value, size_max)
     }
 
-    pub(super) async fn listxattr(&self, header: &InHeader, room: u32) -> Result {
+    pub(super) async fn listxattr(&self, header: &InHeader, size_max: u32) -> Result {
         self.check_served(b"")?;
         let inode = self.inode(header.nodeid).await?;
         let sees_trusted = || privilege::holds(header.pid, Capability::SystemAdministration);
@@ -51,7 +51,7 @@ impl VolumeDoor {
                 .copied()
                 .collect();
         }
-        answer_in_room(&names, room)
+        answer_within(&names, size_max)
     }
 
     pub(super) async fn removexattr(&self, header: &InHeader, name: &[u8]) -> Result {
@@ -69,10 +69,10 @@ impl VolumeDoor {
     }
 }
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     /// # Errors
     /// EOPNOTSUPP, as ext4 has it for a kind of attribute that is turned off. ENOSYS where none is
-    /// served: the kernel makes EOPNOTSUPP of it, and does not ask again.
+    /// served: the kernel returns EOPNOTSUPP for it, and does not ask again.
     fn check_served(&self, name: &[u8]) -> Result<()> {
         let AttributeOptions { without_user, without_access_lists, without_any } =
             self.options.attributes;
@@ -86,10 +86,10 @@ impl VolumeDoor {
     }
 }
 
-fn answer_in_room(value: &[u8], room: u32) -> Result {
-    match room as usize {
+fn answer_within(value: &[u8], size_max: u32) -> Result {
+    match size_max as usize {
         0 => Ok(Answer::of(&GetxattrOut { size: value.len() as u32, padding: 0 })),
-        room if value.len() <= room => Ok(Answer::bytes(value)),
+        size_max if value.len() <= size_max => Ok(Answer::bytes(value)),
         _ => Err(Error::Refused(libc::ERANGE)),
     }
 }
@@ -99,9 +99,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_room_asks_for_the_length_and_too_little_is_an_error() {
-        assert_eq!(answer_in_room(b"value", 0).unwrap().payload_length(), size_of::<GetxattrOut>());
-        assert_eq!(answer_in_room(b"value", 5).unwrap().payload_length(), 5);
-        assert!(matches!(answer_in_room(b"value", 4), Err(Error::Refused(libc::ERANGE))));
+    fn size_zero_asks_for_the_length_and_too_little_is_an_error() {
+        assert_eq!(answer_within(b"value", 0).unwrap().payload_length(), size_of::<GetxattrOut>());
+        assert_eq!(answer_within(b"value", 5).unwrap().payload_length(), 5);
+        assert!(matches!(answer_within(b"value", 4), Err(Error::Refused(libc::ERANGE))));
     }
 }

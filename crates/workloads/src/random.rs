@@ -1,20 +1,20 @@
-//! The numbers by which an actor decides: the seed and the actor's own number give them, not how
-//! actors meet.
+//! Random numbers by which an actor decides. They follow from the seed and the actor's own number,
+//! not from how actors interleave.
 
 use runtime::SplitMix;
 
-pub struct Dice(SplitMix);
+pub struct ActorRandom(SplitMix);
 
-impl Dice {
-    pub fn new(seed: u64, actor: u64) -> Dice {
+impl ActorRandom {
+    pub fn new(seed: u64, actor: u64) -> ActorRandom {
         let of_run = SplitMix::new(seed).next();
-        Dice(SplitMix::new(SplitMix::new(of_run ^ actor).next()))
+        ActorRandom(SplitMix::new(SplitMix::new(of_run ^ actor).next()))
     }
-    /// 0 to `end` - 1; `end` is not 0.
+    /// Returns a number from 0 to `end` - 1; `end` is not 0.
     pub fn below(&self, end: u64) -> u64 {
         ((u128::from(self.0.next()) * u128::from(end)) >> 64) as u64
     }
-    /// 0 up to, but not 1.
+    /// Returns a number from 0 up to, but not including, 1.
     pub fn fraction(&self) -> f64 {
         (self.0.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -34,18 +34,19 @@ mod tests {
 
     #[test]
     fn numbers_follow_from_seed_and_actor() {
-        let numbers =
-            |seed, actor| (0..8).map(|_| Dice::new(seed, actor).below(1000)).collect::<Vec<_>>();
+        let numbers = |seed, actor| {
+            (0..8).map(|_| ActorRandom::new(seed, actor).below(1000)).collect::<Vec<_>>()
+        };
         assert_eq!(numbers(1, 2), numbers(1, 2));
-        assert_ne!(Dice::new(1, 2).below(1 << 40), Dice::new(1, 3).below(1 << 40));
-        assert_ne!(Dice::new(1, 2).below(1 << 40), Dice::new(2, 2).below(1 << 40));
+        assert_ne!(ActorRandom::new(1, 2).below(1 << 40), ActorRandom::new(1, 3).below(1 << 40));
+        assert_ne!(ActorRandom::new(1, 2).below(1 << 40), ActorRandom::new(2, 2).below(1 << 40));
     }
 
     #[test]
     fn sizes_have_the_mean_and_the_spread_of_their_distribution() {
-        let dice = Dice::new(1, 1);
+        let random = ActorRandom::new(1, 1);
         let sizes: Vec<f64> =
-            (0..20_000).map(|_| dice.size_around(16_384) as f64 / 16_384.0).collect();
+            (0..20_000).map(|_| random.size_around(16_384) as f64 / 16_384.0).collect();
         let mean = sizes.iter().sum::<f64>() / 20_000.0;
         let variance = sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / 20_000.0;
         assert!((mean - 1.0).abs() < 0.03, "{mean}");

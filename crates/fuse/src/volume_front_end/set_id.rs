@@ -1,12 +1,12 @@
-//! Which set-id bits an operation takes away, and what a request means that asks for nothing.
+//! The set-id bits that an operation clears, and the meaning of a request without a field.
 //!
 //! Linux announces two things by a SETATTR without a field: chown(2) of -1 and -1, and a write,
 //! fallocate(2) or copy by a caller that may not keep set-id bits (`file_remove_privs`). The latter
-//! come from anybody who may write, and a request of their own follows that takes the bits away.
-//! The former is for owners (`setattr_prepare` in ext4 demands it, since the mode changes), and
-//! FUSE does not check it: it leaves the mode out.
+//! come from any caller that may write, and a separate request follows that clears the bits. The
+//! former is for owners (`setattr_prepare` in ext4 demands it, since the mode changes), and FUSE
+//! does not check it: it leaves the mode out.
 
-use super::{Result, VolumeDoor};
+use super::{Result, VolumeFrontEnd};
 use crate::abi::InHeader;
 use crate::privilege::{self, Capability};
 use ext4::{Attributes, Error, Inode, KillPrivileges};
@@ -16,9 +16,9 @@ const SET_GROUP: u16 = 0o2000;
 const GROUP_EXECUTES: u16 = 0o0010;
 const DIRECTORY: u16 = 0o040000;
 
-impl VolumeDoor {
-    /// The bits that go when the caller changes content. `is_asked`: the kernel says that the
-    /// caller lacks CAP_FSETID.
+impl VolumeFrontEnd {
+    /// Returns the bits to clear when the caller changes content. `is_asked`: the kernel reports
+    /// that the caller lacks CAP_FSETID.
     pub(super) fn killed_by_change(
         &self,
         header: &InHeader,
@@ -35,15 +35,16 @@ impl VolumeDoor {
         }
     }
 
-    /// The bits that go when the caller changes content by a request that says nothing of its
-    /// capabilities.
+    /// Returns the bits to clear when the caller changes content by a request that does not report
+    /// its capabilities.
     pub(super) fn killed_by_any_change(&self, header: &InHeader, inode: &Inode) -> KillPrivileges {
         let has_bits = self.volume.getattr(inode).mode & (SET_USER | SET_GROUP) != 0;
         let is_asked = has_bits && !privilege::holds(header.pid, Capability::SetId);
         self.killed_by_change(header, inode, is_asked)
     }
 
-    /// The bits that go when the caller changes the owner. Set-user-id goes whoever asks.
+    /// Returns the bits to clear when the caller changes the owner. Set-user-id is cleared for any
+    /// caller.
     pub(super) fn killed_by_new_owner(&self, header: &InHeader, inode: &Inode) -> KillPrivileges {
         let attributes = self.volume.getattr(inode);
         let group_alone = has_group_bit_alone(&attributes);
@@ -58,12 +59,12 @@ impl VolumeDoor {
         }
     }
 
-    /// Whether a SETATTR without a field is chown(2) of -1 and -1 by a caller who may do it. False
-    /// for a write, whose own request does the rest; also where the caller cannot be seen and does
-    /// not own the file.
+    /// Returns whether a SETATTR without a field is chown(2) of -1 and -1 by a caller that may do
+    /// it. False for a write, whose own request does the rest; also where the caller is not visible
+    /// and does not own the file.
     ///
     /// # Errors
-    /// EPERM: bits would go, and the caller is neither the owner nor has CAP_FOWNER.
+    /// EPERM: bits would be cleared, and the caller is neither the owner nor has CAP_FOWNER.
     pub(super) async fn is_empty_chown(&self, header: &InHeader, inode: &Inode) -> Result<bool> {
         let mark = Some((header.nodeid, header.pid));
         let follows_capabilities = self.capabilities_taken.get() == mark;
@@ -76,8 +77,8 @@ impl VolumeDoor {
         match privilege::changes_owner(header.pid).await {
             Some(true) => self.check_empty_chown(header, inode).map(|()| true),
             Some(false) => Ok(false),
-            // What cannot be told apart is taken for what happens: before a write the kernel takes
-            // capabilities away, and leaves set-id bits to a caller who may keep them.
+            // Where they cannot be distinguished, the usual case is assumed: before a write the
+            // kernel removes capabilities, and leaves set-id bits to a caller that may keep them.
             None if follows_capabilities => Ok(header.pid != 0
                 && self.owns(header, inode)
                 && !privilege::holds(header.pid, Capability::SetId)),
@@ -86,7 +87,8 @@ impl VolumeDoor {
     }
 
     /// Refuses a removal of file capabilities that is the first half of a chown(2) which may not
-    /// take set-id bits away. ext4 checks the latter first; alone, capabilities go for anybody.
+    /// clear set-id bits. ext4 checks the latter first; alone, capabilities are removed for
+    /// anybody.
     pub(super) async fn check_capability_removal(
         &self,
         header: &InHeader,
@@ -113,7 +115,8 @@ impl VolumeDoor {
     }
 }
 
-/// Set-group-id without execution by the group: it goes for those outside the group.
+/// Returns whether set-group-id is set without execution by the group: callers outside the group
+/// clear it.
 fn has_group_bit_alone(attributes: &Attributes) -> bool {
     attributes.mode & (SET_GROUP | GROUP_EXECUTES) == SET_GROUP
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub struct UnderWay {
+pub struct InFlight {
     /// By log and position: whether it goes through the disk's cache.
     records: BTreeMap<(u32, u32), bool>,
 }
 
-impl UnderWay {
+impl InFlight {
     pub fn count(&self) -> usize {
         self.records.len()
     }
@@ -21,11 +21,11 @@ impl UnderWay {
     pub fn end(&mut self, log: u32, position: u32) {
         self.records.remove(&(log, position));
     }
-    /// None before it in its log.
+    /// Returns whether none before it in its log is in flight.
     pub fn is_first(&self, log: u32, position: u32) -> bool {
         self.records.range((log, 0)..(log, position)).next().is_none()
     }
-    /// A durable record behind these of the log needs a flush.
+    /// Returns whether a durable record after these of the log needs a flush.
     pub fn chains(&self, log: u32) -> bool {
         self.records.range((log, 0)..=(log, u32::MAX)).any(|(_, cached)| *cached)
     }

@@ -1,6 +1,6 @@
-//! What stat, statx, chmod, chown, utimes, truncate and statfs come to.
+//! stat, statx, chmod, chown, utimes, truncate and statfs.
 
-use super::{Result, VALID_SECONDS, VolumeDoor, caller, node_of};
+use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of};
 use crate::Answer;
 use crate::abi::*;
 use ext4::{Attributes, Inode, KillPrivileges, SetAttributes, SetTime};
@@ -12,7 +12,7 @@ const STATX_MASK: u32 = 0xfff;
 /// Compressed, immutable, append-only, no-dump: the same bits in statx and in ext4's flags.
 const STATX_ATTRIBUTES: u32 = 0x04 | 0x10 | 0x20 | 0x40;
 const PERMISSIONS: u32 = 0o7777;
-/// What a request can ask for; the other bits only tell more about it.
+/// Fields that a request can change; the other bits only describe it.
 const ASKED: u32 = fattr::MODE
     | fattr::UID
     | fattr::GID
@@ -24,7 +24,7 @@ const ASKED: u32 = fattr::MODE
     | fattr::CTIME
     | fattr::KILL_SUIDGID;
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     pub(super) async fn getattr(&self, header: &InHeader) -> Result {
         let inode = self.inode(header.nodeid).await?;
         Ok(answer_attributes(&self.volume.getattr(&inode)))
@@ -42,7 +42,7 @@ impl VolumeDoor {
             return Ok(answer_attributes(&self.volume.getattr(&inode)));
         }
         let mut change = change_of(&arguments);
-        // Under HANDLE_KILLPRIV_V2 the kernel says so when truncating, and leaves chown to us.
+        // Under HANDLE_KILLPRIV_V2 the kernel sends this when truncating, and leaves chown to us.
         change.kill_privileges = match arguments.valid & (fattr::UID | fattr::GID) != 0
             || asks_for_nothing(&arguments)
         {
@@ -71,14 +71,14 @@ impl VolumeDoor {
         }))
     }
 
-    /// An entry for the kernel to remember: it counts as one more reference.
+    /// Creates an entry for the kernel to remember: it counts as one more reference.
     pub(super) fn entry(&self, inode: &Rc<Inode>) -> EntryOut {
         self.volume.remember(inode);
         let attributes = self.volume.getattr(inode);
         let nodeid = node_of(inode.number);
         EntryOut {
             nodeid,
-            // The kernel knows the root without asking, and takes its generation for zero.
+            // The kernel knows the root without a lookup, and takes its generation for zero.
             generation: if nodeid == ROOT_NODE { 0 } else { attributes.generation.into() },
             entry_valid: VALID_SECONDS,
             attr_valid: VALID_SECONDS,
@@ -147,7 +147,7 @@ fn asks_for_nothing(arguments: &SetattrIn) -> bool {
     arguments.valid & ASKED == 0
 }
 
-/// The change without what it does to set-id bits.
+/// Returns the change without its effect on set-id bits.
 fn change_of(arguments: &SetattrIn) -> SetAttributes {
     let has = |bit: u32| arguments.valid & bit != 0;
     let time = |bit: u32, now: u32, seconds: u64, nanoseconds: u32| match (has(bit), has(now)) {
@@ -167,7 +167,7 @@ fn change_of(arguments: &SetattrIn) -> SetAttributes {
             false => time(fattr::CTIME, 0, arguments.ctime, arguments.ctimensec),
         },
         kill_privileges: KillPrivileges::No,
-        // The kernel has taken the bit out of the mode already (setattr_prepare).
+        // The kernel has cleared the bit in the mode already (setattr_prepare).
         clear_set_group: false,
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     fn only_what_the_kernel_marked_is_changed() {
         let arguments =
             SetattrIn { mode: 0o100644, uid: 7, size: 9, atime: 5, ..Default::default() };
-        // FATTR_FH: only says that a file handle is given.
+        // FATTR_FH only means that a file handle is given.
         let asks = SetattrIn { valid: 1 << 6, ..arguments };
         let touched = SetAttributes { changed: Some(SetTime::Now), ..Default::default() };
         assert_eq!(change_of(&asks), touched, "chown(-1, -1)");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_number_comes_apart_as_the_kernel_put_it_together() {
+    fn device_numbers_are_decoded_as_the_kernel_encodes_them() {
         // new_encode_dev(MKDEV(259, 70000)): (70000 & 0xff) | (259 << 8) | ((70000 & !0xff) << 12)
         let device = (70000 & 0xff) | (259 << 8) | ((70000u32 & !0xff) << 12);
         assert_eq!((device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00), (259, 70000));

@@ -1,17 +1,17 @@
 //! Names and directories.
 
 use super::content::kind_bits;
-use super::{Error, HostDoor, Result, caller};
+use super::{Error, HostFrontEnd, Result, caller};
 use crate::Answer;
 use crate::abi::*;
 use host::HostError;
 use store::{Entry, Found, NewNode, Refusal, RenameOver, StoreError};
 
 const PERMISSIONS: u32 = 0o7777;
-/// `.` and `..` come first; the store's cursors behind them.
+/// `.` and `..` come first, then the store's cursors.
 const OWN_ENTRIES: u64 = 2;
 
-impl HostDoor {
+impl HostFrontEnd {
     pub(super) async fn lookup(&self, header: &InHeader, name: &[u8]) -> Result {
         let parent = self.file(header.nodeid)?;
         if name == b"." {
@@ -65,7 +65,7 @@ impl HostDoor {
         let parent = self.file(header.nodeid)?;
         let found =
             match self.host.create(parent, name, mode, caller(header, arguments.umask)).await {
-                // Another client was faster than this kernel's look.
+                // Another client was faster than this kernel's lookup.
                 Err(HostError::Store(StoreError::Refused(Refusal::Exists))) if !is_exclusive => {
                     let found = self.host.lookup(parent, name).await?;
                     self.host.open_file(found.file).await?;
@@ -102,15 +102,16 @@ impl HostDoor {
         Ok(Answer::empty())
     }
 
-    /// `plus`: the kernel wants attributes with the names, and gets names alone.
+    /// Lists a directory. With `plus` the kernel wants attributes with the names, and gets names
+    /// alone.
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn, plus: bool) -> Result {
         let directory = self.file(header.nodeid)?;
-        let room = arguments.size.min(crate::MAX_WRITE) as usize;
-        let mut answer = Answer::with_room(room);
+        let size_max = arguments.size.min(crate::MAX_WRITE) as usize;
+        let mut answer = Answer::with_capacity(size_max);
         let mut append = |name: &[u8], ino: u64, kind: u32, off: u64| {
             let entry = if plus { size_of::<EntryOut>() } else { 0 };
             let length = (size_of::<Dirent>() + name.len()).next_multiple_of(RECORD_ALIGNMENT);
-            if answer.payload_length() + entry + length > room {
+            if answer.payload_length() + entry + length > size_max {
                 return false;
             }
             if plus {

@@ -1,5 +1,5 @@
-//! Threads, and the order of calls: those on one file one after the other, except for those that
-//! only look; different files beside each other. A thread is started when work finds none idle.
+//! Threads that run calls: those on one file one after the other, except for read-only ones;
+//! different files concurrently. A thread is started when work finds none idle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,64 +7,66 @@ use store::FileId;
 
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// When a job may run.
+/// Ordering of a job.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
+pub struct CallOrder {
     /// The file whose order it keeps.
     pub file: Option<FileId>,
-    /// Runs beside others of the file that do so, too.
+    /// Whether it may run beside other such jobs of the file.
     pub shares: bool,
-    /// Another client waits for it.
+    /// Whether another client waits for it.
     pub is_awaited: bool,
 }
 
 #[derive(Default)]
-struct Lane {
+struct FileQueue {
     waiting: VecDeque<(bool, Job)>,
     running: usize,
-    /// The one that runs shares with nobody.
+    /// Whether the running job excludes all others.
     is_exclusive: bool,
 }
 
 #[derive(Default)]
 struct State {
-    lanes: BTreeMap<FileId, Lane>,
-    /// What can run now, and its lane.
+    queues: BTreeMap<FileId, FileQueue>,
+    /// Jobs that can run now, and their queues.
     ready: VecDeque<(Option<FileId>, Job)>,
     idle: usize,
     threads: usize,
 }
 
-pub struct Lanes {
+pub struct FileQueues {
     state: Mutex<State>,
     changed: Condvar,
     threads_max: usize,
 }
 
-impl Lanes {
-    pub fn new(threads_max: usize) -> Arc<Lanes> {
-        Arc::new(Lanes { state: Mutex::default(), changed: Condvar::new(), threads_max })
+impl FileQueues {
+    pub fn new(threads_max: usize) -> Arc<FileQueues> {
+        Arc::new(FileQueues { state: Mutex::default(), changed: Condvar::new(), threads_max })
     }
 
-    pub fn add(self: &Arc<Self>, turn: Turn, job: Job) {
+    pub fn add(self: &Arc<Self>, order: CallOrder, job: Job) {
         let mut state = self.lock();
-        match turn.file {
+        match order.file {
             None => state.ready.push_back((None, job)),
             Some(file) => {
-                state.lanes.entry(file).or_default().waiting.push_back((turn.shares, job));
+                state.queues.entry(file).or_default().waiting.push_back((order.shares, job));
                 state.advance(file);
             }
         }
         self.staff(&mut state);
     }
 
-    /// Begins a call of whoever asks, if the file has none now: no other runs beside it. It ends
-    /// with [`Lanes::leave`].
+    /// Begins a call of the calling thread, if the file has none now: no other runs beside it. It
+    /// ends with [`FileQueues::leave`].
     pub fn enter(&self, file: FileId) -> bool {
         let mut state = self.lock();
-        let is_idle = !state.lanes.contains_key(&file);
+        let is_idle = !state.queues.contains_key(&file);
         if is_idle {
-            state.lanes.insert(file, Lane { running: 1, is_exclusive: true, ..Lane::default() });
+            state
+                .queues
+                .insert(file, FileQueue { running: 1, is_exclusive: true, ..FileQueue::default() });
         }
         is_idle
     }
@@ -78,7 +80,7 @@ impl Lanes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread for each job that is ready, up to the bound.
+    /// Starts a thread for each job that is ready, up to the bound.
     fn staff(self: &Arc<Self>, state: &mut State) {
         for _ in 0..state.ready.len().min(state.idle) {
             self.changed.notify_one();
@@ -86,8 +88,8 @@ impl Lanes {
         let missing = state.ready.len().saturating_sub(state.idle);
         for _ in 0..missing.min(self.threads_max - state.threads) {
             state.threads += 1;
-            let lanes = self.clone();
-            std::thread::spawn(move || lanes.work());
+            let queues = self.clone();
+            std::thread::spawn(move || queues.work());
         }
     }
 
@@ -112,9 +114,9 @@ impl Lanes {
 }
 
 impl State {
-    /// Makes ready what the lane's order allows.
+    /// Makes jobs ready as the queue's order allows.
     fn advance(&mut self, file: FileId) {
-        let Some(lane) = self.lanes.get_mut(&file) else { return };
+        let Some(lane) = self.queues.get_mut(&file) else { return };
         while let Some((shares, _)) = lane.waiting.front() {
             let shares = *shares;
             if lane.running > 0 && (lane.is_exclusive || !shares) {
@@ -126,11 +128,11 @@ impl State {
             self.ready.push_back((Some(file), job));
         }
         if lane.running == 0 {
-            self.lanes.remove(&file);
+            self.queues.remove(&file);
         }
     }
     fn end(&mut self, file: FileId) {
-        if let Some(lane) = self.lanes.get_mut(&file) {
+        if let Some(lane) = self.queues.get_mut(&file) {
             lane.running -= 1;
         }
         self.advance(file);
@@ -143,17 +145,17 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    fn turn(file: u64, shares: bool) -> Turn {
-        Turn { file: Some(FileId(file)), shares, is_awaited: false }
+    fn order(file: u64, shares: bool) -> CallOrder {
+        CallOrder { file: Some(FileId(file)), shares, is_awaited: false }
     }
 
     #[test]
     fn calls_on_one_file_run_in_order() {
-        let lanes = Lanes::new(8);
+        let queues = FileQueues::new(8);
         let (done, results) = mpsc::channel();
         for number in 0..1000u64 {
             let done = done.clone();
-            lanes.add(turn(number % 3, false), Box::new(move || done.send(number).unwrap()));
+            queues.add(order(number % 3, false), Box::new(move || done.send(number).unwrap()));
         }
         let mut last = [None; 3];
         for _ in 0..1000 {
@@ -162,32 +164,32 @@ mod tests {
             assert!(last.is_none_or(|last| last < number));
             *last = Some(number);
         }
-        // The last job told before its lane ended.
-        while !lanes.lock().lanes.is_empty() {
+        // The last job reported before its queue ended.
+        while !queues.lock().queues.is_empty() {
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn a_call_outside_of_the_threads_keeps_its_files_order() {
-        let lanes = Lanes::new(4);
+    fn a_call_outside_the_threads_keeps_its_files_order() {
+        let queues = FileQueues::new(4);
         let (done, results) = mpsc::channel();
-        assert!(lanes.enter(FileId(1)));
-        assert!(!lanes.enter(FileId(1)), "one at a time");
+        assert!(queues.enter(FileId(1)));
+        assert!(!queues.enter(FileId(1)), "one at a time");
         for file in [1, 2] {
             let done = done.clone();
-            lanes.add(turn(file, true), Box::new(move || done.send(file).unwrap()));
+            queues.add(order(file, true), Box::new(move || done.send(file).unwrap()));
         }
         assert_eq!(results.recv_timeout(Duration::from_secs(60)).unwrap(), 2, "another file");
         assert!(results.recv_timeout(Duration::from_millis(50)).is_err());
-        assert!(!lanes.enter(FileId(1)), "nobody passes those who wait");
-        lanes.leave(FileId(1));
+        assert!(!queues.enter(FileId(1)), "nobody passes those who wait");
+        queues.leave(FileId(1));
         assert_eq!(results.recv_timeout(Duration::from_secs(60)).unwrap(), 1);
     }
 
     #[test]
-    fn a_call_that_waits_holds_up_its_own_file_only_and_looks_share() {
-        let lanes = Lanes::new(4);
+    fn a_waiting_call_delays_only_its_own_file() {
+        let queues = FileQueues::new(4);
         let (release, released) = mpsc::channel::<()>();
         let (done, results) = mpsc::channel();
         let say = |what: &'static str| -> Job {
@@ -195,12 +197,12 @@ mod tests {
             Box::new(move || done.send(what).unwrap())
         };
         let patience = Duration::from_secs(60);
-        lanes.add(turn(1, true), Box::new(move || released.recv().unwrap()));
-        lanes.add(turn(1, true), say("looks beside the one that waits"));
+        queues.add(order(1, true), Box::new(move || released.recv().unwrap()));
+        queues.add(order(1, true), say("looks beside the one that waits"));
         assert_eq!(results.recv_timeout(patience).unwrap(), "looks beside the one that waits");
-        lanes.add(turn(1, false), say("changes after"));
-        lanes.add(turn(1, true), say("looks after the change"));
-        lanes.add(turn(2, false), say("another file"));
+        queues.add(order(1, false), say("changes after"));
+        queues.add(order(1, true), say("looks after the change"));
+        queues.add(order(2, false), say("another file"));
         assert_eq!(results.recv_timeout(patience).unwrap(), "another file");
         assert!(results.recv_timeout(Duration::from_millis(50)).is_err());
         release.send(()).unwrap();

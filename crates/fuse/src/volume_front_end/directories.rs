@@ -1,22 +1,22 @@
 //! Listing directories.
 
-use super::{Result, VolumeDoor};
+use super::{Result, VolumeFrontEnd};
 use crate::Answer;
 use crate::abi::*;
 use ext4::{DirectoryEntry, FileType};
 
-/// A name of eight bytes with its record: how many entries to ask for.
+/// Length of the record of an eight-byte name, to estimate how many entries to request.
 const ENTRY_TYPICAL: usize = size_of::<Dirent>() + 8;
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let directory = self.inode(header.nodeid).await?;
-        let room = arguments.size.min(crate::MAX_WRITE) as usize;
+        let size_max = arguments.size.min(crate::MAX_WRITE) as usize;
         let entries =
-            self.volume.readdir(&directory, arguments.offset, room / ENTRY_TYPICAL + 1).await?;
-        let mut answer = Answer::with_room(room);
+            self.volume.readdir(&directory, arguments.offset, size_max / ENTRY_TYPICAL + 1).await?;
+        let mut answer = Answer::with_capacity(size_max);
         for entry in &entries {
-            if answer.payload_length() + length_of(entry) > room {
+            if answer.payload_length() + length_of(entry) > size_max {
                 break;
             }
             append(&mut answer, entry);
@@ -26,13 +26,13 @@ impl VolumeDoor {
 
     pub(super) async fn readdirplus(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let directory = self.inode(header.nodeid).await?;
-        let room = arguments.size.min(crate::MAX_WRITE) as usize;
+        let size_max = arguments.size.min(crate::MAX_WRITE) as usize;
         let typical = ENTRY_TYPICAL + size_of::<EntryOut>();
         let entries =
-            self.volume.readdirplus(&directory, arguments.offset, room / typical + 1).await?;
-        let mut answer = Answer::with_room(room);
+            self.volume.readdirplus(&directory, arguments.offset, size_max / typical + 1).await?;
+        let mut answer = Answer::with_capacity(size_max);
         for (entry, inode) in &entries {
-            if answer.payload_length() + size_of::<EntryOut>() + length_of(entry) > room {
+            if answer.payload_length() + size_of::<EntryOut>() + length_of(entry) > size_max {
                 break;
             }
             // Node 0 gives the name alone; the kernel must not count a reference to `.` and `..`.
@@ -75,7 +75,7 @@ mod tests {
     use units::InodeNumber;
 
     #[test]
-    fn a_record_is_as_long_as_was_reckoned() {
+    fn a_record_has_the_computed_length() {
         for length in 1..=255 {
             let (name, file_type) = (vec![b'n'; length], FileType::Regular);
             let entry = DirectoryEntry { inode: InodeNumber(12), file_type, name, cookie: 1 };

@@ -1,5 +1,5 @@
-//! A short journal: what was written over and over is logged anew, and the store gets nothing of
-//! it. Nothing promised is lost by that, wherever the host dies.
+//! A short journal: overwritten files are relogged, and the store gets nothing of them. No crash of
+//! the host loses anything promised by that.
 
 use crate::common::*;
 use disks::{Atomicity, CrashPolicy, MemoryDisk};
@@ -15,7 +15,7 @@ const BLOCK: usize = 200_000;
 const BLOCKS: usize = 6;
 /// Half of a journal of 16 MiB, and more.
 const ROUNDS: u8 = 50;
-/// Before that the journal is not short.
+/// Before this round the journal is not short.
 const SHORT_FROM: u8 = 35;
 
 fn options() -> HostOptions {
@@ -51,8 +51,9 @@ impl Model {
 
 type Shared = Rc<RefCell<Model>>;
 
-/// Blocks in turn, by far more than half of the journal, and none of it synced until the end.
-/// Sixteen bytes of another file are synced all the time, so that the journal commits in between.
+/// Overwrites blocks one after another, far more than half of the journal, and syncs none until the
+/// end. Sixteen bytes of another file are synced all the time, so that the journal commits in
+/// between.
 async fn write_over(
     host: Rc<Host>,
     stage: Rc<Stage>,
@@ -83,7 +84,7 @@ async fn write_over(
             model.borrow_mut().promise();
         }
     }
-    // The journal is looked after meanwhile.
+    // Leaves time for the journal's own tasks.
     sleep(&*stage.world(), Duration::from_millis(30)).await;
     host.sync_file(files[0]).await?;
     model.borrow_mut().promise();
@@ -114,11 +115,12 @@ struct Run {
     model: Shared,
     messages: Range<u64>,
     journal_writes: Range<u64>,
-    /// As the host told at the end, unless it was cut.
+    /// Relogged bytes as the host reported them at the end, unless it was cut.
     logged_anew: Option<u64>,
 }
 
-/// `network`: a store that holds everything back, or one that sends content by itself.
+/// Runs the script; `network` is a store that holds everything back, or one that sends content
+/// unasked.
 fn run(seed: u64, network: Network, cut: Option<CutAt>) -> Run {
     let stage = Rc::new(Stage::with(seed, network));
     let disk = stage.disk(stage.formatted());
@@ -126,7 +128,7 @@ fn run(seed: u64, network: Network, cut: Option<CutAt>) -> Run {
     let (host, files) = stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         let files = [make(&host, "a").await, make(&host, "b").await];
-        // It has its whole length at the store, so that it does not outgrow its room.
+        // It has its whole length at the store, so that no write outgrows it.
         let change =
             store::AttributeChange { size: Some((BLOCKS * BLOCK) as u64), ..Default::default() };
         host.set_attributes(files[0], change).await.unwrap();
@@ -179,13 +181,13 @@ impl Run {
     }
 }
 
-/// What Ceph's client may do: of a file that holds more than this, all goes to the servers at once.
+/// A Ceph client may send all of a file to the servers at once if it holds more than this.
 fn networks() -> [Network; 2] {
     [Network::default(), Network { buffer_bytes: 300_000, ..Network::default() }]
 }
 
 #[test]
-fn what_is_written_over_is_logged_anew_and_stays_with_the_host() {
+fn overwritten_bytes_are_relogged_and_not_destaged() {
     let all = run(1, Network::default(), None);
     assert!(
         all.logged_anew.is_some_and(|bytes| bytes >= (BLOCKS * BLOCK) as u64),
@@ -198,7 +200,7 @@ fn what_is_written_over_is_logged_anew_and_stays_with_the_host() {
 }
 
 #[test]
-fn promises_survive_a_crash_at_every_journal_write_while_records_are_logged_anew() {
+fn promises_survive_a_crash_at_every_write_while_relogging() {
     for network in networks() {
         let writes = run(2, network, None).journal_writes;
         assert!(writes.end - writes.start > 20, "{writes:?}");
@@ -211,9 +213,9 @@ fn promises_survive_a_crash_at_every_journal_write_while_records_are_logged_anew
     }
 }
 
-/// Of the host, of a server, and of the network, which comes back after the lease.
+/// Cuts the host, a server, or the network, which comes back after the lease.
 #[test]
-fn promises_survive_a_cut_at_every_message_while_records_are_logged_anew() {
+fn promises_survive_a_cut_at_every_message_while_relogging() {
     for network in networks() {
         let messages = run(3, network, None).messages;
         assert!(messages.end - messages.start > 10, "{messages:?}");
@@ -234,47 +236,47 @@ fn promises_survive_a_cut_at_every_message_while_records_are_logged_anew() {
     }
 }
 
-/// Hot and growing files at once, so that room is short, too. The power fails at a random write of
-/// the journal.
+/// Hot and growing files at once, so that the log is short of space, too. The power fails at a
+/// random write of the journal.
 #[test]
 fn random_writers_in_a_short_journal_lose_nothing_promised() {
     let mut all_anew = 0;
     for seed in 0..12 {
         let stage = Rc::new(Stage::new(seed));
         let disk = stage.disk(stage.formatted());
-        let (begun, inner, dice) =
+        let (begun, inner, random) =
             (stage.begin(&disk, options()), stage.clone(), SplitMix::new(seed));
         let models: Rc<[Shared; 3]> = Rc::default();
         models.iter().for_each(|model| model.borrow_mut().states.push([0; BLOCKS]));
-        let (power, told) = (disk.clone(), models.clone());
+        let (power, shared) = (disk.clone(), models.clone());
         let (files, anew) = stage.world.run(async move {
             let (host, _) = begun.await.unwrap();
             let files = [make(&host, "a").await, make(&host, "b").await, make(&host, "c").await];
-            power.cut_at(power.changes() + 20 + dice.next() % 150);
+            power.cut_at(power.changes() + 20 + random.next() % 150);
             let writers = [0, 1, 2].map(|number| {
-                let (host, world, models, dice) = (
+                let (host, world, models, random) = (
                     host.clone(),
                     inner.world(),
-                    told.clone(),
+                    shared.clone(),
                     SplitMix::new(seed * 3 + number as u64 + 1),
                 );
                 spawn_with_result(&*inner.world(), async move {
                     for round in 1..=60u8 {
-                        // The third grows, and does not write over much.
+                        // The third file grows, and overwrites little.
                         let block = if number == 2 {
                             round as usize / 10 % BLOCKS
                         } else {
-                            dice.next() as usize % BLOCKS
+                            random.next() as usize % BLOCKS
                         };
                         models[number].borrow_mut().change(block, round);
                         let durable =
-                            if dice.next() % 4 == 0 { Durable::Now } else { Durable::Soon };
+                            if random.next() % 4 == 0 { Durable::Now } else { Durable::Soon };
                         host_write(&host, files[number], block * BLOCK, &[round; BLOCK], durable)
                             .await?;
                         if durable == Durable::Now {
                             models[number].borrow_mut().promise();
                         }
-                        sleep(&*world, Duration::from_micros(dice.next() % 900)).await;
+                        sleep(&*world, Duration::from_micros(random.next() % 900)).await;
                     }
                     Ok::<(), HostError>(())
                 })
@@ -309,7 +311,7 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
 }
 
 #[test]
-fn a_peer_that_wants_a_file_that_is_logged_anew_sees_the_latest_bytes() {
+fn a_peer_reads_the_latest_bytes_of_a_relogged_file() {
     for wait in 0..12 {
         let stage = Rc::new(Stage::new(20 + wait));
         let disk = stage.disk(stage.formatted());

@@ -1,6 +1,6 @@
-//! Names: looking up, making, moving, removing.
+//! Names: lookup, creation, rename, removal.
 
-use super::{Result, VALID_SECONDS, VolumeDoor, caller, node_of, number_of};
+use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of, number_of};
 use crate::Answer;
 use crate::abi::*;
 use ext4::{Error, Inode, RenameMode, Stamped, flags};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 const PERMISSIONS: u32 = 0o7777;
 
-impl VolumeDoor {
+impl VolumeFrontEnd {
     pub(super) async fn lookup(&self, header: &InHeader, name: &[u8]) -> Result {
         // A file handle whose inode the kernel does not remember; it compares the generation.
         if name == b"." {
@@ -18,7 +18,7 @@ impl VolumeDoor {
         let parent = self.inode(header.nodeid).await?;
         match self.volume.lookup(&parent, name).await {
             Ok(inode) => Ok(Answer::of(&self.entry(&inode))),
-            // Node 0: the kernel may remember that there is no such name.
+            // Node 0: the kernel may cache that there is no such name.
             Err(Error::Refused(libc::ENOENT)) => {
                 Ok(Answer::of(&EntryOut { entry_valid: VALID_SECONDS, ..Default::default() }))
             }
@@ -115,7 +115,7 @@ impl VolumeDoor {
         let strict = if to.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) { &to } else { &from };
         self.settle(strict, moved.transaction).await?;
         // The kernel holds the lock of a directory that gets another parent: no page of its listing
-        // is under way.
+        // is in flight.
         let moved = moved.value.into_iter().map(node_of);
         Ok(moved.fold(Answer::empty(), Answer::with_stale_listing))
     }
