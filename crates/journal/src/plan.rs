@@ -132,7 +132,8 @@ impl Plan {
             _ => None,
         }
     }
-    /// Puts in front of everything that the first block of a run which a power cut has left is wiped.
+    /// Puts in front of all other steps that the first block of a run is wiped, which a power cut
+    /// has left.
     pub fn wipe_before_log(&mut self, at: LogBlock, unit: usize) {
         let blocks = vec![(BlockKind::RunHeader, Rc::new(Buffer::zeroed(unit)))];
         let wipe = Step::Write(Write { at: Address::Log(at), blocks });

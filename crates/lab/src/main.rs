@@ -44,7 +44,7 @@ Volumes are made, mounted and recovered by the program okeanos, which has to be 
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::BenchArguments),
-    Sim(sim::SimArguments),
+    Sim(Box<sim::SimArguments>),
     Reproduce(reproduce::ReproduceArguments),
     Disk(disk::DiskArguments),
     Fingerprint(fingerprint::FingerprintArguments),
@@ -63,7 +63,7 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
     let program: Program = terminal::parse(arguments).unwrap_or_else(|error| error.exit());
     match program.command {
         Command::Bench(arguments) => bench::run(arguments),
-        Command::Sim(arguments) => sim::run(arguments),
+        Command::Sim(arguments) => sim::run(*arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Disk(arguments) => disk::run(arguments),
         Command::Fingerprint(arguments) => fingerprint::run(arguments),

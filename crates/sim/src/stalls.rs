@@ -1,6 +1,6 @@
-//! Steps of tasks that took more than 2 ms of processor time ([`device::STEP_LONG`]), by the name of
-//! the task, of all runs of this process. Virtual time charges nothing for the processor, so nothing
-//! else shows that a step keeps all others from going on.
+//! Steps of tasks that took more than 2 ms of processor time ([`device::STEP_LONG`]), by the name
+//! of the task, of all runs of this process. Virtual time charges nothing for the processor, so
+//! nothing else shows that a step keeps all others from going on.
 
 use device::{LongSteps, World};
 use runtime::VirtualWorld;

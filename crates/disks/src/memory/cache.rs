@@ -250,8 +250,8 @@ impl Cache {
     pub fn write_lengths(&self) -> Vec<usize> {
         self.writes().iter().map(Vec::len).collect()
     }
-    /// Returns what a power cut leaves if of each of [`Cache::writes`] those sectors arrive of which
-    /// `keeps` says so: number of the write, number of the sector in it.
+    /// Returns what a power cut leaves if those sectors of [`Cache::writes`] arrive for which
+    /// `keeps` returns true. Its arguments: number of the write, number of the sector in it.
     pub fn crash_with(&self, keeps: impl Fn(usize, usize) -> bool) -> Image {
         let mut image = self.durable.clone();
         for (number, write) in self.writes().into_iter().enumerate() {

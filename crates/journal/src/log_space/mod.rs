@@ -191,8 +191,8 @@ pub trait LogSpace {
     ) -> Option<(LogBlock, Rc<Buffer>)> {
         None
     }
-    /// Returns where the blocks of `transaction`, which is bound, begin, if a power cut may have left
-    /// a run of the same number there: what that begins with must not be on disk any more when the
+    /// Returns where the blocks of `transaction`, which is bound, begin, if a power cut may have
+    /// left a run of the same number there: its first block must not be on disk any more when the
     /// new header is written.
     fn stale_start(&self, _transaction: TransactionId) -> Option<LogBlock> {
         None

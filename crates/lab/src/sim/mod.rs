@@ -14,7 +14,7 @@ use sim::liar::{Liar, TRIALS};
 use sim::proof::Proof;
 use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
-use sim::small_world::{self, Bounds, Replay, SMALL_WORLDS, SmallExplorer, SmallWorld};
+use sim::small_world::{self, Replay, SMALL_WORLDS, SmallBounds, SmallExplorer, SmallWorld};
 use sim::{CACHE_BYTES, Case, CaseReport, Explorer, Failure, Scripts};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -312,7 +312,7 @@ fn explore_small_worlds(
 ) -> Result<(), CliError> {
     let is_wanted = |small: &&SmallWorld| arguments.world.is_none_or(|world| world == *small);
     let worlds: Vec<&SmallWorld> = SMALL_WORLDS.iter().filter(is_wanted).collect();
-    let bounds = Bounds { operations: arguments.operations, ..Bounds::default() };
+    let bounds = SmallBounds { operations: arguments.operations, ..SmallBounds::default() };
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let explored = std::thread::scope(|scope| {
@@ -339,17 +339,17 @@ fn explore_small_worlds(
     }
 }
 
-/// First lives alone to the end, then with ever longer second lives: most of what can go wrong needs
+/// Explores first lives alone to the end, then with ever longer second lives: most failures need
 /// few operations, in one life or in two.
 fn explore_small_world(
     world: &'static SmallWorld,
-    bounds: Bounds,
+    bounds: SmallBounds,
     progress: &Progress,
 ) -> Result<small_world::SmallReport, CliError> {
     let failed = |failure: Box<small_world::SmallFailure>| CliError::new(failure.to_string());
     let mut report = small_world::SmallReport::default();
     for second_life in 0..=bounds.second_life.min(bounds.operations.saturating_sub(1)) {
-        let bounds = Bounds { second_life, ..bounds };
+        let bounds = SmallBounds { second_life, ..bounds };
         let mut explorer = SmallExplorer::new(world, bounds).map_err(CliError::new)?;
         while explorer.step().map_err(failed)? {
             let (operations, done, all) = explorer.progress();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Which of the writes that are not durable a cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Remains {
     /// A bit for each write in its order: whether it is there.
     pub whole: u64,
     /// One of them is there in part.
@@ -27,15 +27,15 @@ const SUBSETS_MAX: usize = 4;
 /// Sectors between two places where a write is torn.
 const TEAR_EVERY: usize = 2;
 
-impl Left {
+impl Remains {
     /// All that a cut now may leave.
-    pub(super) fn all(disk: &MemoryDisk) -> Vec<Left> {
+    pub(super) fn all(disk: &MemoryDisk) -> Vec<Remains> {
         let writes = disk.volatile_writes();
         // Of more writes than there are bits, those are lost that came last.
         let count = writes.len().min(63);
         let everything = (1u64 << count) - 1;
-        let whole = |whole| Left { whole, torn: None };
-        let mut all: Vec<Left> = if count <= SUBSETS_MAX {
+        let whole = |whole| Remains { whole, torn: None };
+        let mut all: Vec<Remains> = if count <= SUBSETS_MAX {
             (0..=everything).map(whole).collect()
         } else {
             let each = (0..count).flat_map(|write| [1 << write, everything ^ 1 << write]);
@@ -47,7 +47,7 @@ impl Left {
                     [(0, true), (0, false), (everything, true), (everything, false)]
                 {
                     let torn = Some(Torn { write, sectors, are_there });
-                    all.push(Left { whole: others & !(1 << write), torn });
+                    all.push(Remains { whole: others & !(1 << write), torn });
                 }
             }
         }
@@ -63,7 +63,7 @@ impl Left {
 }
 
 /// As in `0b101` and `0b101/2<3`, `0b101/2>=3`: of write 2 the first three sectors, or all others.
-impl fmt::Display for Left {
+impl fmt::Display for Remains {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#b}", self.whole)?;
         match self.torn {
@@ -73,9 +73,9 @@ impl fmt::Display for Left {
         }
     }
 }
-impl FromStr for Left {
+impl FromStr for Remains {
     type Err = String;
-    fn from_str(text: &str) -> Result<Left, String> {
+    fn from_str(text: &str) -> Result<Remains, String> {
         let wrong = || format!("{text}: not what a cut leaves, as in 0b101 or 0b101/2<3");
         let (whole, torn) = match text.split_once('/') {
             Some((whole, torn)) => (whole, Some(torn)),
@@ -94,7 +94,7 @@ impl FromStr for Left {
             Some(torn) => Some(parse(torn).ok_or_else(wrong)?),
             None => None,
         };
-        Ok(Left { whole: whole.ok_or_else(wrong)?, torn })
+        Ok(Remains { whole: whole.ok_or_else(wrong)?, torn })
     }
 }
 
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn what_is_left_can_be_written_down_and_read_again() {
         for text in ["0b0", "0b1011", "0b1/3<2", "0b0/0>=7"] {
-            assert_eq!(text.parse::<Left>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Remains>().unwrap().to_string(), text);
         }
         for text in ["", "1", "0b2", "0b1/", "0b1/2", "0b1/a<1"] {
-            assert!(text.parse::<Left>().is_err(), "{text}");
+            assert!(text.parse::<Remains>().is_err(), "{text}");
         }
     }
 }

@@ -6,11 +6,11 @@
 //! disk is not followed by others. A disk that holds the same, with the same to be expected of it,
 //! is recovered once.
 
-use super::cut::Left;
-use super::life::{Life, Lived, Progress, recovered};
-use super::operation::Operation;
-use super::replay::{Cut, Replay};
-use super::transactions::{Content, HOME_BLOCKS, History, State};
+use super::cut::Remains;
+use super::life::{Life, LifeProgress, Lived, recovered};
+use super::operation::SmallOperation;
+use super::replay::{PowerCut, Replay};
+use super::transactions::{Content, HOME_BLOCKS, State, StateHistory};
 use super::world::{SmallWorld, Snapshots};
 use disks::{Image, MemoryDisk};
 use engine::{BarrierKind, LogKind};
@@ -21,7 +21,7 @@ use xxhash_rust::xxh64::Xxh64;
 
 /// How far the exploration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct SmallBounds {
     /// Operations of both lives together.
     pub operations: usize,
     /// Of a second life.
@@ -30,9 +30,9 @@ pub struct Bounds {
     pub delayed: usize,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { operations: 6, second_life: 3, delayed: 1 }
+impl Default for SmallBounds {
+    fn default() -> SmallBounds {
+        SmallBounds { operations: 6, second_life: 3, delayed: 1 }
     }
 }
 
@@ -69,10 +69,10 @@ impl SmallReport {
 
 /// What a cut has left, and what may be found there.
 struct Crashed {
-    left: Left,
+    left: Remains,
     change: u64,
     image: Image,
-    history: Rc<History>,
+    history: Rc<StateHistory>,
     acknowledged: usize,
     hash: u64,
 }
@@ -87,14 +87,14 @@ struct Start {
 /// Explores one small world, script after script.
 pub struct SmallExplorer {
     small: &'static SmallWorld,
-    bounds: Bounds,
+    bounds: SmallBounds,
     start: Start,
     /// Scripts whose last operation changed something, of the length that was explored last.
-    scripts: Vec<Vec<Operation>>,
+    scripts: Vec<Vec<SmallOperation>>,
     length: usize,
     /// The next of the scripts to extend.
     next: usize,
-    longer: Vec<Vec<Operation>>,
+    longer: Vec<Vec<SmallOperation>>,
     /// Hashes of disks and of what is expected of them, with the length of the second lives that
     /// were played on them.
     seen: HashMap<u64, usize>,
@@ -102,12 +102,13 @@ pub struct SmallExplorer {
 }
 
 /// Operations of the script that is explored first for all others of the first life.
-const SECOND_ALPHABET: [Operation; 4] =
-    [Operation::Near, Operation::Far, Operation::Large, Operation::Rest];
-const SECOND_CIRCULAR: [Operation; 3] = [Operation::Near, Operation::Large, Operation::Rest];
+const SECOND_ALPHABET: [SmallOperation; 4] =
+    [SmallOperation::Near, SmallOperation::Far, SmallOperation::Large, SmallOperation::Rest];
+const SECOND_CIRCULAR: [SmallOperation; 3] =
+    [SmallOperation::Near, SmallOperation::Large, SmallOperation::Rest];
 
 impl SmallExplorer {
-    pub fn new(small: &'static SmallWorld, bounds: Bounds) -> Result<SmallExplorer, String> {
+    pub fn new(small: &'static SmallWorld, bounds: SmallBounds) -> Result<SmallExplorer, String> {
         Ok(SmallExplorer {
             small,
             bounds,
@@ -147,7 +148,7 @@ impl SmallExplorer {
     }
 
     /// Whether the last operation of the script changed anything.
-    fn explore(&mut self, script: &[Operation]) -> Result<bool, Box<SmallFailure>> {
+    fn explore(&mut self, script: &[SmallOperation]) -> Result<bool, Box<SmallFailure>> {
         let lived = self.first_life(script, &[])?;
         if lived.last_changes == 0 {
             return Ok(false);
@@ -164,7 +165,7 @@ impl SmallExplorer {
 
     fn first_life(
         &mut self,
-        script: &[Operation],
+        script: &[SmallOperation],
         delayed: &[u64],
     ) -> Result<Lived, Box<SmallFailure>> {
         let second = self.bounds.second_life.min(self.bounds.operations - script.len());
@@ -197,7 +198,7 @@ impl SmallExplorer {
                 continue;
             }
             self.report.states += 1;
-            let cut = Cut { change: crashed.change, left: crashed.left };
+            let cut = PowerCut { change: crashed.change, left: crashed.left };
             let replay = Replay { cut: Some(cut), ..base.clone() };
             let found = judge(self.small, &crashed).map_err(|why| replay.fails(why))?;
             self.second_lives(&crashed, found, second, &replay)?;
@@ -226,7 +227,7 @@ impl SmallExplorer {
         most: usize,
         replay: &Replay,
     ) -> Result<(), Box<SmallFailure>> {
-        let alphabet: &[Operation] = match self.small.log {
+        let alphabet: &[SmallOperation] = match self.small.log {
             LogKind::Scattered => &SECOND_ALPHABET,
             LogKind::Circular => &SECOND_CIRCULAR,
         };
@@ -251,7 +252,7 @@ impl SmallExplorer {
         &mut self,
         crashed: &Crashed,
         found: State,
-        script: &[Operation],
+        script: &[SmallOperation],
         replay: &Replay,
     ) -> Result<bool, Box<SmallFailure>> {
         let life = Life {
@@ -272,7 +273,7 @@ impl SmallExplorer {
                 continue;
             }
             self.report.second_states += 1;
-            let cut_again = Some(Cut { change: again.change, left: again.left });
+            let cut_again = Some(PowerCut { change: again.change, left: again.left });
             judge(self.small, &again)
                 .map_err(|why| Replay { cut_again, ..replay.clone() }.fails(why))?;
         }
@@ -296,11 +297,11 @@ fn play(life: &Life) -> Result<(Lived, Vec<Crashed>), String> {
     Ok((lived, crashed.take()))
 }
 
-fn take(disk: &MemoryDisk, change: u64, progress: &Progress, crashed: &mut Vec<Crashed>) {
+fn take(disk: &MemoryDisk, change: u64, progress: &LifeProgress, crashed: &mut Vec<Crashed>) {
     let history = Rc::new(progress.history.borrow().clone());
     let acknowledged = progress.acknowledged.get();
     let expected = expectation(&history, acknowledged);
-    for left in Left::all(disk) {
+    for left in Remains::all(disk) {
         let image = left.of(disk);
         let hash = hash(&image, expected);
         let history = history.clone();
@@ -309,7 +310,7 @@ fn take(disk: &MemoryDisk, change: u64, progress: &Progress, crashed: &mut Vec<C
 }
 
 /// Says what may be found.
-fn expectation(history: &History, acknowledged: usize) -> u64 {
+fn expectation(history: &StateHistory, acknowledged: usize) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     history.states[acknowledged..].hash(&mut hasher);
@@ -358,7 +359,7 @@ impl Start {
             snapshots: Snapshots::Each,
             barrier: BarrierKind::Flush,
             image: &image,
-            script: &[Operation::Keep, Operation::Near],
+            script: &[SmallOperation::Keep, SmallOperation::Near],
             delayed: &[],
             begun: (stale, 1),
         };
@@ -428,7 +429,11 @@ impl Replay {
     }
 
     /// What one cut leaves of a life; `None`: it is not cut.
-    fn crash(&self, life: &Life, cut: Option<Cut>) -> Result<Option<Crashed>, Box<SmallFailure>> {
+    fn crash(
+        &self,
+        life: &Life,
+        cut: Option<PowerCut>,
+    ) -> Result<Option<Crashed>, Box<SmallFailure>> {
         let taken = Rc::new(RefCell::new(None));
         let played = life.play({
             let taken = taken.clone();

@@ -1,8 +1,8 @@
 //! One life of a small world: a script on a disk, from the recovery on to the cut.
 
-use super::operation::Operation;
-use super::transactions::{Content, HOME_BLOCKS, History, State, page};
-use super::world::{Arm, BLOCK, DELAY, Opener, REST, Rig, SmallWorld, Snapshots};
+use super::operation::SmallOperation;
+use super::transactions::{BLOCK, Content, HOME_BLOCKS, State, StateHistory, page};
+use super::world::{Arm, DELAY, Opener, REST, Rig, SmallWorld, Snapshots};
 use device::World;
 use disks::{Image, MemoryDisk};
 use engine::{BarrierKind, Credits, Engine, EngineError};
@@ -18,7 +18,7 @@ pub(super) struct Life<'a> {
     pub snapshots: Snapshots,
     pub barrier: BarrierKind,
     pub image: &'a Image,
-    pub script: &'a [Operation],
+    pub script: &'a [SmallOperation],
     /// Changes of the disk that others overtake.
     pub delayed: &'a [u64],
     /// What the disk holds, and the number of the next transaction.
@@ -26,10 +26,10 @@ pub(super) struct Life<'a> {
 }
 
 /// How far a life has come.
-pub(super) struct Progress {
+pub(super) struct LifeProgress {
     /// The operation under way; before the first one it is the recovery's turn.
     pub operation: Cell<Option<usize>>,
-    pub history: RefCell<History>,
+    pub history: RefCell<StateHistory>,
     /// States up to the last acknowledged one.
     pub acknowledged: Cell<usize>,
 }
@@ -40,21 +40,21 @@ pub(super) struct Lived {
     pub changes: u64,
     pub last_changes: u64,
     pub swaps: u64,
-    pub history: History,
+    pub history: StateHistory,
 }
 
 impl Life<'_> {
     /// Plays the whole script. `look` sees the disk whenever a change starts, and at the end.
     pub fn play(
         &self,
-        look: impl Fn(&MemoryDisk, u64, &Progress) + 'static,
+        look: impl Fn(&MemoryDisk, u64, &LifeProgress) + 'static,
     ) -> Result<Lived, String> {
         let rig = Rig::new(self.small, self.image, self.snapshots, self.barrier, self.begun.1);
         self.delayed.iter().for_each(|change| rig.disk.delay_change(*change, DELAY));
         let (state, next) = self.begun;
-        let progress = Rc::new(Progress {
+        let progress = Rc::new(LifeProgress {
             operation: Cell::new(None),
-            history: RefCell::new(History::of(state, next)),
+            history: RefCell::new(StateHistory::of(state, next)),
             acknowledged: Cell::new(0),
         });
         let look = Rc::new(look);
@@ -62,7 +62,7 @@ impl Life<'_> {
             let (look, progress) = (look.clone(), progress.clone());
             move |disk, change, _| look(disk, change, &progress)
         });
-        let writer = Writer {
+        let writer = LifeWriter {
             world: rig.world.clone(),
             opener: rig.opener(),
             progress: progress.clone(),
@@ -79,19 +79,19 @@ impl Life<'_> {
 }
 
 #[derive(Clone)]
-struct Writer {
+struct LifeWriter {
     world: VirtualWorld,
     opener: Opener,
-    progress: Rc<Progress>,
+    progress: Rc<LifeProgress>,
     reads: Cell<u64>,
 }
 
-impl Writer {
+impl LifeWriter {
     /// Returns the changes of the last operation, and the swaps.
     async fn play(
         &self,
         disk: &MemoryDisk,
-        script: &[Operation],
+        script: &[SmallOperation],
     ) -> Result<(u64, u64), EngineError> {
         let mut engine = self.opener.open().await?;
         let (mut before, mut swaps) = (disk.changes(), 0);
@@ -99,22 +99,25 @@ impl Writer {
             self.progress.operation.set(Some(number));
             before = disk.changes();
             match operation {
-                Operation::Rest => {
+                SmallOperation::Rest => {
                     self.world.sleep_until(self.world.now().plus(REST)).await;
                 }
-                Operation::Checkpoint => {
+                SmallOperation::Checkpoint => {
                     engine.checkpoint().await?;
                 }
-                Operation::Reopen => {
+                SmallOperation::Reopen => {
                     swaps += engine.statistics().swaps;
                     engine.shutdown().await?;
                     engine = self.opener.open().await?;
                 }
-                Operation::Pair => self.pair(&engine).await?,
-                Operation::Far | Operation::FarLarge => {
+                SmallOperation::Pair => self.pair(&engine).await?,
+                SmallOperation::Far | SmallOperation::FarLarge => {
                     self.write(&engine, *operation, Arm::Far).await?;
                 }
-                Operation::Near | Operation::Large | Operation::Burst | Operation::Keep => {
+                SmallOperation::Near
+                | SmallOperation::Large
+                | SmallOperation::Burst
+                | SmallOperation::Keep => {
                     self.write(&engine, *operation, Arm::Near).await?;
                 }
             }
@@ -126,7 +129,7 @@ impl Writer {
     async fn write(
         &self,
         engine: &Rc<Engine>,
-        operation: Operation,
+        operation: SmallOperation,
         arm: Arm,
     ) -> Result<(), EngineError> {
         let time = self.reads.replace(self.reads.get() + 1);
@@ -142,7 +145,7 @@ impl Writer {
     async fn pair(&self, engine: &Rc<Engine>) -> Result<(), EngineError> {
         let time = self.reads.replace(self.reads.get() + 1);
         engine.read_data(Arm::Near.block(time), 1).await?;
-        let mut all = Operation::Pair.transactions().into_iter();
+        let mut all = SmallOperation::Pair.transactions().into_iter();
         let (first, second) = (all.next().expect("two"), all.next().expect("two"));
         let first = self.begin(engine, first).await?;
         let committed = {

@@ -10,8 +10,8 @@ mod still;
 mod transactions;
 mod world;
 
-pub use cut::{Left, Torn};
-pub use explore::{Bounds, SmallExplorer, SmallFailure, SmallReport};
-pub use operation::Operation;
-pub use replay::{Cut, Replay};
+pub use cut::{Remains, Torn};
+pub use explore::{SmallBounds, SmallExplorer, SmallFailure, SmallReport};
+pub use operation::SmallOperation;
+pub use replay::{PowerCut, Replay};
 pub use world::{BROKEN, SMALL_WORLDS, SmallWorld, Snapshots, find};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// One operation of a script. It ends when what it has written is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum SmallOperation {
     /// A transaction of one block, logged near the start of the disk.
     Near,
     /// A transaction of six blocks, logged near the start of the disk.
@@ -30,9 +30,9 @@ pub enum Operation {
     Reopen,
 }
 
-use Operation::{Burst, Checkpoint, Far, FarLarge, Keep, Large, Near, Pair, Reopen, Rest};
+use SmallOperation::{Burst, Checkpoint, Far, FarLarge, Keep, Large, Near, Pair, Reopen, Rest};
 
-const NAMES: [(Operation, &str); 10] = [
+const NAMES: [(SmallOperation, &str); 10] = [
     (Near, "near"),
     (Large, "large"),
     (Burst, "burst"),
@@ -45,8 +45,9 @@ const NAMES: [(Operation, &str); 10] = [
     (Reopen, "reopen"),
 ];
 
-impl Operation {
+impl SmallOperation {
     /// Returns the blocks that each of its transactions writes, in order.
+    #[expect(clippy::single_range_in_vec_init, reason = "one transaction, not its blocks")]
     pub(super) fn transactions(self) -> Vec<Range<u64>> {
         match self {
             Near => vec![0..1],
@@ -61,15 +62,15 @@ impl Operation {
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for SmallOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, name) = NAMES.iter().find(|(one, _)| one == self).expect("all have names");
         f.write_str(name)
     }
 }
-impl FromStr for Operation {
+impl FromStr for SmallOperation {
     type Err = String;
-    fn from_str(text: &str) -> Result<Operation, String> {
+    fn from_str(text: &str) -> Result<SmallOperation, String> {
         let found = NAMES.iter().find(|(_, name)| *name == text);
         found.map(|(one, _)| *one).ok_or_else(|| format!("{text}: no operation"))
     }

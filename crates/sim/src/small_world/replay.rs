@@ -1,50 +1,50 @@
 //! Where a small world failed, as a line that plays it again.
 
-use super::cut::Left;
-use super::operation::Operation;
+use super::cut::Remains;
+use super::operation::SmallOperation;
 use super::world::{SmallWorld, find};
 use std::fmt;
 use std::str::FromStr;
 
 /// A cut of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct PowerCut {
     /// The write, flush or discard that starts then, counted from 0; behind the last one, the end.
     pub change: u64,
-    pub left: Left,
+    pub left: Remains,
 }
 
 /// One or two lives of a small world, and where they are cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     pub world: &'static SmallWorld,
-    pub script: Vec<Operation>,
+    pub script: Vec<SmallOperation>,
     /// Changes that others overtake.
     pub delayed: Vec<u64>,
-    pub cut: Option<Cut>,
+    pub cut: Option<PowerCut>,
     /// The script of the second life; empty if there is none.
-    pub second: Vec<Operation>,
-    pub cut_again: Option<Cut>,
+    pub second: Vec<SmallOperation>,
+    pub cut_again: Option<PowerCut>,
 }
 
 /// As in `scattered: near rest; delayed 7; cut 12 0b101; then near; cut 3 0b0/0<2`.
 impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |script: &[Operation]| {
-            script.iter().map(Operation::to_string).collect::<Vec<_>>().join(" ")
+        let words = |script: &[SmallOperation]| {
+            script.iter().map(SmallOperation::to_string).collect::<Vec<_>>().join(" ")
         };
         write!(f, "{}: {}", self.world, words(&self.script))?;
         for change in &self.delayed {
             write!(f, "; delayed {change}")?;
         }
-        if let Some(Cut { change, left }) = self.cut {
+        if let Some(PowerCut { change, left }) = self.cut {
             write!(f, "; cut {change} {left}")?;
         }
         if !self.second.is_empty() {
             write!(f, "; then {}", words(&self.second))?;
         }
         match self.cut_again {
-            Some(Cut { change, left }) => write!(f, "; cut {change} {left}"),
+            Some(PowerCut { change, left }) => write!(f, "; cut {change} {left}"),
             None => Ok(()),
         }
     }
@@ -55,7 +55,7 @@ impl FromStr for Replay {
     fn from_str(text: &str) -> Result<Replay, String> {
         let (world, rest) = text.split_once(": ").ok_or("the name of a small world is missing")?;
         let world = find(world).ok_or_else(|| format!("{world}: no small world"))?;
-        let words = |text: &str| -> Result<Vec<Operation>, String> {
+        let words = |text: &str| -> Result<Vec<SmallOperation>, String> {
             text.split_whitespace().map(str::parse).collect()
         };
         let mut parts = rest.split("; ");
@@ -72,7 +72,7 @@ impl FromStr for Replay {
                 ("cut", cut) => {
                     let (change, left) = cut.split_once(' ').ok_or_else(wrong)?;
                     let change = change.parse().map_err(|_| wrong())?;
-                    let cut = Some(Cut { change, left: left.parse()? });
+                    let cut = Some(PowerCut { change, left: left.parse()? });
                     match replay.second.is_empty() {
                         true => replay.cut = cut,
                         false => replay.cut_again = cut,

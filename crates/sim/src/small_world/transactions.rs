@@ -1,8 +1,9 @@
 //! What home blocks of a small world hold, as its transactions make it.
 
-use super::world::BLOCK;
 use std::ops::Range;
 
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 1024;
 /// Blocks that transactions write.
 pub(super) const HOME_BLOCKS: u64 = 16;
 
@@ -54,15 +55,15 @@ pub(super) fn page(block: u64, version: u32) -> [u8; BLOCK] {
 
 /// What was done so far, as a list of states: that before all, and that behind each transaction.
 #[derive(Clone, Debug)]
-pub(super) struct History {
+pub(super) struct StateHistory {
     pub states: Vec<State>,
     /// The number of the next transaction, in all lives.
     pub next: u32,
 }
 
-impl History {
-    pub fn of(state: State, next: u32) -> History {
-        History { states: vec![state], next }
+impl StateHistory {
+    pub fn of(state: State, next: u32) -> StateHistory {
+        StateHistory { states: vec![state], next }
     }
     /// A transaction of these blocks begins. Returns its number.
     pub fn begin(&mut self, blocks: Range<u64>) -> u32 {

@@ -1,9 +1,9 @@
 //! The small worlds: an engine over a disk of a few hundred blocks of 1 KiB, without a file system.
 //! The log is circular, or lies in five logs of 32 blocks.
 
-use super::operation::Operation;
+use super::operation::SmallOperation;
 use super::still::StillWorld;
-use super::transactions::{Content, HOME_BLOCKS};
+use super::transactions::{BLOCK, Content, HOME_BLOCKS};
 use device::World;
 use disks::{Image, Latency, MemoryDisk};
 use engine::{
@@ -31,7 +31,7 @@ pub struct SmallWorld {
     /// How order is forced in the second life; in the first one by flushes.
     pub later_barrier: BarrierKind,
     /// What scripts are made of.
-    pub alphabet: &'static [Operation],
+    pub alphabet: &'static [SmallOperation],
 }
 
 /// When a snapshot of the mapping table is written, in worlds with scattered logs.
@@ -45,12 +45,12 @@ pub enum Snapshots {
     OfSwaps,
 }
 
-use Operation::{Burst, Checkpoint, Far, FarLarge, Large, Near, Pair, Reopen, Rest};
+use SmallOperation::{Burst, Checkpoint, Far, FarLarge, Large, Near, Pair, Reopen, Rest};
 
-const CIRCULAR: &[Operation] = &[Near, Large, Pair, Rest, Checkpoint, Reopen];
-const SCATTERED: &[Operation] = &[Near, Large, Far, Rest, Pair, Checkpoint, Reopen];
+const CIRCULAR: &[SmallOperation] = &[Near, Large, Pair, Rest, Checkpoint, Reopen];
+const SCATTERED: &[SmallOperation] = &[Near, Large, Far, Rest, Pair, Checkpoint, Reopen];
 /// Few, so that longer scripts can be played: a swap, and another of what it has moved.
-const SWAPS: &[Operation] = &[Burst, Rest, Far, FarLarge, Near];
+const SWAPS: &[SmallOperation] = &[Burst, Rest, Far, FarLarge, Near];
 
 const fn circular(name: &'static str, records: RecordFormat) -> SmallWorld {
     SmallWorld {
@@ -69,7 +69,7 @@ const fn scattered(
     name: &'static str,
     records: RecordFormat,
     snapshots: Snapshots,
-    alphabet: &'static [Operation],
+    alphabet: &'static [SmallOperation],
 ) -> SmallWorld {
     SmallWorld { log: LogKind::Scattered, snapshots, alphabet, ..circular(name, records) }
 }
@@ -101,7 +101,6 @@ pub fn find(name: &str) -> Option<&'static SmallWorld> {
     SMALL_WORLDS.iter().chain([BROKEN]).find(|world| world.name == name)
 }
 
-pub(super) const BLOCK: usize = 1024;
 const JOURNAL_BLOCKS: u32 = 128;
 const LOGS: u64 = 5;
 const LOG_BLOCKS: u32 = 32;

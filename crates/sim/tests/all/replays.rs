@@ -1,12 +1,12 @@
 //! What a failure prints last plays it again, with both cuts.
 
 use engine::{BarrierKind, DataMode};
-use sim::small_world::{BROKEN, Bounds, Replay, SmallExplorer};
+use sim::small_world::{BROKEN, Replay, SmallBounds, SmallExplorer};
 use sim::{Case, setup};
 
 /// Explores until something is lost.
 fn explore() -> sim::small_world::SmallFailure {
-    let bounds = Bounds { operations: 2, second_life: 1, delayed: 0 };
+    let bounds = SmallBounds { operations: 2, second_life: 1, delayed: 0 };
     let mut explorer = SmallExplorer::new(BROKEN, bounds).unwrap();
     loop {
         match explorer.step() {

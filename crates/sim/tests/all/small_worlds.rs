@@ -1,9 +1,9 @@
 //! Small worlds as far as there is time for them in every run of the tests; `okeanos-lab sim
 //! --enumerated` goes further.
 
-use sim::small_world::{Bounds, SMALL_WORLDS, SmallExplorer, SmallReport};
+use sim::small_world::{SMALL_WORLDS, SmallBounds, SmallExplorer, SmallReport};
 
-const BOUNDS: Bounds = Bounds { operations: 2, second_life: 1, delayed: 1 };
+const BOUNDS: SmallBounds = SmallBounds { operations: 2, second_life: 1, delayed: 1 };
 
 #[test]
 fn nothing_is_lost_in_two_lives_of_two_operations() {
