@@ -76,7 +76,7 @@ hunt_in_small_worlds() {
     local each status replay
     for each in $2; do
         status=0
-        OKEANOS_FAULT=$1 timeout $LIMIT "$OKEANOS" sim --enumerated 0 --world "${each%:*}" \
+        OKEANOS_FAULT=$1 timeout $LIMIT "$LAB" sim --enumerated 0 --world "${each%:*}" \
             --operations "${each#*:}" --jobs 1 >"$WORK/said" 2>&1 || status=$?
         case $status in
         0) continue ;;

@@ -185,10 +185,10 @@ fn bad_models_and_traces_are_refused_with_their_place_and_nothing_is_printed() {
 fn a_daemon_whose_connection_is_aborted_before_the_first_request_ends_and_says_so() {
     // The porter's mount(2) comes back late, so nobody reads the first request before it is too
     // late.
-    for what in ["disk serve --model hitachi-7k80 --size 1G", "mount -o noloop image"] {
+    for what in ["$LAB disk serve --model hitachi-7k80 --size 1G", "$O mount -o noloop image"] {
         Rig::new().run(&format!(
             r#"$O mkfs image 64M -- -q; mkdir control; mount -t fusectl none control
-               strace -f -qqq -o calls -e trace=mount -e inject=mount:delay_exit=3s $O {what} $M 2>out & DAEMON=$!
+               strace -f -qqq -o calls -e trace=mount -e inject=mount:delay_exit=3s {what} $M 2>out & DAEMON=$!
                connection() {{ awk -v at=$M '$5 == at {{ sub(".*:", "", $3); print $3 }}' /proc/self/mountinfo; }}
                for i in $(seq 600); do [ -n "$(connection)" ] && break; sleep 0.05; done
                echo 1 >control/$(connection)/abort
