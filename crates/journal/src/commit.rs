@@ -100,10 +100,11 @@ impl CommitPlan {
         if let Some((at, header)) = log.header(self.transaction, self.durable) {
             self.plan.write_before_log(at, (BlockKind::RunHeader, header));
         }
+        self.plan.write_table(log.table_pages(self.transaction));
+        // In front of the table, too: to a restart it is as good as a header.
         if let Some(at) = log.stale_start(self.transaction) {
             self.plan.wipe_before_log(at, self.log_block_bytes);
         }
-        self.plan.write_table(log.table_pages(self.transaction));
         runs
     }
 }

@@ -30,7 +30,7 @@ pub enum Barrier {
     /// before runs move.
     TableBeforeRun,
     /// The first block of a run that a power cut has left is wiped, before a header stands in front
-    /// of it again.
+    /// of it again, or the table of runs tells of it.
     WipedBeforeRun,
     /// Copies of runs that move, before headers say that they lie there.
     CopyBeforeHeader,

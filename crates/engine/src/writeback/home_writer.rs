@@ -28,6 +28,8 @@ enum Asked {
     ByWriteBack,
     /// A sync, which waits until the blocks are durable.
     BySync,
+    /// A sync whose blocks are one request.
+    BySyncAtOnce,
 }
 
 /// Image of a block that was sent home.
@@ -100,11 +102,14 @@ impl HomeWriter<'_> {
         asked: Asked,
     ) -> Result<WritebackOutcome, EngineError> {
         let runs = runs_of(&self.reader.cache.borrow(), &numbers, neighbours);
-        let asked = if runs.len() == 1 { asked } else { Asked::ByWriteBack };
+        let asked = match asked {
+            Asked::BySync if runs.len() == 1 => Asked::BySyncAtOnce,
+            asked => asked,
+        };
         let clock = self
             .policy
             .learns()
-            .map(|auto| HomeClock::begin(auto, self.copies.world, asked == Asked::BySync));
+            .map(|auto| HomeClock::begin(auto, self.copies.world, asked == Asked::BySyncAtOnce));
         let clock_of_runs = clock.as_ref();
         let writes = runs
             .into_iter()
@@ -134,12 +139,13 @@ impl HomeWriter<'_> {
             return Ok(WritebackOutcome { written: 0, unreadable });
         };
         let count = run[run.len() - 1].number().get() + 1 - first.number().get();
-        // No claim is held during this wait: a sync may want to write one of these blocks.
+        // No claim is held during this wait: a sync may want to write one of these blocks. A sync
+        // itself does not wait: write-back asks for room again at the moment it gives some back.
         let _in_flight = match asked {
             Asked::ByWriteBack => {
                 Some(self.home_bytes.admit(count << self.reader.block_size.shift()).await)
             }
-            Asked::BySync => None,
+            Asked::BySync | Asked::BySyncAtOnce => None,
         };
         let _claim = self.copies.claims.claim(first.number(), count).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
@@ -153,7 +159,9 @@ impl HomeWriter<'_> {
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
             let at = sent[0].block.number();
             let volatile = match asked {
-                Asked::BySync if is_one => self.reader.runner.sync_home(at, &kinds, parts).await?,
+                Asked::BySyncAtOnce if is_one => {
+                    self.reader.runner.sync_home(at, &kinds, parts).await?
+                }
                 _ => Some(self.reader.runner.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));

@@ -70,3 +70,37 @@ fn synced_data_of_which_a_part_went_home_before_is_flushed() {
         assert_eq!((bytes[0], bytes[4096]), (2, 3), "{mode}");
     }
 }
+
+/// Write-back fills the disk with requests of a mebibyte, one after the other.
+#[test]
+fn a_sync_of_several_requests_does_not_wait_for_all_of_write_back() {
+    const MUCH: u64 = 2048;
+    let mut setup = Setup::new(DataMode::Writeback, Layout::Separate, 4096);
+    setup.home_blocks = 100 + MUCH;
+    setup.options.cache_bytes = 64 << 20;
+    setup.options.writeback = Duration::from_millis(10);
+    setup.options.expire = Duration::from_millis(10);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let slow = Latency { least: Duration::from_millis(10), spread: Duration::ZERO };
+    rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+    let sent = rig.play(async move |engine| {
+        for at in 100..100 + MUCH {
+            overwrite(&engine, 2, at, 1).await;
+        }
+        while engine.statistics().home_bytes() == 0 {
+            let soon = engine.world().now().plus(Duration::from_millis(1));
+            engine.world().sleep_until(soon).await;
+        }
+        overwrite(&engine, 1, 50, 2).await;
+        overwrite(&engine, 1, 60, 3).await;
+        assert!(engine.sync_in_place(Owner(1)).await.unwrap());
+        engine.statistics().home_bytes()
+    });
+    assert!(sent < MUCH << 12, "it came behind all of write-back");
+    let image = &rig.crash(0)[0];
+    for (at, byte) in [(50, 2), (60, 3)] {
+        let mut found = [0];
+        image.read(at << 12, &mut found);
+        assert_eq!(found, [byte]);
+    }
+}

@@ -4,8 +4,9 @@
 use crate::common::{Rig, STALE};
 use crate::swap::{self, Versions};
 use crate::{restart, swap::FILLS_THREE_LOGS};
-use disks::{Atomicity, CrashPolicy, MemoryDisk};
+use disks::{Atomicity, CrashPolicy, Image, MemoryDisk};
 use engine::{Engine, RecoveryReport};
+use format::run_table::TABLE_BYTES;
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
@@ -231,5 +232,54 @@ fn a_run_without_its_header_does_not_come_back_under_a_new_one() {
                 "what nobody has committed is there"
             );
         });
+    }
+}
+
+/// The same place, of which a table of runs tells in the second life. The cut comes before what the
+/// place begins with is wiped, or behind that.
+#[test]
+fn a_run_without_its_header_does_not_come_back_by_the_table_of_runs() {
+    const KEPT: u64 = 3;
+    const LOGS_AT: std::ops::Range<u64> = 256 * 4096..(256 + 6 * 64) * 4096;
+    for setup in swap::all() {
+        for longer_than in [0, 4096] {
+            let seen = Versions::default();
+            // The power is cut with the first write to the logs that is longer.
+            let play = |images, version: u8, longer_than: u64| {
+                let rig = swap::rig(&setup, images);
+                let (parts, written) = (rig.parts.clone(), seen.clone());
+                let power = rig.disks.clone();
+                let ended = rig.run(async move {
+                    let (_, engine) = restart::restart(parts).await;
+                    if version == 1 {
+                        put(&engine, KEPT, 1, version, &written).await;
+                    }
+                    power[0].clone().on_change(move |_, _, change| {
+                        if LOGS_AT.contains(&change.at) && change.length > longer_than {
+                            power.iter().for_each(MemoryDisk::power_off);
+                        }
+                    });
+                    put(&engine, 2 * KEPT, 1, version, &written).await;
+                });
+                assert!(ended.is_none(), "{ended:?}: the run never came");
+                rig
+            };
+            let first = play(setup.images(), 1, 4096);
+            let run = first.disks[0].volatile_writes().len() - 1;
+            let image = first.disks[0].crash_with(|write, sector| write < run || sector > 0);
+            let second = play(vec![image, Image::new(TABLE_BYTES)], 2, longer_than);
+            let images = second.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll));
+            let third = swap::rig(&setup, images.collect());
+            let parts = third.parts.clone();
+            let ended = third.run(async move {
+                let (_, engine) = restart::restart(parts).await;
+                let found = engine.read_data(HomeBlock(2 * KEPT), 1).await.unwrap();
+                assert!(
+                    found[0].iter().all(|byte| *byte == STALE),
+                    "what nobody has committed is there"
+                );
+            });
+            assert!(ended.is_some());
+        }
     }
 }

@@ -193,7 +193,7 @@ pub trait LogSpace {
     }
     /// Returns where the blocks of `transaction`, which is bound, begin, if a power cut may have
     /// left a run of the same number there: its first block must not be on disk any more when the
-    /// new header is written.
+    /// new header is written, or a table of runs lists it.
     fn stale_start(&self, _transaction: TransactionId) -> Option<LogBlock> {
         None
     }

@@ -11,9 +11,9 @@
 //! 5. While runs move, the superblock marks the copies: they count from the write of it that takes
 //!    the mark away, all at once. No run is written behind a mark.
 //! 6. A power cut may leave a run without its header. A restart does not see it, and its number is
-//!    used again, perhaps in its place: a new header alone would bring the old run back. So before
-//!    runs of these numbers are written, what their place begins with is wiped
-//!    ([`LogSpace::stale_start`]).
+//!    used again, perhaps in its place: a new header alone would bring the old run back, and so
+//!    would a table that tells of it. So before runs of these numbers are written, or told of, what
+//!    their place begins with is wiped ([`LogSpace::stale_start`]).
 //! 7. While a snapshot counts, the superblock also names each log that may get a run behind it,
 //!    durably, before the run is written. So a restart need not look into the others.
 

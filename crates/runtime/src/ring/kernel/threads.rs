@@ -34,9 +34,38 @@ struct Job {
 // changes what the kernel reads. The queue's lock orders what either side does.
 unsafe impl Send for Job {}
 
+/// Jobs that no thread has taken. Commits go first: with many readers they would otherwise reach
+/// the disk behind all reads, as they do not over a ring.
+#[derive(Default)]
+struct Jobs {
+    commits: VecDeque<Job>,
+    others: VecDeque<Job>,
+}
+
+impl Jobs {
+    fn push(&mut self, job: Job) {
+        let is_commit = match job.call {
+            Call::Write { durability, .. } => durability == Durability::Durable,
+            Call::SyncData { .. } => true,
+            _ => false,
+        };
+        let queue = if is_commit { &mut self.commits } else { &mut self.others };
+        queue.push_back(job);
+    }
+    fn pop(&mut self) -> Option<Job> {
+        self.commits.pop_front().or_else(|| self.others.pop_front())
+    }
+    fn len(&self) -> usize {
+        self.commits.len() + self.others.len()
+    }
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: Jobs,
     /// Jobs that threads have taken and not finished.
     under_way: usize,
     done: Vec<Completion>,
@@ -94,7 +123,7 @@ impl Threads {
     /// What the call points to must live until its completion was taken; it is a call that waits
     /// for a disk.
     pub unsafe fn push(&mut self, call: Call, user_data: u64) {
-        self.shared.state().jobs.push_back(Job { call, user_data });
+        self.shared.state().jobs.push(Job { call, user_data });
         self.shared.filled.notify_one();
     }
 
@@ -216,7 +245,7 @@ impl Shared {
         if state.is_over {
             return false;
         }
-        let Some(job) = state.jobs.pop_front() else { return false };
+        let Some(job) = state.jobs.pop() else { return false };
         state.under_way += 1;
         drop(state);
         let completion = Completion::last(job.user_data, carry_out(&job.call));
@@ -321,5 +350,34 @@ pub(super) fn result_of(call: impl FnOnce() -> isize) -> i32 {
     match call() {
         -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
         result => result as i32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_overtake_other_calls_in_their_own_order() {
+        let write = |durability| Call::Write {
+            file: 0,
+            source: Source::One { start: std::ptr::null(), length: 0 },
+            at: 0,
+            durability,
+        };
+        let read = || Call::Read { file: 0, start: std::ptr::null_mut(), length: 0, at: 0 };
+        let calls = [
+            read(),
+            write(Durability::Cached),
+            write(Durability::Durable),
+            read(),
+            Call::SyncData { file: 0 },
+        ];
+        let mut jobs = Jobs::default();
+        for (user_data, call) in (0..).zip(calls) {
+            jobs.push(Job { call, user_data });
+        }
+        let order: Vec<_> = std::iter::from_fn(|| jobs.pop()).map(|job| job.user_data).collect();
+        assert_eq!(order, [2, 4, 0, 1, 3]);
     }
 }

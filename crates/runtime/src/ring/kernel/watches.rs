@@ -211,5 +211,5 @@ fn message(file: RawFd, source: Source) -> i32 {
 fn is_ready(file: RawFd, events: i16) -> bool {
     let mut polled = libc::pollfd { fd: file, events, revents: 0 };
     // SAFETY: the structure outlives the call, which does not wait.
-    unsafe { libc::poll(&raw mut polled, 1, 0) != 0 }
+    unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
 }
