@@ -33,7 +33,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
     bench.options.writers.iter().map(at).collect()
 }
 
-/// Syncs per second on a fresh volume, and the most memory that the daemon had, where there is one.
+/// Returns syncs per second on a fresh volume, and the daemon's peak memory, if there is a daemon.
 fn play(
     bench: &Bench<'_>,
     disks: &Disks,
