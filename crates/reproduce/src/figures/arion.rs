@@ -109,7 +109,7 @@ fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration
 
 /// Processor time of a real server (Ceph 16.2.15, one OSD in memory), all its threads together.
 /// These are medians, to two digits, of three runs of `scripts/measure-metadata-server.py`, with
-/// five rounds each. A change was measured as a new file. A removal of a file with buffered content
+/// five repetitions each. A change was measured as a new file. A removal of a file with buffered content
 /// takes 378 us in all; the part beyond a plain removal is `names_left`. It covers the question,
 /// and the reports of the discarded content. A token was measured with its return, as its grant
 /// comes with the answer to an open.
