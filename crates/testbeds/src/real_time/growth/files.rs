@@ -1,4 +1,4 @@
-//! More and more files on one volume.
+//! Growth of the number of files on one volume.
 //!
 //! The kernel's ext4 makes them, on the same image and without barriers. Ten million through a
 //! mount in user space would take longer than the rest of the measurement. The files are empty, ten

@@ -1,4 +1,4 @@
-//! More and more writers, each of which appends small records synchronously to a file of its own.
+//! Growth of the number of writers, each appending small records synchronously to its own file.
 
 use super::GrowthQuantity::{MemoryOfWriters, Syncs, SyncsOfFastCommit};
 use super::memory::resident;

@@ -12,7 +12,7 @@ const FILE: u64 = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Updates {
-    /// Syncs per second, each after [`Updates::FILES`] updates.
+    /// Updates per second; a sync follows each [`Updates::FILES`] updates.
     pub per_second: u32,
     /// Bytes of an update, at most a block.
     pub bytes: usize,
