@@ -1,4 +1,4 @@
-//! `okeanos fingerprint` through the program: where it writes.
+//! Tests of `okeanos fingerprint` through the program: the disks to which it writes.
 
 use crate::rig::Rig;
 
