@@ -58,10 +58,11 @@ const DEFAULT: &str = "okeanos";
 const HOME_SIZE: u64 = 512 << 20;
 const JOURNAL_SIZE: u64 = 128 << 20;
 
-/// Runs the demonstration. `progress` is called with a description of each step.
+/// Runs the demonstration; lost records are in the rows. `progress` gets a description of each
+/// step.
 ///
 /// # Errors
-/// A step failed. Lost records are no error: they are in the rows.
+/// A step failed.
 pub fn demo(options: &DemoOptions, progress: impl Fn(&str)) -> Result<Vec<DemoRow>, RigError> {
     rig::hide_mounts()?;
     let place = Workspace::new(&options.directory)?;

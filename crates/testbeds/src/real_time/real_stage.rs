@@ -38,8 +38,7 @@ pub struct RealStage {
 }
 
 impl RealStage {
-    /// Builds the stage. From now on the mounts of this thread, and of those it starts, are visible
-    /// only to them.
+    /// Builds the stage, hiding mounts of this thread, and of those it starts, from others.
     pub fn build(options: &RealStageOptions) -> Result<RealStage, RigError> {
         rig::hide_mounts()?;
         let place = Workspace::new(&options.directory)?;
@@ -83,7 +82,7 @@ impl RealStage {
     }
 }
 
-/// Makes the file system. No initialisation is deferred.
+/// Makes the file system, deferring no initialisation.
 fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), RigError> {
     const BLOCK: u64 = 4096;
     const NOW: &str = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";

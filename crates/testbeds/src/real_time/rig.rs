@@ -257,7 +257,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Arranges that the child is killed when this program ends, for whatever reason.
+/// Kills the child when this program ends, for whatever reason.
 pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
     // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
     unsafe {
@@ -268,8 +268,8 @@ pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Returns the command of an Okeanos daemon. Ctrl-C ends this program, which ends the daemon; its
-/// mount ends with it, and then the loop device. Its standard error is reported if it fails.
+/// Returns a daemon's command. Ctrl-C ends this program and the daemon; the mount ends with it, and
+/// then the loop device. Its standard error is reported if it fails.
 pub(crate) fn daemon(program: &Path) -> Command {
     let mut command = Command::new(program);
     ends_with_us(&mut command).process_group(0).stderr(Stdio::piped());

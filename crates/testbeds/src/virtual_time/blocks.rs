@@ -15,13 +15,13 @@ use std::time::Duration;
 /// Bytes of the memory that survives power loss, for the mapping table: only written parts take
 /// memory here.
 const TABLE: u64 = 1 << 30;
-/// Time of the first request; logs are open by then.
+/// Time of the first request: logs are open.
 const BEGIN: Duration = Duration::from_secs(5);
 
 /// The layer between the requests and the platters. The drive's write cache is off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BlockLayer {
-    /// No layer: each request goes to its home address.
+    /// No layer: each request goes home directly.
     Nothing,
     /// Scattered logs for writes of at most `logged` bytes: the paper's MLB.
     Scattered { logged: u64 },

@@ -35,7 +35,7 @@ const ADDRESSES: u64 = 256;
 const INODES: u64 = 32;
 const TRANSLATIONS: u64 = 128;
 
-/// Files of a log-structured placement. Clones share the files.
+/// Log-structured files; clones are the same files.
 #[derive(Clone)]
 pub struct LogStructuredFiles(Rc<State>);
 
@@ -46,7 +46,7 @@ struct State {
     inodes: RefCell<Vec<Inode>>,
     /// The next block of the log.
     head: Cell<u64>,
-    /// Inodes that wait to be synced, and the number of the write that will sync them.
+    /// Inodes that wait to be synced, and the write that will do it.
     asked: RefCell<BTreeSet<u64>>,
     round: Cell<u64>,
     /// Number of the last durable write.

@@ -76,7 +76,7 @@ pub enum VolumeLayout {
 #[derive(Clone, Debug)]
 pub struct StageOptions {
     pub home: DiskChoice,
-    /// Disk of the journal. `None`: the journal is a hidden inode of the volume.
+    /// Journal's disk. `None`: a hidden inode of the volume.
     pub journal: Option<DiskChoice>,
     pub layout: VolumeLayout,
     /// Bytes of a block.

@@ -3,8 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Read-ahead state of an open file: where a sequential reader continues, and the end of what was
-/// read ahead.
+/// State of an open file: where a sequential reader continues, and the end of the read-ahead.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     next: Cell<u64>,
@@ -37,7 +36,7 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    /// Returns the read-ahead of reads of 64 KiB at these offsets, each in KiB.
+    /// Returns the read-ahead of reads of 64 KiB, in KiB.
     fn read_beside(reads: &[u64]) -> Vec<Range<u64>> {
         let file = ReadAhead::default();
         let of = |at: &u64| {

@@ -209,7 +209,7 @@ impl SharedStage {
     pub fn restart_counting(&self) {
         self.begun.set((self.world.now(), self.cluster.traffic().data_bytes, self.busy()));
     }
-    /// Returns the bytes that one data server has received.
+    /// Returns bytes received by one data server.
     pub fn received_bytes(&self) -> u64 {
         (self.cluster.traffic().data_bytes - self.begun.get().1) / self.homes.len() as u64
     }
@@ -231,7 +231,7 @@ impl Drop for SharedStage {
     }
 }
 
-/// Files of the cluster. Clones share the files.
+/// Files of the cluster, shared by clones.
 #[derive(Clone)]
 pub struct SharedFiles(Rc<State>);
 
@@ -384,8 +384,8 @@ impl SharedFiles {
         }
     }
 
-    /// Fetches the rest of partially written pages, as a kernel's page cache does. A client that
-    /// buffers bytes does not.
+    /// Fetches the rest of a partial page, as a kernel's page cache does. A client that keeps bytes
+    /// does not.
     async fn fetch_partial_pages(&self, file: FileId, at: u64, end: u64) {
         let edges =
             [(at / PAGE, !at.is_multiple_of(PAGE)), (end / PAGE, !end.is_multiple_of(PAGE))];

@@ -124,8 +124,8 @@ impl Stage {
         VirtualFiles::new(world, volume, self.directory).played_with(&self.options)
     }
 
-    /// Returns the journal's traffic since the stage was built or [`Stage::restart_counting`] was
-    /// called. Empty if the journal is a hidden inode: its traffic is then the home disk's.
+    /// Returns traffic since the stage was built or [`Stage::restart_counting`] was called. Empty
+    /// if the journal is a hidden inode: then it is the home disk's.
     pub fn journal_traffic(&self) -> Traffic {
         self.journal.as_ref().map(Drives::traffic).unwrap_or_default()
     }

@@ -12,7 +12,7 @@ pub(crate) struct StartLine {
 }
 
 impl StartLine {
-    /// Reports readiness, and waits until the others are ready, too.
+    /// Waits until all are ready.
     pub async fn wait(&self) {
         self.arrive();
         self.changed.until(|| self.open.get().then_some(())).await;

@@ -49,8 +49,8 @@ const FILE_MODE: u16 = 0o100_644;
 const DIRECTORY_MODE: u16 = 0o755;
 
 impl VirtualFiles {
-    /// Makes files whose paths begin at `directory`. Writers do not wait for blocks under commit,
-    /// and nothing is read ahead.
+    /// Paths begin at `directory`. Nothing waits for blocks under commit, and nothing is read
+    /// ahead.
     pub(crate) fn new(
         world: VirtualWorld,
         volume: Rc<Volume>,

@@ -93,7 +93,7 @@ pub(super) fn git(
     ])
 }
 
-/// Measures work on a tree of sources. Nothing is synced: the time is what the user waits.
+/// Works on sources. Nothing is synced: the time is what the user waits.
 pub(super) fn tree(
     volume: &mut Volume<'_>,
     kept: &Kept,

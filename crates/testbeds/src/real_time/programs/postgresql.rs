@@ -58,7 +58,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster. `log`: directory of the write-ahead log, if not `data`.
+    /// Starts it. `log`: place of the write-ahead log, if not `data`.
     fn start(data: &Path, log: Option<&Path>) -> Result<Cluster, RigError> {
         let programs = programs()?;
         let mut initdb = as_postgres(&programs, "initdb");
@@ -110,7 +110,7 @@ fn as_postgres(programs: &Path, program: &str) -> Command {
     command
 }
 
-/// Returns the directory in which Debian keeps the programs of the newest PostgreSQL.
+/// Returns Debian's directory of the newest PostgreSQL.
 fn programs() -> Result<PathBuf, RigError> {
     let all = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();

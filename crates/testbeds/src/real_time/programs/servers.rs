@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that this program started. It ends with this program, and when it is dropped.
+/// A server that ends with this program, and when it is dropped.
 pub(super) struct Server {
     name: String,
     child: Child,

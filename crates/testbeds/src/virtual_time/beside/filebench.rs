@@ -21,8 +21,8 @@ pub struct FilebenchBeside {
 }
 
 impl FilebenchBeside {
-    /// Returns the options. Varmail calls fsync. Fileserver does not, so its writes are O_SYNC:
-    /// otherwise nothing would wait for the disk.
+    /// Varmail calls fsync. Fileserver does not, so its writes are O_SYNC: otherwise nothing would
+    /// wait for the disk.
     fn options(self, seconds: u64, seed: u64) -> FilebenchOptions {
         let sync = match self.personality {
             Personality::Varmail => SyncKind::None,

@@ -20,7 +20,7 @@ const COPY: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Large {
-    /// Whether the file is written rather than read.
+    /// Written rather than read.
     pub writes: bool,
     /// Bytes of the file; its end is followed by its start.
     pub span: u64,
@@ -39,7 +39,7 @@ impl Large {
     pub fn writer(span: u64) -> Large {
         Large { writes: true, ..Large::reader(span) }
     }
-    /// Adapts to a RAID-0, on which Linux's md reads two stripes ahead.
+    /// Reads as Linux's md on a RAID-0: two stripes ahead.
     pub fn over(self, drives: u32, chunk: u64) -> Large {
         Large { read: self.read.max(2 * u64::from(drives) * chunk), ..self }
     }
@@ -101,7 +101,7 @@ async fn read(
         let begun = scene.world.now();
         scene.volume.read(&file, at, large.read as usize).await?;
         if scene.world.now() == begun {
-            // The read was served from memory.
+            // Served from memory.
             scene.world.sleep_until(begun.plus(COPY)).await;
         }
         if scene.world.now() <= scene.end {

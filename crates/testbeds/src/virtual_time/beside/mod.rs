@@ -33,8 +33,8 @@ pub enum Small {
     Logs(LogsBeside),
 }
 
-/// A large file and small writers. The file should not fit into memory, or its disk gets no
-/// requests.
+/// A large file, which should not fit into memory (its disk would get no requests), and small
+/// writers.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub large: Large,
@@ -46,7 +46,7 @@ pub struct Beside {
 /// Results of a run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SharedDisk {
-    /// Sequential throughput of the large file, in bytes per second.
+    /// Sequential throughput of the large file.
     pub bytes_a_second: f64,
     /// Small writes that were waited for, and their average wait.
     pub waits: u64,
