@@ -17,7 +17,7 @@ pub struct Context {
     pub quick: bool,
     /// Limit of cells played at once, of all runs together.
     pub jobs: Arc<Jobs>,
-    /// Called with the number of cells done and the number of all.
+    /// Called with the cells done, and all cells.
     pub progress: Arc<dyn Fn(usize, usize) + Send + Sync>,
     /// Set from outside (Ctrl-C): no further cell begins.
     pub interrupted: &'static AtomicBool,
@@ -103,8 +103,7 @@ impl Context {
         self.jobs.side_by_side(seeds as usize, turn).into_iter().collect()
     }
 
-    /// Returns the sorted names of the block traces; none without a directory, or if it cannot be
-    /// read.
+    /// Returns sorted names; none without a directory, or if it cannot be read.
     pub(crate) fn names_of_block_traces(&self) -> Vec<String> {
         let entries =
             self.block_traces.iter().filter_map(|directory| std::fs::read_dir(directory).ok());

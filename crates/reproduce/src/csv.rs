@@ -3,8 +3,8 @@
 use crate::figure::{Picture, Scale};
 use crate::number::exact;
 
-/// Formats a picture. The head names x and y; the column `of` distinguishes ours from the paper's.
-/// Over several seeds y is the mean, and lies with 90 % between lowest and highest.
+/// Formats a picture. The head names x and y; `of` separates ours from the paper's. Over several
+/// seeds y is the mean, and lies with 90 % between lowest and highest.
 pub(crate) fn csv(picture: &Picture) -> String {
     let spreads = picture.series.iter().any(|series| !series.spread.is_empty());
     let line = |fields: [&str; 4], low: &str, high: &str| match spreads {

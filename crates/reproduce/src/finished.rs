@@ -48,7 +48,7 @@ impl Finished {
         }
     }
 
-    /// Reads a finished figure. `None`: not there, or not written by this version.
+    /// Returns `None` if it is not there, or not written by this version.
     pub fn read(directory: &Path, figure: &str) -> Option<Finished> {
         let text = std::fs::read_to_string(json_path(directory, figure)).ok()?;
         serde_json::from_str(&text).ok()
@@ -68,7 +68,7 @@ impl Finished {
         replace(&json_path(directory, &self.figure), &(json + "\n"))
     }
 
-    /// Returns the name of a file: `7a.csv`; of several pictures `14-1.csv`, `14-2.csv`, ….
+    /// Returns `7a.csv`; for several pictures `14-1.csv`, `14-2.csv`, ….
     pub(crate) fn file_name(&self, picture: usize, ending: &str) -> String {
         match self.results.pictures.len() {
             1 => format!("{}.{ending}", self.figure),
@@ -76,7 +76,7 @@ impl Finished {
         }
     }
 
-    /// Summarises in a sentence how far our results agree with the paper's.
+    /// Summarises in a sentence how far we agree with the paper.
     pub fn verdict(&self) -> String {
         let claims = &self.results.claims;
         let tally = Tally::of(claims);

@@ -15,7 +15,7 @@ pub struct Jobs {
 pub(crate) struct Job<'a>(&'a Jobs);
 
 impl Jobs {
-    /// Makes `jobs` slots, at least one.
+    /// Makes at least one slot.
     pub fn new(jobs: usize) -> Jobs {
         let all = jobs.max(1);
         Jobs { all, free: Mutex::new(all), freed: Condvar::new() }
@@ -54,7 +54,7 @@ impl Jobs {
     }
 }
 
-/// Returns `count` values in their order, computed on `threads` threads.
+/// Returns `count` values in their order.
 pub(crate) fn side_by_side<R: Send>(
     threads: usize,
     count: usize,

@@ -5,8 +5,7 @@ pub(crate) fn exact(value: f64) -> String {
     digits(value, 6)
 }
 
-/// Formats with three significant digits and separated thousands, for people: `1,200`, `4.25`,
-/// `0.012`.
+/// Formats three significant digits, thousands apart, for people: `1,200`, `4.25`, `0.012`.
 pub(crate) fn short(value: f64) -> String {
     let text = if value.abs() < 1000.0 { digits(value, 3) } else { format!("{value:.0}") };
     let (whole, fraction) = match text.split_once('.') {

@@ -180,7 +180,7 @@ fn claims(figure: &Finished, all: &[Finished]) -> String {
     )
 }
 
-/// Describes how to run the figure again, and where its numbers are.
+/// Describes a rerun, and where the numbers are.
 fn rerun(figure: &Finished) -> String {
     let name = escaped(&figure.figure);
     let quick = if figure.quick { " --quick" } else { "" };

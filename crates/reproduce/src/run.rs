@@ -33,7 +33,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether it was interrupted from outside: the same run continues with this figure.
+    /// Whether it was interrupted from outside: the same run continues with it.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, RunError::Figure(FigureError::Interrupted))
     }

@@ -1,4 +1,4 @@
-//! Combination of the results of several seeds: means and confidence intervals.
+//! Several seeds as one result: means and confidence intervals.
 
 use crate::{Claim, Results, Scale, Series};
 
@@ -41,7 +41,7 @@ pub(crate) fn combined(mut all: Vec<Results>) -> Results {
     first
 }
 
-/// Averages a series. Points that not every seed has stay those of the first.
+/// Averages points that every seed has; others stay those of the first.
 fn average(series: &mut Series, others: &[Series]) {
     let mut spread = Vec::new();
     for (at, point) in series.points.iter_mut().enumerate() {

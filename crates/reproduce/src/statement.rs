@@ -74,7 +74,7 @@ impl Claim {
         self.otherwise.push(other);
         self
     }
-    /// Whether our ordered mode, not the kernel's, is part of the statement.
+    /// Whether our ordered mode is part of it, not the kernel's.
     pub fn has_our_ordered(&self) -> bool {
         self.says.contains("ordered") && !self.says.contains("(the kernel's)")
     }
@@ -200,7 +200,7 @@ impl Tally {
         }
         tally
     }
-    /// Returns the number of the paper's statements that could have differed.
+    /// Counts the paper's statements that could have differed.
     pub fn counted(self) -> usize {
         self.agree + self.direction_only + self.differ
     }

@@ -10,7 +10,7 @@ const LINE: f64 = 22.0;
 pub(super) const SAMPLE: f64 = 34.0;
 
 /// Draws the series from top to bottom as they end at the right, so that the eye finds its line.
-/// Also returns the height of the picture with the legend.
+/// Returns the height with the legend, too.
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> (String, f64) {
     let mut entries: Vec<_> = picture.series.iter().collect();
     if !matches!(picture.x.scale, Scale::Names(_)) {

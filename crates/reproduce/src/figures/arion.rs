@@ -76,7 +76,7 @@ impl PaperSetting {
             PaperSetting::OkeanosInfinite => "Okeanos, infinite",
         }
     }
-    /// Returns the client with all times divided by `scale`.
+    /// Divides all times by `scale`.
     fn client(self, scale: u32) -> SharedClient {
         let s = SECOND / scale;
         let journaled =
@@ -109,10 +109,10 @@ fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration
 
 /// Processor time of a real server (Ceph 16.2.15, one OSD in memory), all its threads together.
 /// These are medians, to two digits, of three runs of `scripts/measure-metadata-server.py`, with
-/// five repetitions each. A change was measured as a new file. A removal of a file with buffered content
-/// takes 378 us in all; the part beyond a plain removal is `names_left`. It covers the question,
-/// and the reports of the discarded content. A token was measured with its return, as its grant
-/// comes with the answer to an open.
+/// five repetitions each. A change was measured as a new file. A removal of a file with buffered
+/// content takes 378 us; the part beyond a plain removal is `names_left`: the question, and the
+/// reports of the discarded content. A token was measured with its return, as its grant comes with
+/// the answer to an open.
 const METADATA_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(190),
     removal: Duration::from_micros(170),
@@ -155,7 +155,7 @@ const CHOSEN_TIMES: MetadataTimes = MetadataTimes {
 #[derive(Clone, Copy)]
 enum Served {
     AsMeasured,
-    /// The measured times, multiplied.
+    /// Multiples of the measured times.
     By(f64),
     AsChosen,
 }
@@ -450,8 +450,8 @@ const ZIPF_PROCESSOR: Duration = Duration::from_micros(600);
 const ZIPF_ALPHA: f64 = 1.0001;
 /// FIO's offsets and lengths are multiples of the least length.
 const UNIT: u64 = 2048;
-/// Range of the first write's time. No program starts exactly when the flusher wakes: the first
-/// write comes at any time between two of its looks.
+/// Range of the first write's time: no program starts when the flusher wakes, so the first write
+/// comes at any time between two of its looks.
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 const LOOKS: &str = "the host looks for old files every 60 s, as the paper says";
 

@@ -115,7 +115,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// Returns the time of scanning the log itself.
+/// Returns the time of the log's scan.
 fn scan_of(report: &RecoveryReport) -> u64 {
     report.scan.nanoseconds - report.look_ahead_nanoseconds
 }

@@ -82,7 +82,7 @@ struct Cell {
 /// Ratio below which a lead counts as level.
 const LEAD: f64 = 1.02;
 
-/// Returns the divisor that Table I is played with.
+/// Returns the divisor for Table I.
 fn share_of_table(personality: Personality) -> u64 {
     if personality == Personality::Oltp { 10 } else { 100 }
 }
@@ -93,7 +93,7 @@ struct Played {
     latency_mean_ms: f64,
 }
 
-/// Plays all cells. Table I and its curve have some cells in common.
+/// Plays cells, some of which Table I and its curve share.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureError> {
     static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
     ALL.all(context, cells, play)

@@ -93,8 +93,8 @@ fn play(context: &Context, cell: &Cell) -> Result<ReplayReport, FigureError> {
     Ok(stage.run(move |files| async move { replay_log(&files, &trace, &options, |_| ()).await })?)
 }
 
-/// Returns, for selective journaling, the writes per second of the mail store's log that one of the
-/// given number of instances could have made durable.
+/// Returns writes per second of the mail store's log that one of `instances` could have made
+/// durable, in selective mode.
 pub(super) fn selective(
     context: &Context,
     made_records: bool,

@@ -27,7 +27,7 @@ pub(crate) use sensitivity::row_of;
 
 use crate::Figure;
 
-/// Returns all figures in the order of the papers.
+/// Figures in the order of the papers.
 pub fn all() -> Vec<Figure> {
     let okeanos = [
         figure_1::figure(),

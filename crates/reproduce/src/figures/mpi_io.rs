@@ -102,7 +102,7 @@ fn play(context: &Context, cell: &Cell) -> Result<MpiOutcome, FigureError> {
     })
 }
 
-/// Returns the throughput of selective journaling with 520 processes, in MiB/s.
+/// Returns MiB/s of selective journaling with 520 processes.
 pub(super) fn selective(context: &Context, size: u64) -> Result<f64, FigureError> {
     let processes = if context.quick { 52 } else { 520 };
     Ok(play(context, &Cell { size, mode: DataMode::Selective, processes })?.mib_per_second)

@@ -22,7 +22,7 @@ pub const FIGURE_8C: Figure = Figure {
     run: figure_8c,
 };
 
-/// Bytes of a write: 1 Mbit/s at one write a second.
+/// Bytes of 1 Mbit/s, one write a second.
 const WRITE: usize = 125_000;
 const READ: usize = 4096;
 /// The kernel's default window.

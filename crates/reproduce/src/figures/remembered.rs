@@ -35,8 +35,8 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
     {
         context.play(cells, |cell| self.once(context, cell, || play(context, cell)))
     }
-    /// Plays the cell in the caller's job slot, unless it was played. If another thread plays it,
-    /// waits for that thread without a slot.
+    /// Plays the cell in the caller's slot, unless it was. Waits without a slot for a thread that
+    /// plays it.
     pub fn once(
         &self,
         context: &Context,

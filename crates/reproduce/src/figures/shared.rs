@@ -57,7 +57,7 @@ pub fn of_paper(name: &str, points: Vec<(f64, f64)>) -> Series {
 pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
     Picture { title: title.to_string(), x, y, series }
 }
-/// Returns a claim on a statement of the paper that is either true or false.
+/// Builds a claim that is either true or false.
 pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
     let verdict = if holds { Verdict::Agrees } else { Verdict::Differs };
     let (says, paper, chosen) = (says.to_string(), paper.to_string(), String::new());

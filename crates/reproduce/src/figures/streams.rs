@@ -32,14 +32,14 @@ pub(super) struct Cell {
     pub size: usize,
     pub sync: SyncKind,
     pub seconds: u64,
-    /// Whether writers wait, as in ext3: [`StageOptions::writers_wait`].
+    /// Writers wait as in ext3: [`StageOptions::writers_wait`].
     pub writers_wait: bool,
     /// Whether selective's threshold is judged for each block.
     pub per_block: bool,
 }
 
 impl Cell {
-    /// Returns a cell of synchronous appends on the paper's volume.
+    /// Makes a cell of synchronous appends on the paper's volume.
     pub fn new(data: DataMode, streams: u32, size: usize, seconds: u64) -> Cell {
         let (layout, rig, sync) = (VolumeLayout::Ext3Paper, Rig::TwoDrives, SyncKind::OSync);
         let (writers_wait, per_block) = (false, false);
@@ -74,7 +74,7 @@ impl Played {
     pub fn journal_mib(&self) -> f64 {
         self.journal.bytes_written as f64 / MIB
     }
-    /// Returns the journal traffic in MiB/s.
+    /// Returns MiB/s.
     pub fn journal_rate(&self) -> f64 {
         self.journal_mib() / self.seconds
     }

@@ -19,7 +19,7 @@ pub const FIGURE: Figure = Figure {
     run,
 };
 
-/// Fixed thresholds: a page, as in the paper; and the largest size that `auto` may call small.
+/// Fixed thresholds: a page, as in the paper; and the most that `auto` may call small.
 const FIXED: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 /// Load of another figure, in selective mode.
@@ -33,7 +33,7 @@ enum SelectiveLoad {
 }
 
 impl SelectiveLoad {
-    /// Returns the speed; more is better.
+    /// Returns the speed: more is better.
     fn speed(self, context: &Context) -> Result<f64, FigureError> {
         match self {
             SelectiveLoad::Streams { count, size } => {

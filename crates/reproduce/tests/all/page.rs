@@ -110,8 +110,7 @@ fn counts_of_each_paper_are_those_of_the_rows_below() {
 
 #[test]
 fn every_figure_with_statements_has_its_rows() {
-    // Figures without rows: a curve, a table that no run could make fail, and statements that are
-    // described by what they depend on.
+    // A curve, a table that no run could make fail, and statements named by what they depend on.
     const WITHOUT: [&str; 3] = ["table-1-scale", "discreet-table-5", "sensitivity"];
     let page = page();
     let found: BTreeSet<&str> =

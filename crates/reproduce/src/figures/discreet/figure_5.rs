@@ -138,7 +138,7 @@ fn slower_hosts(context: &Context) -> Result<Picture, FigureError> {
     ))
 }
 
-/// Returns the megabits read and written by the workload per second.
+/// Returns megabits read and written per second.
 pub(super) fn megabits(report: &FilebenchReport) -> f64 {
     (report.bytes_read + report.bytes_written) as f64 * 8.0 / 1e6 / report.seconds
 }

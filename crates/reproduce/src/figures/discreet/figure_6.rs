@@ -29,7 +29,7 @@ const READ_AHEAD: u64 = 128 << 10;
 
 struct Cell {
     variant: Variant,
-    /// The paper's number of transactions.
+    /// The paper's number.
     transactions: u64,
 }
 

@@ -18,7 +18,7 @@ pub struct Drive {
     /// Name of the emulated drive.
     pub model: &'static str,
     pub maker: &'static str,
-    /// Capacity in units of 1,000,000,000 bytes.
+    /// Units of 1,000,000,000 bytes.
     pub capacity_gb: f64,
     pub cache_mb: f64,
     pub writes: u32,
@@ -96,8 +96,8 @@ pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     Ok(all)
 }
 
-/// Takes fingerprints with the next seeds, of the drives that replace at random: there the choice
-/// depends on chance. Results are seed by seed.
+/// Takes fingerprints with the next seeds, seed by seed, of the drives that replace at random:
+/// there the choice depends on chance.
 pub fn take_again(context: &Context) -> Result<Vec<Taken>, FigureError> {
     let more = if context.quick { 1 } else { 4 };
     let mut again = Vec::new();

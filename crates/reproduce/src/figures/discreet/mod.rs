@@ -15,7 +15,7 @@ mod variants;
 use crate::Figure;
 use emulated::Model;
 
-/// Returns all figures in the order of the paper.
+/// Figures in the order of the paper.
 pub fn all() -> Vec<Figure> {
     vec![
         figure_1::figure(),

@@ -165,7 +165,7 @@ fn fields(
     picture(title, x, axis("upwards: MB in all", shades), series)
 }
 
-/// Returns the column, beyond the last if the grid does not have it: no point there is drawn.
+/// Returns the column; beyond the last if the grid does not have it: no point there is drawn.
 fn column(taken: &Taken, writes: u32) -> f64 {
     taken.grid.writes.iter().position(|count| *count == writes).unwrap_or(taken.grid.writes.len())
         as f64
@@ -224,7 +224,7 @@ fn edge(taken: &Taken) -> f64 {
     next.map_or(f64::NAN, |bytes| *bytes as f64 / 1e6)
 }
 
-/// Claims on cells that evict in some trials only: a band along a sharp edge, and many without one.
+/// Claims on cells of mixed results: a band along a sharp edge, and many without one.
 fn irregular(all: &[Taken]) -> Claim {
     let undecided = |maker: &str| {
         let cells = all

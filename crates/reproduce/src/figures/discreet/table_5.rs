@@ -28,7 +28,7 @@ const LENGTHS: [PhaseLength; 4] = [
     PhaseLength { name: "configure", seconds: 108.7 },
     PhaseLength { name: "make", seconds: 150.3 },
 ];
-/// Seconds of the paper, which has no run with the efficient eviction.
+/// Paper's seconds: it has no run with the efficient eviction.
 const PAPER: [[f64; 4]; 2] = [[41.97, 42.07, f64::NAN, 41.47], [42.02, 41.64, f64::NAN, 41.60]];
 
 fn run(context: &Context) -> Result<Results, FigureError> {

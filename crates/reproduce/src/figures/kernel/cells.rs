@@ -43,13 +43,13 @@ pub(super) struct Measured {
     pub seconds: f64,
     pub journal: Traffic,
     pub home: Traffic,
-    /// Mean latency of a synchronous write, in ms.
+    /// Mean of synchronous writes.
     pub mean_ms: f64,
     pub operations_per_second: f64,
 }
 
 impl Measured {
-    /// Returns the journal traffic in MiB/s.
+    /// Returns MiB/s.
     pub fn journal_rate(&self) -> f64 {
         rate(self.journal, self.seconds)
     }
@@ -87,7 +87,7 @@ impl Cell {
         Ok(Measured { journal, home, ..done })
     }
 
-    /// Plays the cell in virtual time. `None` for the kernel's file systems.
+    /// Returns `None` for the kernel's file systems.
     pub fn in_virtual_time(&self, seed: u64) -> Result<Option<Measured>, FigureError> {
         let Some(mode) = self.mode() else { return Ok(None) };
         let data = mode.parse().map_err(|_| FigureError::Other(format!("{mode} is no mode")))?;

@@ -202,7 +202,7 @@ fn notes() -> Vec<String> {
 struct Run(Vec<Played>);
 
 impl Played {
-    /// Returns the number of streams; 0 if there are none.
+    /// Returns 0 if there are none.
     fn streams(&self) -> u32 {
         match self.cell.load {
             Load::Streams { count, .. } => count,
@@ -275,8 +275,7 @@ impl Run {
         }
     }
 
-    /// Claims that virtual time does not flatter. `better` is the ratio by which the first is
-    /// better than the second.
+    /// Claims that virtual time does not flatter. `better`: how many times better the first is.
     fn does_not_flatter(&self, what: &str, better: fn(&Measured, &Measured) -> f64) -> Claim {
         let factors = self
             .0

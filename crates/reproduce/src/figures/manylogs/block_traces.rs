@@ -169,8 +169,8 @@ const TENANTS: usize = 5;
 const PER_SECOND: f64 = 40.0;
 
 impl Window {
-    /// Finds the beginning of the window: among those that begin at each tenth of the trace's
-    /// length, one that overlaps no taken window if possible.
+    /// Finds the beginning among the tenths of the trace's length, overlapping no taken window if
+    /// possible.
     fn find(
         self,
         requests: &[Recorded],

@@ -24,8 +24,7 @@ pub const FIGURE_5: Figure = Figure {
 const TRACE: &str = "postgres-tpcb";
 const PERIODS_MS: [u64; 2] = [33, 1];
 
-/// Returns the lines. The paper opens the log with O_DUR; without it manylogs decides by size
-/// alone.
+/// Lines: the paper opens the log with O_DUR; without it manylogs decides by size alone.
 fn lines() -> Vec<Line> {
     [&LINES[..], &[O_DUR]].concat()
 }
@@ -109,7 +108,7 @@ fn durability_alone(bars: &Bars, part: usize, title: &str) -> Claim {
     .of_ours()
 }
 
-/// Returns the trace with its writes made durable together at the end of each period.
+/// Makes the same writes durable together at the end of each period.
 fn flushed_every(trace: &LogTrace, period: Duration) -> LogTrace {
     let mut records: Vec<LogRecord> = Vec::new();
     let flush_after = |at: Duration| {

@@ -25,7 +25,7 @@ pub const FIGURE_6: Figure = Figure {
 
 pub const MODEL: &str = "constellation-es3";
 const SIZE: u64 = 1_000_000_000_000;
-/// Bytes of which a tenant's fifth is taken: the part of the disk available under every layer.
+/// Bytes of which a tenant's fifth is taken: available under every layer.
 const USED: u64 = SIZE / 10 * 6;
 
 pub fn layers() -> [(&'static str, BlockLayer); 7] {
@@ -207,7 +207,7 @@ struct Compared {
     least: f64,
     most: f64,
     mean: f64,
-    /// Our bound; `None` for layers that are shown only beside our choice.
+    /// Bound of ours; `None` for layers shown beside our choice only.
     asked: Option<f64>,
     /// The choice made after a run that failed, and the result of the other choice.
     chosen: Option<(&'static str, Other)>,

@@ -82,7 +82,7 @@ pub struct Bar {
     pub part: usize,
     pub line: Line,
     pub x: f64,
-    /// Bandwidth of the large file in percent of its bandwidth alone.
+    /// Percent of the large file's bandwidth alone.
     pub kept: f64,
     pub wait_ms: f64,
 }
@@ -143,7 +143,7 @@ impl Bars {
     pub fn of(&self, part: usize, line: Line) -> Vec<Bar> {
         self.bars.iter().filter(|bar| bar.part == part && bar.line == line).copied().collect()
     }
-    /// Returns the values at the lowest and at the highest x.
+    /// Returns y at the lowest and the highest x.
     pub fn ends(&self, part: usize, line: Line, y: fn(&Bar) -> f64) -> (f64, f64) {
         let bars = self.of(part, line);
         (y(&bars[0]), y(&bars[bars.len() - 1]))
