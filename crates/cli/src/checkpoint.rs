@@ -97,7 +97,7 @@ fn tell(report: &CheckpointReport) -> String {
     )
 }
 
-/// Returns the reply of a daemon that has nothing to write home.
+/// Replies that there is nothing to write home.
 pub fn nothing() -> serde_json::Value {
     serde_json::json!(CheckpointAnswer::default())
 }

@@ -57,7 +57,7 @@ struct Machine {
     /// Reason of a refusal.
     io_uring_refused: Option<String>,
     fuse: bool,
-    /// Whether it is enabled. `None`: this kernel does not have it.
+    /// Absent from this kernel if `None`.
     fuse_over_io_uring: Option<bool>,
     loop_devices: bool,
     fusermount3: Option<PathBuf>,
@@ -172,8 +172,7 @@ fn queue_of(number: u64, name: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// Opens the device for reading, or a file without a name; also returns whether past the page
-/// cache.
+/// Opens the device for reading, or a file without a name; and whether past the page cache.
 fn open(target: &Path, is_device: bool) -> std::io::Result<(fs::File, bool)> {
     let open = |flags: i32| {
         let mut options = OpenOptions::new();
@@ -219,7 +218,7 @@ async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Resu
     Ok(times)
 }
 
-/// Returns the median nanoseconds of a request, at places all over the scratch file.
+/// Returns nanoseconds of a request, at places all over the scratch file.
 async fn median(request: impl AsyncFn(u64) -> std::io::Result<()>) -> std::io::Result<u64> {
     let (mut times, begin) = (Vec::new(), Instant::now());
     while times.len() < REQUESTS_MAX && begin.elapsed() < MEASURED_FOR || times.is_empty() {
@@ -230,7 +229,7 @@ async fn median(request: impl AsyncFn(u64) -> std::io::Result<()>) -> std::io::R
     Ok(middle(times))
 }
 
-/// Returns a place, out of order: neighbours would be read ahead, or be written as one.
+/// Scatters places: neighbours would be read ahead, or be written as one.
 fn place(number: usize) -> u64 {
     const STRIDE: u64 = 389;
     let blocks = SCRATCH / BLOCK as u64;

@@ -40,7 +40,7 @@ fn write(directory: &Path) -> Result<(), CliError> {
     std::fs::write(&helper, page).map_err(|error| CliError::system(helper.display(), error))
 }
 
-/// Builds the page of the helper that mount(8) runs, under the names that mount(8) looks for.
+/// Page of the helper that mount(8) runs, under the names that it looks for.
 fn helper_page(mount: &Command) -> String {
     let options = mount.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     format!(

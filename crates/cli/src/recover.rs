@@ -231,7 +231,7 @@ fn tell(recovered: &Recovered) -> String {
     format!("{table}\n{transactions}{did}\n{restart}{orphans}{gave_up}{skipped}")
 }
 
-/// Lists what was left out, and the files it belongs to.
+/// Lists what was left out, and its files.
 fn tell_skipped(recovered: &Recovered) -> String {
     let blocks = &recovered.journal.skipped_blocks;
     if blocks.is_empty() {

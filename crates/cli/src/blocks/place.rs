@@ -30,7 +30,7 @@ pub fn uuid_of(source: &Path) -> io::Result<Option<[u8; 16]>> {
 pub struct Place(pub PathBuf);
 
 impl Place {
-    /// Returns the directory of this volume, attached or not.
+    /// Returns the directory of a volume, attached or not.
     pub fn of(source: &Path) -> Result<Place, CliError> {
         let found = uuid_of(source).map_err(|error| CliError::system(source.display(), error))?;
         let name = source.display();

@@ -37,7 +37,7 @@ pub struct AttachPlan {
 }
 
 impl AttachPlan {
-    /// Opens a disk for writing. The replay writes even if nothing else does.
+    /// Opens a disk. The replay writes even if nothing else does.
     fn disk(&self, world: &RealWorld, path: &Path) -> Result<FileDisk, CliError> {
         open_disk(world, path, DiskAccess::ReadWrite)
     }
@@ -122,7 +122,7 @@ fn tell_opened(volume: &BlockVolume, tell: &dyn Fn(&str)) {
     recover::at_mount(&report.recovery).into_iter().for_each(|text| tell(&text));
 }
 
-/// Closes the volume, and returns whether everything is home.
+/// Returns whether everything is home.
 async fn close(volume: &BlockVolume, tell: &dyn Fn(&str)) -> bool {
     let closed = volume.close().await;
     closed.inspect_err(|error| tell(&error.to_string())).is_ok()

@@ -25,7 +25,7 @@ const BYTES_A_SECOND: u64 = 64 << 20;
 const MEMORY_LEAST: u64 = 1 << 30;
 const BYTES_A_BYTE: u64 = 1 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Maximum length of a line; a longer line is cut.
+/// Bytes after which a line is cut.
 const LINE_BYTES_MAX: u64 = 4096;
 
 const VOLUME: &str = "/proc/self/fd/0";
@@ -33,7 +33,7 @@ const VOLUME: &str = "/proc/self/fd/0";
 #[derive(Debug, PartialEq, Eq)]
 pub enum Judgement {
     Clean,
-    /// Errors: the lines that e2fsck printed, and the number of further lines.
+    /// Lines that e2fsck printed, and the number of further ones.
     Errors(PrintedLines),
     /// No verdict: e2fsck could not do its work, or did not end.
     NoVerdict {
@@ -78,7 +78,7 @@ pub fn judge(path: &Path, journal_device: Option<&Path>) -> Result<Judgement, Cl
     Ok(verdict(ended, printed, patience))
 }
 
-/// Arranges that the child ends with this process, and uses no more memory than `memory`.
+/// Limits the child's memory, and ends it with this process.
 fn limit(command: &mut Command, memory: u64) {
     let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
     // SAFETY: between fork and exec only calls are made that a signal handler may make.
@@ -94,7 +94,7 @@ fn limit(command: &mut Command, memory: u64) {
     }
 }
 
-/// Waits for the child. `None` if it did not end in time; it is killed then.
+/// Waits. `None` if it did not end in time; it is killed then.
 fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {

@@ -20,12 +20,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
-/// First inode that is not reserved. Inodes 1 to 10 belong to the format; of these the root
-/// directory and the journal are checked like others.
+/// First ordinary inode. Inodes 1 to 10 belong to the format; of these the root directory and the
+/// journal are checked alike.
 const FIRST_ORDINARY: u32 = 11;
 const RESIZE: u32 = 7;
 const ROOT: InodeNumber = InodeNumber(2);
-/// Shift of the unit in which inodes count their space: 512 bytes.
+/// Shift of the unit in which inodes count space: 512 bytes.
 const SECTOR_SHIFT: u32 = 9;
 /// Index of the pointer to the resize inode's only block of its own.
 const RESIZE_POINTER: u32 = 13;
@@ -163,7 +163,7 @@ impl ImageCheck<'_> {
         }
     }
 
-    /// Checks the structures at addresses that the superblock and the descriptors give.
+    /// Checks what lies where the superblock and the descriptors say.
     fn fixed_places(&mut self) {
         let superblock = &self.reader.superblock;
         if superblock.first_data_block == 0 && superblock.block_size.bytes() == 1024 {
@@ -358,7 +358,7 @@ impl ImageCheck<'_> {
         }
     }
 
-    /// Checks for contradictions that no inode in use may have.
+    /// Checks what no inode in use may have.
     fn contradictions_of(&mut self, number: InodeNumber, inode: &RawInode) {
         let features = &self.reader.superblock.features;
         if inode.links > 0 && inode.deletion_time != 0 {

@@ -70,11 +70,10 @@ pub const DAMAGED: u8 = 4;
 pub const NOT_CHECKED: u8 = 8;
 pub const WRONG_USAGE: i32 = 16;
 
-/// Maximum number of problems listed; more would not help.
+/// Maximum number listed; more would not help.
 const PROBLEMS_MAX: usize = 100;
 
-/// Warning for volumes marked by a check or a mount that found damage, or by a recovery that left
-/// something out.
+/// Mark by a check or a mount that found damage, or by a recovery that left something out.
 const MARKED: &str =
     "the volume is marked: errors were found on it earlier, or a recovery left something out";
 

@@ -90,7 +90,7 @@ impl CheckVerdict {
         self.problems.iter().filter(|problem| problem.found_by == found_by).count()
     }
 
-    /// Notes that e2fsck was not run, and what was therefore not checked.
+    /// Notes that e2fsck was not run, and what it would have checked.
     pub fn leave_out<const N: usize>(&mut self, reason: &'static str, left: [&'static str; N]) {
         self.e2fsck = OfE2fsck::NotAsked { reason };
         self.not_looked_at = left.to_vec();

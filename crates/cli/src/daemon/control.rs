@@ -87,8 +87,7 @@ pub struct End {
     pub clean: bool,
 }
 
-/// Returns the directory of this user's daemons' sockets: the first candidate that belongs to the
-/// user, or can be made.
+/// Returns this user's socket directory: the first place that belongs to the user, or can.
 pub fn socket_directory() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
@@ -104,15 +103,15 @@ pub fn socket_directory() -> PathBuf {
     }
 }
 
-/// Returns the directory in which the files of attached block volumes appear.
+/// Returns the directory of attached block volumes' files.
 pub fn blocks_directory() -> PathBuf {
     socket_directory().join("blocks")
 }
 
 const TEMPORARY: &str = "/tmp";
 
-/// Returns `okeanos-USER` in a directory where everybody may make directories; if that belongs to
-/// another user, who would deny this user every mount, a name that was not in use before.
+/// Returns `okeanos-USER` where everybody may make directories; if that is another user's, who
+/// would deny this user every mount, a name that was not in use before.
 fn usual_place(parent: &Path, user: u32) -> PathBuf {
     let usual = parent.join(format!("okeanos-{user}"));
     let is_free = fs::symlink_metadata(&usual)
@@ -140,9 +139,9 @@ fn is_of(found: &fs::Metadata, user: u32) -> bool {
     found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0
 }
 
-/// Returns [`socket_directory`] for a daemon whose mount will lie at `mounted`: if that covers the
-/// directory, another one where commands look, too. Root's commands look beneath the mount; those
-/// of other users may not.
+/// Returns [`socket_directory`] for a mount that will lie at `mounted`: if that covers the
+/// directory, another where commands look, too. Root's commands look beneath the mount; others' may
+/// not.
 pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
     let usual = socket_directory();
     // SAFETY: geteuid has no preconditions.
@@ -168,8 +167,8 @@ fn places_of(user: u32) -> impl Iterator<Item = PathBuf> {
         .chain(unusual_places(temporary, user))
 }
 
-/// Returns the public directory of daemons that answer queries and take no orders: those of root
-/// that admit other users (`allow_other`).
+/// Returns the directory of daemons that answer queries alone: those of root that admit others
+/// (`allow_other`).
 pub fn public_directory() -> PathBuf {
     PathBuf::from("/run/okeanos-public")
 }

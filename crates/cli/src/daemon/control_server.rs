@@ -26,7 +26,7 @@ const PUBLIC_CLIENTS_MAX: usize = 8;
 const FRESH: Duration = Duration::from_secs(1);
 /// Interval between public connections, all users together.
 const PUBLIC_PAUSE: Duration = Duration::from_millis(20);
-/// Time limit of a public connection for its query.
+/// Time limit of a public query.
 const PUBLIC_PATIENCE: Duration = Duration::from_secs(2);
 /// Descriptors of one connection: the socket, and the copy that the ring watches.
 const CLIENT_DESCRIPTORS: usize = 2;
@@ -44,7 +44,7 @@ pub struct ControlSocket {
     is_public: bool,
 }
 
-/// Returns the error of a mount that is not made, since it could not be asked to unmount.
+/// Returns the reason not to mount: no unmount could be requested.
 pub fn no_control(error: io::Error) -> CliError {
     let remedy = match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
@@ -109,7 +109,7 @@ impl ControlSocket {
         Ok(ControlSocket { listener, directory: opened, name: CString::new(name)?, is_public })
     }
 
-    /// Renames the socket. A socket left behind by a daemon that was killed is replaced.
+    /// Renames the socket, replacing that of a killed daemon.
     fn rename(&mut self, name: &str) -> io::Result<()> {
         let new = CString::new(name)?;
         let directory = self.directory.as_raw_fd();
@@ -121,7 +121,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Returns the inode of the file that has this name now.
+    /// Returns the inode that has this name now.
     fn inode(&self) -> io::Result<u64> {
         let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
         let (directory, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
@@ -151,7 +151,7 @@ impl Drop for ControlSocket {
 }
 
 impl ControlServer {
-    /// Makes the socket available under the mount's device number from now on.
+    /// Starts serving under the mount's device number.
     pub fn start(
         world: &RealWorld,
         mut socket: ControlSocket,

@@ -32,7 +32,7 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
     }
 }
 
-/// Reports the outcome of the daemon's start to the process that started it.
+/// Reports how the start went to the process that started the daemon.
 pub struct Herald {
     background: Option<Background>,
     /// systemd, for a unit of Type=notify: sd_notify(3).
@@ -41,7 +41,7 @@ pub struct Herald {
 
 struct Background {
     to_starter: File,
-    /// `/dev/null`, opened early because the mount may cover it.
+    /// `/dev/null`, opened before the mount may cover it.
     null: Option<File>,
 }
 
@@ -157,7 +157,7 @@ pub fn settle_in_for_write_back() -> Option<String> {
 /// the disk that it serves.
 pub fn settle_in() -> Vec<&'static str> {
     standard_error::tell_panics_without_waiting();
-    // No file system is to be kept busy, least of all the daemon's own.
+    // Keeps no file system busy, least of all the daemon's own.
     let _ = std::env::set_current_dir("/");
     memory::ask_for_precedence()
 }

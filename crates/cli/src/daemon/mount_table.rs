@@ -13,7 +13,7 @@ pub struct Mount {
     /// `st_dev` of every file in it.
     pub device: (u32, u32),
     pub directory: PathBuf,
-    /// Whether it shows the whole file system, not a directory of it alone, as bind mounts do.
+    /// Whether it is no bind mount of a directory alone.
     pub is_whole: bool,
     pub kind: String,
     pub source: PathBuf,
@@ -24,7 +24,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Whether it is a mount of Okeanos. The mode follows the type: `fuseblk.okeanos.selective`.
+    /// Whether it is an Okeanos mount. The mode follows the type: `fuseblk.okeanos.selective`.
     pub fn is_okeanos(&self) -> bool {
         let mut words = self.kind.split('.');
         matches!(words.next(), Some("fuse" | "fuseblk")) && words.next() == Some("okeanos")

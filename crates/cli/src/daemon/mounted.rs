@@ -20,8 +20,8 @@ pub fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     }
 }
 
-/// Refuses a volume whose daemon has died, for commands that need it to themselves: `path` is the
-/// volume, or its mount's directory.
+/// Refuses, for commands that need a volume to themselves, one whose daemon has died: `path` or its
+/// mount's directory.
 pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {
     refuse_dead(mount_table::mount_of(path).as_ref())
 }
@@ -53,8 +53,8 @@ pub fn kept_open(error: CliError, device: &Path, source: &Path) -> CliError {
     .with_remedy("End these programs, or have them close their files; then mount again.")
 }
 
-/// Explains why a disk cannot be opened: names the mount that is in the way, if it is one of
-/// Okeanos, or the processes that keep it.
+/// Explains why a disk cannot be opened: names the Okeanos mount in the way, or the processes that
+/// keep it.
 pub fn not_opened(error: DiskOpenError) -> CliError {
     let told = CliError::new(error.to_string());
     let (path, device) = match &error {

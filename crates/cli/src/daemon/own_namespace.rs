@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
 
-/// Enters a copy of the caller's namespace. Every path leads to the same file as before. Call it
-/// before the ring is made: its workers stay in the namespace where they began.
+/// Enters a copy of the caller's namespace, in which every path leads where it did. Call it before
+/// the ring is made: its workers stay where they began.
 pub fn enter() -> io::Result<()> {
     // SAFETY: the call takes an integer.
     checked(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;

@@ -4,7 +4,7 @@
 //! 1. It is forked before anything that a fork does not share, and keeps nothing open but its
 //!    socket.
 //! 2. It stays in the caller's namespace until it has mounted, and returns for a moment to unmount.
-//! Between, it must not keep that namespace alive.
+//!    Between, it must not keep that namespace alive.
 //! 3. It unmounts *its* mount, by identity: another volume may be mounted on the same path by then.
 //! 4. It never serves requests of the mount, so it may look at paths in it.
 
@@ -107,8 +107,8 @@ impl Porter {
     }
 
     /// Keeps these paths usable: the daemon's namespace stays a copy of the caller's, without the
-    /// mount. Mounts of other daemons are removed from the copy, except those that the paths lie
-    /// on, because an unmount of theirs is complete only when no namespace has them.
+    /// mount. Mounts of other daemons leave the copy, except those that the paths lie on: an
+    /// unmount of theirs is complete when no namespace has them.
     pub fn keep_paths(self, needed: &[&Path]) -> Porter {
         if self.alone {
             for mount in mount_table::mounts().unwrap_or_default().iter().rev() {
@@ -162,7 +162,7 @@ impl Porter {
     }
 
     /// Waits for the session's end, which a signal causes. Processes that still use the mount then
-    /// are waited for, but not longer than the grace period, however many requests they make.
+    /// get the grace period, however many requests they make.
     pub async fn until_over<F: FileSystem>(
         &self,
         world: &RealWorld,
@@ -369,8 +369,8 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Returns the namespace's file, at a process or thread that lives in it. (An open file of the
-/// helper's own would keep it alive.)
+/// Returns the namespace's file, at a process or thread in it. (An open one of the helper's would
+/// keep it alive.)
 fn way_into(namespace: (u64, u64)) -> Option<File> {
     let entered = |task: PathBuf| {
         let path = task.join("ns/mnt");

@@ -146,7 +146,7 @@ fn forbid_calls() -> io::Result<()> {
     Ok(())
 }
 
-/// Builds the filter: load the machine, then the call's number; compare; allow or refuse.
+/// Loads the machine, then the call's number; compares; allows or refuses.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn program() -> Vec<libc::sock_filter> {
     const NUMBER_AT: u32 = 0;

@@ -56,7 +56,7 @@ pub struct Reporter(Rc<State>);
 struct State {
     way: Way,
     level: Level,
-    /// Number of reports that could not be delivered.
+    /// Number of reports not delivered.
     lost: Cell<u64>,
 }
 

@@ -22,8 +22,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Returns the drive of `path`. `None` if the model is unknown, and for files that lie on no
-    /// single drive.
+    /// Returns `None` if the model is unknown, and for files that lie on no single drive.
     pub fn of(path: &Path) -> Option<Drive> {
         let mut node = node_of(path)?;
         // A loop device is as good as the file under it, at every level.
@@ -34,7 +33,7 @@ impl Drive {
         Drive::told(&node)
     }
 
-    /// Reads the drive from this directory of the kernel's.
+    /// Reads the kernel's directory of a drive.
     fn told(node: &Path) -> Option<Drive> {
         let node = std::fs::canonicalize(node).ok()?;
         let whole: PathBuf =

@@ -1,5 +1,5 @@
-//! Front end that serves one disk as the only file of a directory: the kernel's reads, writes and
-//! syncs of the file go to the disk.
+//! Front end for one disk as the only file of a directory: the file's reads, writes and syncs are
+//! the disk's.
 //!
 //! The file is always opened for direct I/O, so no page cache stands between. Each request is one
 //! of the disk's, a sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk
@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// The file's name.
 pub const NAME: &str = "disk";
 const DISK_NODE: u64 = 2;
-/// Seconds of attribute validity: only this process changes anything.
+/// Seconds: only this process changes anything.
 const FOREVER: u64 = 1 << 30;
 
 pub struct DiskDoor {
@@ -26,7 +26,7 @@ pub struct DiskDoor {
 }
 
 impl DiskDoor {
-    /// Makes the front end. `owner`: user and group.
+    /// Makes the file of `owner`: user and group.
     pub fn new(disk: Rc<dyn Disk>, owner: (u32, u32)) -> Rc<DiskDoor> {
         Rc::new(DiskDoor { disk, owner })
     }
@@ -44,7 +44,7 @@ impl FileSystem for DiskDoor {
 }
 
 impl DiskDoor {
-    /// Answers a request. Errors are positive errno.
+    /// Answers, or returns a positive errno.
     async fn answer(&self, node: u64, operation: Operation<'_>) -> Result<Answer, i32> {
         match operation {
             Operation::Lookup { name } if node == ROOT_NODE && name == NAME.as_bytes() => {

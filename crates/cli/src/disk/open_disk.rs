@@ -19,7 +19,7 @@ pub fn open_disk(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<F
     open_disk_over(world, path, access, None)
 }
 
-/// Opens a disk as [`open_disk`] does, on a loop device whose file the caller has locked.
+/// Opens a disk on a loop device whose file the caller has locked.
 pub fn open_disk_over(
     world: &RealWorld,
     path: &Path,
@@ -41,7 +41,7 @@ pub fn claim(path: &Path) -> Result<Claim, CliError> {
     try_claim(path).map_err(not_opened)
 }
 
-/// Claims a disk as [`claim`] does, but returns the error for the caller to handle.
+/// Claims as [`claim`], for a caller who handles the error.
 pub fn try_claim(path: &Path) -> Result<Claim, DiskOpenError> {
     patiently(|| Claim::take(path))
 }

@@ -107,7 +107,7 @@ impl Player {
 }
 
 impl Drop for Player {
-    /// Closes the input, which ends the program.
+    /// Ends the program by closing its input.
     fn drop(&mut self) {
         drop(self.to.take());
         let _ = self.child.wait();

@@ -36,7 +36,7 @@ pub struct Behaviour {
     pub cache_off: bool,
 }
 
-/// Opens the drive. Refuses what is in use, and block devices whose content was not given up.
+/// Refuses what is in use, and block devices whose content was not given up.
 pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subject, CliError> {
     let path = arguments.disk.as_path();
     crate::daemon::mounted::refuse_if_its_daemon_died(path)?;

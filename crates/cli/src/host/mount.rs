@@ -20,7 +20,7 @@ use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Read-ahead in bytes: none, as reads bypass the page cache.
+/// No read-ahead: reads bypass the page cache.
 const READ_AHEAD: u64 = 0;
 
 struct Plan {
@@ -85,8 +85,7 @@ fn serve(plan: Plan, herald: Herald) -> Result<(), CliError> {
     result
 }
 
-/// Returns the path of this program. A helper process is started from it, also after the connection
-/// was lost.
+/// Returns the program of helper processes, which start also after the connection was lost.
 fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }

@@ -71,8 +71,8 @@ impl StoreName {
             StoreName::Ceph { conf, directory } => format!("ceph:{}:{directory}", conf.display()),
         }
     }
-    /// Refuses file systems that keep locks or change times for each machine alone: tokens are the
-    /// kernel's locks, and states are distinguished by change times.
+    /// Refuses file systems whose locks (our tokens) or change times (which distinguish states)
+    /// hold for each machine alone.
     pub fn refuse_incoherent(&self) -> Result<(), CliError> {
         let StoreName::Directory(directory) = self else { return Ok(()) };
         let found = LocalStore::file_system_type(directory)
@@ -211,8 +211,8 @@ pub async fn open_journal(
     Ok((journal, disk))
 }
 
-/// Makes the journal private: it holds the content of files that their owners alone may read; and a
-/// user who may read it may lock it.
+/// Makes the journal private: it holds content of files that their owners alone may read, and its
+/// readers may lock it.
 fn keep_private(journal: &Path) -> Result<(), CliError> {
     let cannot = |error| CliError::system(journal.display(), error);
     let found = std::fs::metadata(journal).map_err(cannot)?;
@@ -245,7 +245,7 @@ async fn write_once(disk: &disks::FileDisk) -> Result<(), DeviceError> {
     disk.flush().await
 }
 
-/// Refuses a live journal: synced data that is not at the store exists in it alone.
+/// Refuses a journal that alone holds synced data.
 async fn refuse_live(disk: &Rc<dyn Disk>) -> Result<(), CliError> {
     let Ok(journal) = HostJournal::open(disk.clone()).await else { return Ok(()) };
     if journal.is_clean().await.unwrap_or(true) {

@@ -114,8 +114,7 @@ impl HeldBlocks {
         logs.extend(log_of.get(&by.0));
     }
 
-    /// Returns the cost of one log, or of all. `runs`: addresses of its live runs, in bytes of the
-    /// disk.
+    /// Costs one log, or all. `runs`: addresses of its live runs, in bytes of the disk.
     pub fn cost(
         &self,
         log: Option<usize>,
@@ -134,7 +133,7 @@ impl HeldBlocks {
 }
 
 impl CheckpointCost {
-    /// Returns the cost of requests given in bytes of the disk.
+    /// Counts requests in bytes of the disk.
     pub fn of(
         reads: &[Range<u64>],
         writes: &[Range<u64>],

@@ -47,8 +47,8 @@ impl FlushZoneStory {
         }
     }
 
-    /// Returns the flush zone of a volume. `None` also if the way to it cannot be read: the
-    /// superblock's own report is worth printing then.
+    /// Returns `None` also if the way to it cannot be read: the superblock's report is worth
+    /// printing then.
     pub fn of_volume(reader: &Reader) -> Option<FlushZoneStory> {
         let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
         let first = reader.layout(number, &reader.inode(number).ok()?).ok()?.extents.first()?.home;
@@ -87,7 +87,7 @@ pub struct JournalDeviceStory {
 }
 
 impl JournalDeviceStory {
-    /// Returns the report. `None` if the disk holds something else.
+    /// Returns `None` if there is something else.
     pub fn tell(path: &Path) -> Result<Option<JournalDeviceStory>, CliError> {
         let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = [0; SUPERBLOCK_SIZE];

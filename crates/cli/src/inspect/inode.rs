@@ -10,7 +10,7 @@ use units::{HomeBlock, InodeNumber, Timestamp};
 pub struct InodeStory {
     inode: u32,
     kind: &'static str,
-    /// Permission bits in octal.
+    /// Permission bits, octal.
     permissions: String,
     uid: u32,
     gid: u32,

@@ -18,7 +18,7 @@ pub struct JournalStory {
     place: String,
     uuid: String,
     block_size: usize,
-    /// Bytes of a log block; blocks of packed transactions are shorter.
+    /// Bytes, shorter with packed transactions.
     log_block_size: usize,
     log_blocks: u32,
     features: Vec<&'static str>,
@@ -125,7 +125,7 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
     Ok(scan().unwrap_or_else(|error| format!("recovery would refuse: {error}")))
 }
 
-/// Reports scattered logs: the journal's own blocks hold no transactions then.
+/// Reports the logs: the journal's own blocks hold no transactions.
 fn in_scattered_logs(superblock: &JournalSuperblock) -> String {
     let told = superblock.named_snapshot().map_or(String::new(), |named| {
         let pieces = named.last.wrapping_sub(named.first).wrapping_add(1);

@@ -107,7 +107,7 @@ impl LogReader {
 }
 
 impl LogSource {
-    /// Returns the path of the image or device.
+    /// Returns the image or device.
     fn path(&self) -> &Path {
         match self {
             LogSource::Inode { reader, .. } => reader.path(),

@@ -8,8 +8,8 @@ use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use journal::{LogRing, LogWalk};
 use units::{LogBlock, TransactionId};
 
-/// Returns the records from the log's start on, as long as the numbers go on; with `all` every
-/// transaction of this log that begins anywhere.
+/// Reads from the log's start on, as long as the numbers go on; with `all` every transaction of
+/// this log that begins anywhere.
 pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
     let superblock = &log.superblock;
     let (seed, ring) = (superblock.packed_seed(), LogRing::of(superblock));
@@ -121,7 +121,7 @@ impl PackedWalk<'_> {
     }
 }
 
-/// Adds an item. Each block has one record; its parts come one by one.
+/// Adds one record for each block: its parts come one by one.
 fn add(records: &mut Vec<Record>, transaction: TransactionId, item: Item) {
     let transaction = transaction.0;
     let record = match item {

@@ -14,7 +14,7 @@ pub struct Changing {
     volume: Rc<Volume>,
     disks: Vec<FileDisk>,
     reporter: Reporter,
-    /// Description of the mount, except for the live settings.
+    /// Description without the live settings.
     about: About,
     /// Serialises changes: each claims the disks or releases them.
     changes: Rc<RwLock>,
@@ -112,7 +112,7 @@ impl Changing {
         Ok(())
     }
 
-    /// Releases the write claim, so that others may read the disks, too.
+    /// Lets others read the disks, too.
     fn give_back(&self) {
         self.disks.iter().for_each(FileDisk::end_writing);
     }

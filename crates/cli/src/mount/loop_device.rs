@@ -19,7 +19,7 @@ const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
 const DIRECT_IO: u32 = 16;
 const NAME_SIZE: usize = 64;
-/// Maximum number of attempts: others may take the free device first, but not that often by chance.
+/// Attempts: others may take the free device first, but not that often by chance.
 const ATTEMPTS: u32 = 64;
 
 /// `struct loop_info64`.

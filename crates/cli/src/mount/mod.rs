@@ -309,7 +309,7 @@ fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result
 
 /// Refuses an image with a loop device on it: mounted, or left behind.
 fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
-    /// Attempts: the kernel detaches a loop device a moment after its last user has ended.
+    /// Attempts, as the kernel detaches a loop device a moment after its last user.
     const PATIENCE: u32 = 20;
     for attempt in 0.. {
         let found = loop_device::device_on(image);

@@ -89,7 +89,7 @@ pub struct MountSettings {
 }
 
 /// Default read-ahead. The kernel's own for FUSE (128 KiB) is far too little for a request's round
-/// trip. Cold reads took twice to five times as long as those of the kernel's ext4.
+/// trip. Cold reads took twice to five times as long as on the kernel's ext4.
 const READ_AHEAD_DEFAULT: u64 = 4 << 20;
 
 impl Default for MountSettings {

@@ -49,7 +49,7 @@ impl MountSettings {
         MountSettings::parse_onto(MountSettings::default(), words, sloppy)
     }
 
-    /// Parses options over existing settings; unmentioned ones stay as they are.
+    /// Parses over existing settings; unmentioned ones stay.
     pub fn parse_onto(
         mut settings: MountSettings,
         words: &[String],
@@ -299,7 +299,7 @@ fn known(values: &str) -> Refusal {
     Refusal::Wrong(format!("the value must be {values}"))
 }
 
-/// Parses checkpoint times. Hours are those of the current local time.
+/// Parses hours of the current local time.
 fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
     Ok(match value.parse()? {
         CheckpointTimes::OffHours(hours) => {
@@ -309,7 +309,7 @@ fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
     })
 }
 
-/// Parses an interval. As in ext4, zero means the default.
+/// Parses; as in ext4, zero means the default.
 fn interval(value: &str) -> Result<Option<Duration>, Refusal> {
     let time = parse_duration(value)?;
     Ok((!time.is_zero()).then_some(time))

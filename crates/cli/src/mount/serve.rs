@@ -78,8 +78,8 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     result
 }
 
-/// Opens a log file that others may read; each report is appended, so that a rotation may copy and
-/// truncate it.
+/// Opens a log that others may read; each report is appended, so that a rotation may copy and cut
+/// it.
 fn open_log(path: &Path) -> Result<std::fs::File, CliError> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o640).open(path);
     opened.map_err(|error| CliError::system(format!("log_file {}", path.display()), error))
@@ -122,7 +122,7 @@ struct Mounted {
     coerced: Vec<CoercedDisk>,
     /// Warnings that are in the log already, for the user at a terminal.
     warnings: Vec<String>,
-    /// Loop device, which lives as long as the mount.
+    /// Loop device for the life of the mount.
     loop_device: Option<LoopDevice>,
     /// Disks of home and the journal.
     disks: Vec<FileDisk>,
@@ -143,7 +143,7 @@ impl Mounted {
             .then(|| ControlSocket::bind_public(&public_directory()).ok())
             .flatten();
         let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.loop_device;
-        // A loop device on an empty image would be reported as empty instead.
+        // A loop device on it would be reported as empty.
         if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
             let source = plan.source.display();
             return Err(CliError::new(format!("{source} is empty: make a volume on it first")));
@@ -386,7 +386,7 @@ fn requests_by_name(
     session.requests_by_operation().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
-/// Returns the error that `transport=uring` is not available.
+/// Reports that `transport=uring` is not available.
 fn no_ring(world: &RealWorld, why: Option<String>) -> CliError {
     let refused = world.ring().no_ring();
     match refused.map(ToString::to_string).or(why) {
@@ -520,8 +520,8 @@ struct NotMounted {
     is_ours: bool,
 }
 
-/// Mounts the volume. The exclusive claim has no holder between its release and the kernel's taking
-/// it. Programs of Okeanos are kept off by a lock; whether others wrote, the superblock shows.
+/// Mounts. Nobody holds the exclusive claim between its release and the kernel's taking it.
+/// Programs of Okeanos keep off by a lock; whether others did, the superblock shows.
 async fn mount(
     plan: &MountPlan,
     porter: &Porter,
@@ -561,8 +561,8 @@ async fn mount(
     }
 }
 
-/// Fields of the superblock that change when another program makes, checks or mounts the volume,
-/// and never while this process has it.
+/// Fields that change when another program makes, checks or mounts the volume, and never while this
+/// process has it.
 #[derive(PartialEq, Eq)]
 struct MarksOfUse {
     uuid: [u8; 16],

@@ -132,7 +132,7 @@ pub const WORDS: &[(&str, Meaning)] = &[
     ("inlinecrypt", Refused("encryption is not supported")),
 ];
 
-/// Returns the meaning. `None`: a setting, or unknown.
+/// Returns `None` for a setting, or an unknown word.
 pub fn meaning(word: &str) -> Option<Meaning> {
     if word.starts_with("x-") || word.starts_with("X-") {
         return Some(Nothing(NotOurs));

@@ -37,7 +37,7 @@ impl Connection {
         Ok(Connection { listener: listener.to_owned(), reader: BufReader::new(stream) })
     }
 
-    /// Reports an event; returns when the listener has written it to its log.
+    /// Reports; returns when the listener has logged it.
     pub fn tell(&mut self, run: u64, event: Event) -> Result<(), CliError> {
         self.send(Request::Tell { run, event })?;
         match self.line()? {

@@ -1,5 +1,4 @@
-//! The listener, on a machine that keeps its power: it logs the events it receives, and reports
-//! them after the cut.
+//! Listener, on a machine that keeps its power: it logs events, and reports them after the cut.
 
 use super::protocol::{END, Event, LineError, Logged, OK, Request, read_line};
 use crate::error::CliError;

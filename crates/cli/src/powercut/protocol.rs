@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// Bytes of a line, its end included.
 pub const LINE_MAX: u64 = 200;
-/// Maximum number of blocks of a file under test.
+/// Maximum blocks of a file under test.
 pub const PLACES_MAX: u64 = 1 << 20;
 pub const OK: &str = "ok";
 pub const END: &str = "end";

@@ -108,7 +108,7 @@ fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
     told.ok_or_else(|| CliError::new(format!("listener {listener}: it knows of no such run")))
 }
 
-/// Judges a run. `read`: returns a number of bytes at an offset.
+/// Judges a run. `read`: bytes at an offset.
 fn judge(
     told: &RunLog,
     read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>,

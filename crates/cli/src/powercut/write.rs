@@ -1,5 +1,5 @@
-//! The writer, on the machine that will lose its power: it writes, makes durable, and reports
-//! before and after each write.
+//! The writer, on the machine that will lose its power, reports before and after each durable
+//! write.
 
 use super::connection::Connection;
 use super::protocol::{Event, FileLayout, PLACES_MAX};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub struct Writing<'a> {
     pub path: &'a Path,
     pub destroy: bool,
-    /// Whether writes are durable by O_DSYNC instead of fdatasync.
+    /// Durable by O_DSYNC instead of fdatasync.
     pub o_dsync: bool,
     pub size: u32,
     pub length: u64,

@@ -43,8 +43,8 @@ impl Rates {
         Rates { before: None, lines: 0 }
     }
 
-    /// Formats a line, with a head where one is due. `None` for the first sample, which has nothing
-    /// to be compared with.
+    /// Formats a line, with a head where one is due. `None` for the first sample, which nothing
+    /// precedes.
     pub fn line(&mut self, now: Instant, statistics: &Value) -> Option<String> {
         let before = self.before.replace((now, statistics.clone()));
         let (then, before) = before?;

@@ -3,8 +3,7 @@
 
 use crate::rig::Rig;
 
-/// Functions for scripts. `attach ARGUMENTS`: the block device is `$L`. `daemon`: the process that
-/// serves it.
+/// Functions. `attach ARGUMENTS`: the block device is `$L`. `daemon`: the process that serves it.
 const BLOCKS: &str = r#"
     attach() { L=$(timeout 60 $O blocks attach "$@"); }
     daemon() { $O stats --json image | sed -n 's/^ *"process": \([0-9]*\),*$/\1/p'; }

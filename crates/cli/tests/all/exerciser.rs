@@ -21,7 +21,7 @@ impl Dice {
     fn below(&self, end: usize) -> usize {
         self.0.below(end as u64) as usize
     }
-    /// Returns an offset, often at a block's border, where mistakes are likely.
+    /// Returns an offset, often at a block's border, where mistakes live.
     fn offset(&mut self, end: usize) -> usize {
         match self.below(3) {
             0 => self.below(end) & !1023,
@@ -54,7 +54,7 @@ impl Exerciser<'_> {
         self.files = KINDS.iter().map(open).collect();
     }
 
-    /// Performs one random change or check. Returns its description.
+    /// Performs a random change or check; returns its description.
     fn step(&mut self) -> io::Result<String> {
         let kind = self.dice.below(self.files.len());
         let what = self.dice.below(100);
@@ -148,7 +148,7 @@ impl Exerciser<'_> {
         Ok(format!("read mapped {range:?}"))
     }
 
-    /// Returns the size, which every descriptor must report alike.
+    /// Returns the size, alike for every descriptor.
     fn look(&mut self) -> io::Result<String> {
         for file in &self.files {
             assert_eq!(file.metadata()?.len(), self.model.len() as u64);

@@ -1,4 +1,4 @@
-//! Tests of `okeanos fingerprint` through the program: the disks to which it writes.
+//! Tests of the disks to which `okeanos fingerprint` writes.
 
 use crate::rig::Rig;
 

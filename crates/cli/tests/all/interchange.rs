@@ -202,7 +202,7 @@ fn live_fast_commits_are_left_to_the_kernel() {
     ));
 }
 
-/// Locations of the journal. Mounts with external journals name it in three ways.
+/// Places of the journal. Mounts name an external one in three ways.
 const PLACES: [&str; 2] = ["internal", "external"];
 
 /// Kills Okeanos among eight synchronous writers. Leaves `image`, for an external journal `log`,

@@ -26,7 +26,7 @@ fn status_of(process: i32, name: &str) -> usize {
         * 1024
 }
 
-/// Runs `work` and checks the daemon's memory. `on_top`: bytes that it may take beside the cache.
+/// Bounds the daemon's memory. `on_top`: bytes that `work` may take beside the cache.
 fn with_bounded_memory(mode: &str, on_top: usize, work: impl Fn(&Volume)) {
     // Large transactions: the log must not be their bound.
     let volume = Volume::with_size(&["-t", "ext4", "-J", "size=300"], 1 << 30);

@@ -3,9 +3,9 @@
 use crate::rig::Rig;
 use std::process::Command;
 
-/// Functions for scripts. `start OPTIONS…`: a server on the socket `s`, with output to `out`.
-/// `stop`: ends it as SIGTERM does. `kill_server`: as a power cut of the program. A script that
-/// fails leaves no server behind: it would hold the pipe that the test reads.
+/// Functions. `start OPTIONS…`: a server on the socket `s`, printing to `out`. `stop`: ends it as
+/// SIGTERM does. `kill_server`: as a power cut of the program. A script that fails leaves none
+/// behind: it would hold the pipe that the test reads.
 const WORDS: &str = r#"
     U='nbd+unix:///?socket=s'
     P=; end() { [ -z "$P" ] || kill -9 $P 2>/dev/null || true; }; trap end EXIT

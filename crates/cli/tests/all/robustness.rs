@@ -1,5 +1,4 @@
-//! Tests of failures and loads: a kill at work, an unplugged disk, full volumes, large numbers of
-//! files.
+//! Tests of failures and loads: a kill at work, an unplugged disk, full volumes, many files.
 
 use crate::common;
 

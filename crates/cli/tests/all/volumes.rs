@@ -22,7 +22,7 @@ fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
     assert_eq!(ours, again, "{mkfs}: after an unmount");
     let theirs = rig.run(&format!("mount -o loop{kernel} image $M\n{TELL}\numount $M"));
     assert_eq!(ours, theirs, "{mkfs}: as the kernel sees it");
-    // Okeanos then continues on the volume that the kernel left.
+    // Okeanos continues where the kernel left.
     rig.run(&format!(
         "mount -o loop{kernel} image $M; mkdir $M/kernel; cp $M/log $M/kernel; umount $M"
     ));

@@ -2,8 +2,8 @@
 
 use crate::rig::Rig;
 
-/// Function for scripts. `ask FILE NUMBER BYTES`: an ioctl; prints the result, without zeros at the
-/// end. Its number is decimal.
+/// Function `ask FILE NUMBER BYTES`: an ioctl; prints the result, without zeros at the end. Its
+/// number is decimal.
 const ASK: &str = r#"
 ask() { perl -e 'open F, "<", $ARGV[0] or exit 2; $b = $ARGV[2] . "\0" x 256; ioctl F, $ARGV[1], $b or exit 1; $b =~ s/\0+$//; print $b' "$@"; }
 GET_LABEL=$((0x81009431)); SET_LABEL=$((0x41009432)); SHUTDOWN=$((0x8004587d))
@@ -75,7 +75,7 @@ for path, number in ((".", FREEZE), (".", THAW), ("file", FIEMAP), (".", RESIZE)
     );
     let told: Vec<i32> =
         told.split_whitespace().map(|number| number.parse().expect("an error")).collect();
-    // Freezing is not supported, so that nothing needs thawing.
+    // Freezing is refused, so nothing can be thawed.
     assert_eq!(told, [libc::EOPNOTSUPP, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOTTY]);
     rig.check("");
 }

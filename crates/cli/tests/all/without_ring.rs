@@ -28,7 +28,7 @@ fn mount(volume: &Volume, errno: i32, choice: &str, options: &str) -> Output {
     refused(errno, choice, &[&words[..], &[image.as_os_str(), root.as_os_str()]].concat())
 }
 
-/// Returns the cause to which a refusal with this errno is attributed, by a filter and no sysctl.
+/// Returns the cause of a refusal with this errno, by a filter and no sysctl.
 fn cause_of(errno: i32) -> &'static str {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     match errno {

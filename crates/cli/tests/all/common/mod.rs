@@ -1,4 +1,4 @@
-//! Volumes in image files, mounted in a namespace that other processes do not see.
+//! Volumes in image files, mounted in a private namespace.
 
 pub mod failing_disk;
 pub mod ring;
