@@ -40,8 +40,7 @@ pub fn choose_seed(given: Option<u64>) -> u64 {
     seed
 }
 
-/// Returns the error for a workload that could not make its files, most often because those of an
-/// earlier run exist.
+/// Reports files that could not be made, most often because those of an earlier run exist.
 pub fn cannot_run(directory: &Path) -> impl FnOnce(io::Error) -> CliError {
     move |error| {
         CliError::system(directory.display(), error)

@@ -193,9 +193,9 @@ fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
     Case { barrier, liar: liar.clone(), ..case }
 }
 
-/// Number of letters in a small world. A letter more has ten times as many scripts.
+/// Letters of a script. One more has ten times as many scripts.
 const LETTERS: usize = 3;
-/// Number of operations in a small world. One more has about ten times as many states.
+/// Operations of a script. One more has about ten times as many states.
 const OPERATIONS: usize = 4;
 
 pub fn run(arguments: SimArguments) -> Result<(), CliError> {

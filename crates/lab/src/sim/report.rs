@@ -23,7 +23,7 @@ pub struct Evictions {
     targets_lost: u64,
 }
 
-/// Number of sectors: enough to see one loss in a thousand.
+/// Sectors, enough to see one loss in a thousand.
 const TARGETS: u64 = 10_000;
 
 impl Evictions {

@@ -6,7 +6,7 @@ use crate::rig::Rig;
 use serde_json::Value;
 use std::ffi::OsStr;
 
-/// Function for scripts. `drive NAME`: one of its counters.
+/// Function `drive NAME`: one of its counts.
 const DRIVE: &str = r#"
     drive() { $O stats --json $M | tr -d ' ,' | sed -n "s/^\"$1\"://p"; }
     serve_disk() { $LAB disk serve "$@" $M; }

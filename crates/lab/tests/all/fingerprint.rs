@@ -1,9 +1,9 @@
-//! Tests of `okeanos-lab fingerprint` through the program: continuing saved measurements.
+//! Tests that `okeanos-lab fingerprint` continues saved measurements.
 
 use crate::rig::Rig;
 
-/// Stopped once measurements are saved, it refuses to combine others with them, and continues under
-/// the same conditions.
+/// Stopped once measurements are saved, it refuses to combine others with them, and continues the
+/// same.
 #[test]
 fn what_is_kept_goes_on_under_the_same_conditions_alone() {
     let rig = Rig::new();

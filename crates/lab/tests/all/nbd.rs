@@ -5,8 +5,8 @@ use crate::rig::Rig;
 use serde_json::Value;
 use std::process::Command;
 
-/// Functions for scripts. `serve PROGRAM OPTIONS…`: a server on the socket `s`, with output to
-/// `out`, until `stop`. `q COMMANDS…`: a client.
+/// Functions. `serve PROGRAM OPTIONS…`: a server on the socket `s`, printing to `out`, until
+/// `stop`. `q COMMANDS…`: a client.
 const WORDS: &str = r#"
     P=; trap '[ -z "$P" ] || kill -9 $P 2>/dev/null || true' EXIT
     export_disk() {
@@ -36,8 +36,7 @@ fn an_emulated_drive_is_exported_in_real_time_and_tells_what_it_did() {
     assert!(told["drive"]["cylinders_crossed"].as_u64().unwrap() > 0, "{told}");
 }
 
-/// Times a checkpoint: `okeanos inspect` asks `okeanos-lab` for the time of requests on a disk that
-/// it serves.
+/// Asks `okeanos-lab` how long requests take on a disk that it serves.
 #[test]
 fn inspect_times_a_checkpoint_on_the_disk_that_is_served() {
     let told = run("$LAB disk serve --model cheetah-15k5 --size 64M $M
