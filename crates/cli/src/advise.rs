@@ -1,4 +1,4 @@
-//! `okeanos advise`: what each mode would have made of the writes that a mount has seen.
+//! `okeanos advise`: recommends the mode that suits the writes that a mount has seen.
 
 use crate::daemon::control::{Ask, Client, find_mount, no_answer};
 use crate::error::CliError;
@@ -31,9 +31,9 @@ pub struct AdviseArguments {
     directory: PathBuf,
 }
 
-/// What a logged update takes in the journal beside its bytes: its tag.
+/// Journal bytes of a logged update beside its data: its tag.
 const TAG: u64 = 16;
-/// From fewer updates nothing follows.
+/// Number of updates below which no advice is given.
 const UPDATES_MIN: u64 = 1000;
 
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl Class {
     fn in_blocks(&self, block_size: u64) -> u64 {
         self.blocks * block_size
     }
-    /// Whether logging its bytes at least halves what a sync waits for.
+    /// Whether logging its bytes at least halves the wait of a sync.
     fn is_small(&self, block_size: u64) -> bool {
         2 * self.logged() <= self.in_blocks(block_size)
     }
@@ -71,7 +71,7 @@ struct Advice {
     updates: u64,
     payload_bytes: u64,
     outcomes: Vec<Outcome>,
-    /// The words for `-o`; none where too little was seen.
+    /// Options for `-o`; none where too little was seen.
     options: Option<String>,
 }
 
@@ -105,7 +105,7 @@ fn advise(statistics: &Value, block_size: u64) -> Option<Advice> {
             blocks: number(&class["blocks"]),
         })
         .collect();
-    // Requests are small up to a size: a class between two others goes with those below it.
+    // Requests are small up to a size: a class below a small one is small, too.
     let threshold = classes
         .iter()
         .filter(|class| class.is_small(block_size))

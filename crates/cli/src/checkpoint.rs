@@ -1,5 +1,5 @@
-//! `okeanos checkpoint`: has a mounted volume write home what its log holds, and tells what waiting
-//! has spared.
+//! `okeanos checkpoint`: makes a mounted volume write home what its log holds, and reports what
+//! deferring has saved.
 
 use crate::daemon::control::{Ask, Client, find_mount, no_answer};
 use crate::error::CliError;
@@ -40,10 +40,10 @@ pub struct CheckpointArguments {
     directory: PathBuf,
 }
 
-/// How often a daemon is asked how far it is.
+/// Interval at which a daemon is asked for its progress.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a daemon answers.
+/// Reply of a daemon.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 struct CheckpointAnswer {
     is_under_way: bool,
@@ -51,7 +51,7 @@ struct CheckpointAnswer {
     blocks_left: u64,
     #[serde(default)]
     error: Option<String>,
-    /// Of the one that is over.
+    /// Report of the last finished checkpoint.
     #[serde(default)]
     report: Option<CheckpointReport>,
 }
@@ -97,12 +97,12 @@ fn tell(report: &CheckpointReport) -> String {
     )
 }
 
-/// Of a daemon that has nothing to write home.
+/// Replies that there is nothing to write home.
 pub fn nothing() -> serde_json::Value {
     serde_json::json!(CheckpointAnswer::default())
 }
 
-/// The daemon's end: one checkpoint at a time, and everybody is told how far it is.
+/// The daemon's side: one checkpoint at a time, and every client is sent its progress.
 #[derive(Clone)]
 pub struct Checkpointer {
     world: RealWorld,

@@ -1,4 +1,4 @@
-//! `okeanos completions`: for shells, from the definitions that `--help` prints.
+//! `okeanos completions`: completions for shells, from the definitions that `--help` prints.
 
 use crate::error::CliError;
 use clap::CommandFactory;

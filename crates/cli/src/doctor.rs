@@ -1,4 +1,4 @@
-//! `okeanos doctor`: what this machine and a disk give, and what follows from it.
+//! `okeanos doctor`: examines this machine and a disk, and gives advice.
 
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
@@ -33,10 +33,10 @@ pub struct DoctorArguments {
     target: Option<PathBuf>,
 }
 
-/// Of the scratch file, in bytes.
+/// Bytes of the scratch file.
 const SCRATCH: u64 = 4 << 20;
 const BLOCK: usize = 4096;
-/// How long each kind of request is measured, and how often at most.
+/// Time limit of each kind of measurement, and maximum number of requests.
 const MEASURED_FOR: Duration = Duration::from_millis(700);
 const REQUESTS_MAX: usize = 200;
 
@@ -54,10 +54,10 @@ struct Machine {
     kernel: String,
     processors: usize,
     io_uring: bool,
-    /// Why not.
+    /// Reason of a refusal.
     io_uring_refused: Option<String>,
     fuse: bool,
-    /// `None`: this kernel does not have it.
+    /// Absent from this kernel if `None`.
     fuse_over_io_uring: Option<bool>,
     loop_devices: bool,
     fusermount3: Option<PathBuf>,
@@ -68,19 +68,19 @@ struct Machine {
 struct Disk {
     target: PathBuf,
     is_device: bool,
-    /// Of /sys/dev/block; absent where the file system has a number of its own.
+    /// Sector size in /sys/dev/block; absent where the file system has a number of its own.
     logical_sector: Option<u64>,
     physical_sector: Option<u64>,
     rotational: Option<bool>,
     /// The kernel's words: `write back`, `write through`.
     write_cache: Option<String>,
-    /// The scratch file or device was read and written past the page cache.
+    /// Whether the scratch file or device was read and written past the page cache.
     direct: bool,
     times: Times,
     flush: Flush,
 }
 
-/// Medians, in nanoseconds; of a device only reads.
+/// Medians, in nanoseconds; for a device only reads.
 #[derive(Serialize, Default, Clone, Copy)]
 struct Times {
     read: Option<u64>,
@@ -89,17 +89,17 @@ struct Times {
     durable_write: Option<u64>,
 }
 
-/// What the times say of flushes.
+/// Conclusion on flushes from the times.
 #[derive(Serialize, Default, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 enum Flush {
     #[default]
     NotMeasured,
-    /// The kernel says that there is no volatile cache.
+    /// The kernel reports no volatile cache.
     NotNeeded,
-    /// It takes as long as such a disk needs.
+    /// The time is plausible for such a disk.
     Plausible,
-    /// No disk with a volatile cache of this kind is as fast.
+    /// The time is too short for a disk of this kind with a volatile cache.
     Suspicious,
 }
 
@@ -164,7 +164,7 @@ fn examine(target: &Path) -> Result<Disk, CliError> {
     Ok(disk)
 }
 
-/// A line of the block device's queue; a partition has that of its disk.
+/// Reads a line of the block device's queue; a partition has that of its disk.
 fn queue_of(number: u64, name: &str) -> Option<String> {
     let device = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
     let read = |queue: &str| fs::read_to_string(Path::new(&device).join(queue).join(name)).ok();
@@ -172,7 +172,7 @@ fn queue_of(number: u64, name: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// The device for reading, or a file without a name; whether past the page cache.
+/// Opens the device for reading, or a file without a name; and whether past the page cache.
 fn open(target: &Path, is_device: bool) -> std::io::Result<(fs::File, bool)> {
     let open = |flags: i32| {
         let mut options = OpenOptions::new();
@@ -196,7 +196,7 @@ async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Resu
         times.read = Some(median(read).await?);
         return Ok(times);
     }
-    // Measured in place: no allocation, no change of the size, is among the times.
+    // Measured in place: the times include no allocation and no change of the size.
     let zeros = Rc::new(Buffer::zeroed(SCRATCH as usize));
     ring.write(&file, 0, &[zeros], Durability::Cached).await?;
     ring.sync_data(&file).await?;
@@ -218,7 +218,7 @@ async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Resu
     Ok(times)
 }
 
-/// Nanoseconds of a request, at places all over the scratch file.
+/// Returns nanoseconds of a request, at places all over the scratch file.
 async fn median(request: impl AsyncFn(u64) -> std::io::Result<()>) -> std::io::Result<u64> {
     let (mut times, begin) = (Vec::new(), Instant::now());
     while times.len() < REQUESTS_MAX && begin.elapsed() < MEASURED_FOR || times.is_empty() {
@@ -229,7 +229,7 @@ async fn median(request: impl AsyncFn(u64) -> std::io::Result<()>) -> std::io::R
     Ok(middle(times))
 }
 
-/// Not in order: neighbours would be read ahead, or be written as one.
+/// Scatters places: neighbours would be read ahead, or be written as one.
 fn place(number: usize) -> u64 {
     const STRIDE: u64 = 389;
     let blocks = SCRATCH / BLOCK as u64;
@@ -242,9 +242,9 @@ fn middle(mut times: Vec<Duration>) -> u64 {
 }
 
 /// Half a revolution at 15,000 rpm: the mean wait of the fastest hard disk for a sector. None
-/// writes to its platters in a quarter of that, again and again.
+/// writes to its platters in a quarter of that repeatedly.
 const REVOLUTION_PART: u64 = 500_000;
-/// No interface of a disk answers a command sooner; the kernel alone does.
+/// Minimum time of a disk's interface for a command; only the kernel is faster.
 const COMMAND: u64 = 2_000;
 
 fn judge_flush(disk: &Disk) -> Flush {
@@ -258,7 +258,7 @@ fn judge_flush(disk: &Disk) -> Flush {
     }
 }
 
-/// A durable write of this length is what many writers should share.
+/// Nanoseconds from which on writers should share a durable write.
 const EXPENSIVE: u64 = 300_000;
 
 fn advice(machine: &Machine, disk: Option<&Disk>) -> Vec<String> {
@@ -336,7 +336,7 @@ fn limits(machine: &Machine) -> Vec<String> {
     limits
 }
 
-/// Whether a release such as `6.1.0-26-amd64` is older. One that says nothing is not.
+/// Whether a release such as `6.1.0-26-amd64` is older. One that cannot be parsed is not.
 fn is_before(release: &str, wanted: (u32, u32)) -> bool {
     let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(str::parse);
     match (numbers.next(), numbers.next()) {

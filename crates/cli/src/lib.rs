@@ -1,10 +1,10 @@
 //! The `okeanos` program: one subcommand a module or a folder, each with `…Arguments` and `run`.
 //!
-//! Called as `mount.okeanos` or `mount.fuse.okeanos` it is the helper that mount(8) runs for
-//! `mount -t okeanos` and for fstab lines.
+//! Called as `mount.okeanos` or `mount.fuse.okeanos` it is the helper that mount(8) runs for `mount
+//! -t okeanos` and for fstab lines.
 //!
 //! `okeanos-lab` (crate `lab`) serves emulated disks as this program serves volumes, and examines
-//! and exports them as it does real ones: what it needs for that is public.
+//! and exports them as this program does real ones: the parts that it needs are public.
 
 mod advise;
 mod blocks;
@@ -119,10 +119,10 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
     }
 }
 
-/// Help that was asked for, or a wrong command line: prints it, with the exit code that the
-/// command's callers know.
+/// Prints requested help, or a command line error, with the exit code that the command's callers
+/// know.
 fn end(error: &clap::Error, arguments: &[OsString]) -> ! {
-    // Nobody may be listening.
+    // Standard output may be closed.
     let _ = error.print();
     let is_check = arguments.get(1).is_some_and(|command| command == "check");
     std::process::exit(if is_check && error.use_stderr() {

@@ -1,4 +1,4 @@
-//! `okeanos list`: every mount of ours, and how it is.
+//! `okeanos list`: lists every mount of Okeanos with its state.
 
 use crate::daemon::control::{Ask, Client};
 use crate::daemon::mount_table::{self, Mount};
@@ -37,7 +37,7 @@ pub struct ListArguments {
     json: bool,
 }
 
-/// Nobody waits longer for a daemon that does not answer.
+/// Time limit for a daemon that does not answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 #[derive(serde::Serialize)]
@@ -57,14 +57,14 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
     let mounts =
         mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
     let ours: Vec<Mount> = mounts.into_iter().filter(Mount::is_okeanos).collect();
-    // All at once: several may have to be waited for.
+    // All at once: several may be slow to answer.
     let looking: Vec<_> = ours
         .iter()
         .map(|mount| {
             let (tell, told) = mpsc::channel();
             let looked_at = mount.clone();
             std::thread::spawn(move || {
-                // Nobody may wait any more.
+                // The receiver may have stopped waiting.
                 let _ = tell.send(look_at(&looked_at));
             });
             told
@@ -93,7 +93,7 @@ fn look_at(mount: &Mount) -> ListedMount {
         None if connected => "no answer".into(),
         None => "not ours to ask".into(),
     };
-    // Somebody else's volume tells nothing.
+    // Another user's volume does not answer.
     let space = asked.as_ref().and_then(|_| mount.space()).filter(|space| space.blocks > 0);
     let bytes = |blocks: u64, unit: u64| blocks.saturating_mul(unit);
     ListedMount {

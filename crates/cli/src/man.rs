@@ -1,4 +1,4 @@
-//! `okeanos man`: okeanos.1, one page a command, and that of the helper that mount(8) runs.
+//! `okeanos man`: okeanos.1, one page a command, and one for the helper that mount(8) runs.
 
 use crate::error::CliError;
 use clap::{Command, CommandFactory};
@@ -40,7 +40,7 @@ fn write(directory: &Path) -> Result<(), CliError> {
     std::fs::write(&helper, page).map_err(|error| CliError::system(helper.display(), error))
 }
 
-/// The helper that mount(8) runs, under the names that it looks for.
+/// Page of the helper that mount(8) runs, under the names that it looks for.
 fn helper_page(mount: &Command) -> String {
     let options = mount.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     format!(

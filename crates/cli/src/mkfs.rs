@@ -72,12 +72,11 @@ pub struct MkfsArguments {
     extra: Vec<OsString>,
 }
 
-/// The block size of volumes with an external journal or scattered logs, unless `-b` says
-/// otherwise. An external journal and its volume must agree, and the groups must be as long as a
-/// log.
+/// Block size of volumes with an external journal or scattered logs, unless `-b` says otherwise. An
+/// external journal and its volume must agree, and the groups must be as long as a log.
 const BLOCK_SIZE: &str = "4096";
 
-/// The journal that an external device gets when its image has to be made: as the paper's default.
+/// Bytes of an external journal whose image has to be made: the paper's default.
 const EXTERNAL_JOURNAL_SIZE: u64 = 128 << 20;
 
 pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
@@ -99,7 +98,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     }
     let (made, mut held) = prepare(target, *size)?;
     if !made {
-        // Who looks takes the same locks.
+        // The check takes the same locks.
         drop(held);
         check_unused(target)?;
         if !force {
@@ -130,7 +129,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     let result =
         result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
     if result.is_err() && made {
-        // An image that we made and that holds nothing is in the way of the next attempt.
+        // An empty image left by this program would be in the way of the next attempt.
         let _ = std::fs::remove_file(target);
     }
     result?;
@@ -148,7 +147,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", target.display()))
 }
 
-/// The scattered logs that are asked for, in bytes.
+/// Sizes of the requested scattered logs, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogSizes {
     pub log: u64,
@@ -156,7 +155,7 @@ pub struct LogSizes {
 }
 
 impl LogSizes {
-    /// What the Manylogs paper has.
+    /// Sizes in the Manylogs paper.
     const DEFAULT: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
 
     pub fn parse(text: &str) -> Result<LogSizes, String> {
@@ -171,7 +170,7 @@ impl LogSizes {
         Ok(sizes)
     }
 
-    /// On a fresh volume.
+    /// Makes the logs on a fresh volume.
     fn make(self, target: &Path) -> Result<(), CliError> {
         let superblock = crate::mount::look_at(target);
         if superblock.is_some_and(|found| !found.features.has(feature::EXTENTS)) {
@@ -195,7 +194,7 @@ impl LogSizes {
     }
 }
 
-/// Refuses what cannot have scattered logs, before anything is made.
+/// Refuses volumes that cannot have scattered logs, before anything is made.
 fn refuse_scattered_logs(
     target: &Path,
     journal: Option<&Path>,
@@ -220,7 +219,7 @@ fn no_extents(target: &Path) -> CliError {
         .with_remedy("Leave out -t ext2, -t ext3 and -O ^extent; or leave out --scattered-logs.")
 }
 
-/// A volume that another computer has mounted tells of it, if it has the feature mmp.
+/// Refuses a volume that another computer has mounted, which it shows if it has the feature mmp.
 fn check_unused(target: &Path) -> Result<(), CliError> {
     let metadata =
         std::fs::metadata(target).map_err(|error| CliError::system(target.display(), error))?;
@@ -229,7 +228,7 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
     }
     let world = match RealWorld::new() {
         Ok(world) => world,
-        // mke2fs needs none.
+        // mke2fs needs no readable volume.
         Err(error) => {
             let (name, why) = (target.display(), CliError::no_ring(error));
             complain(&format!(
@@ -246,7 +245,7 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
             Err(error @ ext4::Error::InUse(_)) => {
                 Err(CliError::new(format!("{}: {error}", path.display())))
             }
-            // Whatever else is wrong with what was there, it goes.
+            // Other damage does not matter, as the content is overwritten.
             _ => Ok(()),
         }
     });
@@ -254,15 +253,15 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
     checked
 }
 
-/// What we decide where the arguments for mke2fs do not.
+/// Adds defaults where the arguments for mke2fs do not decide.
 fn with_defaults(extra: &[OsString], force: bool, owner: Option<(u32, u32)>) -> Vec<OsString> {
     let mut arguments = extra.to_vec();
     if force && !arguments.iter().any(|argument| argument == "-F") {
         arguments.push("-F".into());
     }
     if has_long_blocks(extra) && !arguments.iter().any(|argument| argument == "-F") {
-        // mke2fs asks whether it is to go on, because few kernels mount these. We have looked at
-        // what is there.
+        // mke2fs would ask for confirmation, because few kernels mount these. The content was
+        // checked before.
         arguments.push("-F".into());
     }
     if let Some((user, group)) = owner {
@@ -280,14 +279,14 @@ fn with_defaults(extra: &[OsString], force: bool, owner: Option<(u32, u32)>) -> 
     arguments
 }
 
-/// User and group of an ordinary user; what root makes is root's.
+/// Returns user and group of an ordinary user; root's volumes belong to root.
 fn maker() -> Option<(u32, u32)> {
     // SAFETY: these calls have no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     (user != 0).then_some((user, group))
 }
 
-/// Whether the arguments for mke2fs say whose the root directory is.
+/// Whether the arguments for mke2fs name the owner of the root directory.
 fn names_owner(extra: &[OsString]) -> bool {
     let names = |word: &str| word.starts_with("root_owner");
     extra.iter().any(|argument| argument.to_string_lossy().split(',').any(names))
@@ -352,14 +351,14 @@ fn has_long_blocks(extra: &[OsString]) -> bool {
     block_size_of(extra).to_string_lossy().parse().is_ok_and(|bytes: u64| bytes > PAGE)
 }
 
-/// What follows `-b` in the arguments for mke2fs.
+/// Returns the value of `-b` in the arguments for mke2fs.
 fn block_size_of(extra: &[OsString]) -> OsString {
     let at = extra.iter().position(|argument| argument == "-b");
     at.and_then(|at| extra.get(at + 1)).cloned().unwrap_or_else(|| BLOCK_SIZE.into())
 }
 
-/// Claims the target, so that nobody mounts it while mke2fs writes, and refuses what is in use.
-/// Makes the image file if a size is given; returns whether it made one.
+/// Claims the target, so that nobody mounts it while mke2fs writes, and refuses one in use. Makes
+/// the image file if a size is given; returns whether it made one.
 fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> {
     let name = target.display();
     let exists = target.exists();

@@ -1,10 +1,10 @@
-//! Commands that `okeanos` had once, and `okeanos-lab` has now.
+//! Commands that moved from `okeanos` to `okeanos-lab`.
 
 use crate::error::CliError;
 use std::ffi::OsString;
 
 const MOVED: [&str; 4] = ["bench", "disk", "reproduce", "sim"];
-/// Commands of both programs: an emulated drive (`--model`) is the laboratory's.
+/// Commands of both programs: an emulated drive (`--model`) belongs to the laboratory.
 const OF_BOTH: [&str; 2] = ["fingerprint", "nbd"];
 
 /// clap's exit code for a wrong command line.
@@ -25,7 +25,7 @@ pub fn refuse(arguments: &[OsString]) -> Result<(), CliError> {
     }
 }
 
-/// Says that `what` is done by `okeanos-lab COMMAND`.
+/// Returns the error that `okeanos-lab COMMAND` does `what`.
 fn of_lab(what: &str, command: &str) -> CliError {
     CliError::new(format!("{what} is a command of okeanos-lab"))
         .with_remedy(format!("See okeanos-lab {command} --help; it has a package of its own."))

@@ -1,4 +1,4 @@
-//! Other programs: where they are, and what they say.
+//! Other programs: their paths and their output.
 
 use crate::daemon::reporter::complain;
 use crate::error::CliError;
@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Debian's package of each program that we call.
+/// Debian's package of each program that is called.
 const PACKAGES: [(&str, &str); 5] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
@@ -15,7 +15,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ("blkid", "util-linux"),
 ];
 
-/// Runs a program that talks to the user itself.
+/// Runs a program with the user's terminal.
 pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
     let status = Command::new(find(name)?).args(arguments).status();
     let status = status.map_err(|error| CliError::system(name, error))?;
@@ -27,14 +27,14 @@ pub fn run(name: &str, arguments: &[OsString]) -> Result<(), CliError> {
         .with_remedy(format!("See above for what {name} said.")))
 }
 
-/// Gives a file of an unmounted volume to somebody: debugfs(8).
+/// Changes the owner of a file on an unmounted volume: debugfs(8).
 pub fn give_file(volume: &Path, file: &str, user: u32, group: u32) -> Result<(), CliError> {
     for (field, number) in [("uid", user), ("gid", group)] {
         let order = format!("set_inode_field {file} {field} {number}");
         let output =
             Command::new(find("debugfs")?).args(["-w", "-R", &order, "--"]).arg(volume).output();
         let output = output.map_err(|error| CliError::system("debugfs", error))?;
-        // It ends well whatever happens, and begins with a line about itself.
+        // Its exit status is always success, and its first line is about itself.
         let said = String::from_utf8_lossy(&output.stderr);
         let complaint: Vec<_> = said.lines().filter(|line| !line.starts_with("debugfs ")).collect();
         if !output.status.success() || !complaint.is_empty() {
@@ -48,8 +48,8 @@ pub fn give_file(volume: &Path, file: &str, user: u32, group: u32) -> Result<(),
     Ok(())
 }
 
-/// What blkid(8) finds on an image file or device, as in "an ext4 file system (label \"mail\")". It
-/// looks at the disk itself, not at what it remembers.
+/// Returns what blkid(8) finds on an image file or device, as in "an ext4 file system (label
+/// \"mail\")". It probes the disk itself, not its cache.
 pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
     const NOTHING: i32 = 2;
     const SEVERAL: i32 = 8;
@@ -81,8 +81,7 @@ pub fn signature_of(path: &Path) -> Result<Option<String>, CliError> {
     })
 }
 
-/// Where a program is: in PATH, or where programs of the administrator are (not in everybody's
-/// PATH).
+/// Finds a program: in PATH, or in the administrator's directories (not in everybody's PATH).
 pub fn find(name: &str) -> Result<PathBuf, CliError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -95,7 +94,7 @@ pub fn find(name: &str) -> Result<PathBuf, CliError> {
     })
 }
 
-/// Where another program of ours is: beside this one, as built or installed together, or in PATH.
+/// Finds another program of Okeanos: beside this one, as built or installed together, or in PATH.
 pub fn of_ours(name: &str) -> Result<PathBuf, CliError> {
     let own = std::env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(name)));

@@ -68,10 +68,10 @@ pub struct RecoverArguments {
 struct Recovered {
     #[serde(flatten)]
     journal: RecoveryReport,
-    /// Orphans freed or cut to size, after the replay.
+    /// Orphans freed or truncated, after the replay.
     orphans_freed: u32,
     orphans_truncated: u32,
-    /// Whose content the skipped blocks are, as far as names lead to them.
+    /// Files whose content the skipped blocks are, as far as names lead to them.
     skipped_files: Vec<SkippedFile>,
 }
 
@@ -134,11 +134,11 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
     let (mut orphans, mut skipped_files) = (OrphanReport::default(), Vec::new());
-    // A recovery may have been interrupted behind the replay.
+    // A recovery may have been interrupted after the replay.
     let is_open = !journal.clean || !ext4::was_closed(&*parts.home).await.map_err(failed)?;
     if !dry_run && is_open {
-        // Opening cleans up what was open or being cut at the crash; then e2fsck has nothing to
-        // say.
+        // Opening deletes orphans and completes truncations of the crash; then e2fsck finds nothing
+        // to repair.
         let volume = Volume::open(parts).await.map_err(failed)?;
         orphans = volume.open_report().orphans;
         let skipped: Vec<_> = journal.skipped_blocks.iter().copied().map(HomeBlock).collect();
@@ -155,7 +155,7 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
     })
 }
 
-/// The report of a replay alone.
+/// Formats the report of a replay alone.
 pub fn told(journal: &RecoveryReport) -> String {
     tell(&Recovered {
         journal: journal.clone(),
@@ -231,7 +231,7 @@ fn tell(recovered: &Recovered) -> String {
     format!("{table}\n{transactions}{did}\n{restart}{orphans}{gave_up}{skipped}")
 }
 
-/// What was left out, and whose it is.
+/// Lists what was left out, and its files.
 fn tell_skipped(recovered: &Recovered) -> String {
     let blocks = &recovered.journal.skipped_blocks;
     if blocks.is_empty() {
@@ -252,7 +252,7 @@ fn tell_skipped(recovered: &Recovered) -> String {
     lines + "What was synced there is lost: run e2fsck -f before the volume is used.\n"
 }
 
-/// What a mount with `log=scattered` would read of the logs instead of replaying all.
+/// Formats what a mount with `log=scattered` would read of the logs instead of replaying all.
 fn tell_restart(forecast: &RestartForecast) -> String {
     let RestartForecast { pieces, snapshot_blocks, blocks_covered, end, logs, run_headers, .. } =
         forecast;
@@ -273,7 +273,7 @@ fn tell_restart(forecast: &RestartForecast) -> String {
     )
 }
 
-/// What a mount did of it; `None` if there was nothing to do.
+/// Formats a mount's recovery; `None` if there was nothing to do.
 pub fn at_mount(report: &RecoveryReport) -> Option<String> {
     let time = format_duration(Duration::from_nanos(report.nanoseconds));
     let (transactions, home) = (report.transactions, report.home_blocks_written);

@@ -1,4 +1,4 @@
-//! `okeanos-lab completions`: for shells, from the definitions that `--help` prints.
+//! `okeanos-lab completions`: completions for shells, from the definitions that `--help` prints.
 
 use crate::error::CliError;
 use clap::CommandFactory;

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use terminal::man::ManArguments;
 use terminal::{VERSION, error, text};
 
-/// Most of the memory is pages of block caches and of emulated disks.
+/// Allocator. Most of the memory is pages of block caches and of emulated disks.
 #[global_allocator]
 static HEAP: runtime::Heap = runtime::Heap::new();
 

@@ -1,4 +1,4 @@
-//! `okeanos-lab man`: okeanos-lab.1, and one page a command.
+//! `okeanos-lab man`: okeanos-lab.1, and one page for each command.
 
 use crate::error::CliError;
 use clap::CommandFactory;

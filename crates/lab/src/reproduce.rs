@@ -1,4 +1,4 @@
-//! `okeanos-lab reproduce`: the papers' figures, rerun.
+//! `okeanos-lab reproduce`: reruns the papers' figures.
 
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
@@ -128,7 +128,7 @@ fn list(json: bool) -> Result<(), CliError> {
     print(&figures.iter().map(listed_text).collect::<String>())
 }
 
-/// Name, title and minutes in one line; below it where it is from and what it does.
+/// Formats name, title and minutes in one line; below it source and description.
 fn listed_text(figure: &ListedFigure) -> String {
     let clock = if figure.real_time { ", in real time, as root" } else { "" };
     let head = format!("{:<10}  {}", figure.name, figure.title);
@@ -224,7 +224,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
 /// The figures that are being played, as one line of progress.
 struct UnderWay {
     begin: Instant,
-    /// By name: how many parts of how many are done.
+    /// Parts done and all parts, by name.
     figures: Mutex<BTreeMap<&'static str, (usize, usize)>>,
     progress: Progress,
 }
@@ -256,7 +256,7 @@ fn minutes(time: Duration) -> String {
     format!("{}:{:02} min", seconds / 60, seconds % 60)
 }
 
-/// The figures named, each once, in the order of the papers.
+/// Returns the named figures, each once, in the order of the papers.
 fn chosen(names: &[String]) -> Result<Vec<Figure>, CliError> {
     let known: Vec<&str> = ::reproduce::all().iter().map(|figure| figure.name).collect();
     let is_known = |name: &&String| *name == "all" || known.contains(&name.as_str());
@@ -279,7 +279,7 @@ fn unknown(name: &str, known: &[&str]) -> CliError {
     CliError::new(format!("no figure is called {name:?}")).with_remedy(remedy)
 }
 
-/// At most three names that differ little from what was typed.
+/// Returns at most three names that differ little from what was typed.
 fn nearest<'a>(typed: &str, known: &[&'a str]) -> Vec<&'a str> {
     let plain = |text: &str| -> String {
         let lower = text.to_lowercase();
@@ -298,7 +298,7 @@ fn nearest<'a>(typed: &str, known: &[&'a str]) -> Vec<&'a str> {
     far.into_iter().filter(|(distance, _)| near(*distance)).map(|(_, name)| name).take(3).collect()
 }
 
-/// How many letters must be changed, added or taken away to make one text of the other.
+/// Returns the number of letters to be changed, added or removed to make one text of the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -312,7 +312,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The first Ctrl-C is noted; the second ends the program, as if nobody listened.
+/// Notes the first Ctrl-C; the second ends the program, as by default.
 fn listen_for_interrupts() {
     extern "C" fn note(_signal: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a running figure may use: a seed, processors, progress.
+//! The context of a running figure: a seed, processors, progress.
 
 use crate::error::FigureError;
 use crate::jobs::Jobs;
@@ -10,35 +10,36 @@ use std::sync::{Arc, Mutex};
 /// One run of one figure.
 pub struct Context {
     pub seed: u64,
-    /// Which of a figure's seeds this is, from 0: side pictures are played with the first alone.
+    /// Index of the seed among a figure's seeds, from 0: side pictures are played with the first
+    /// alone.
     pub turn: u64,
-    /// Shorter runs and fewer points, for tests: the shapes need not come out.
+    /// Whether runs are shorter and points fewer, for tests: the shapes need not come out.
     pub quick: bool,
-    /// Cells played at once, of all turns together.
+    /// Limit of cells played at once, of all runs together.
     pub jobs: Arc<Jobs>,
-    /// Told how many cells of how many are done.
+    /// Called with the cells done, and all cells.
     pub progress: Arc<dyn Fn(usize, usize) + Send + Sync>,
     /// Set from outside (Ctrl-C): no further cell begins.
     pub interrupted: &'static AtomicBool,
     /// Directory for the requests of all disks, if they are to be kept.
     pub trace: Option<PathBuf>,
-    /// Where block traces are that figures play which need some; without it they make their own.
+    /// Directory of the block traces that figures play; without it they make their own.
     pub block_traces: Option<PathBuf>,
-    /// Something of the rig is other than the figure says, to see what depends on it. Long series
+    /// A change of the rig from the figure's description, to see what depends on it. Long series
     /// are then cut to their ends.
     pub varied: Option<Varied>,
 }
 
-/// A parameter that was chosen, and what it is instead.
+/// A chosen parameter, and its other value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Varied {
-    /// As it is.
+    /// No change.
     Nothing,
     /// A number of the drives' model.
     Drive(testbeds::Scaled),
     /// The ticks of the host's clock.
     Tick(f64),
-    /// Which requests selective journaling takes for small.
+    /// The size up to which selective journaling takes requests for small.
     Threshold(engine::WriteThreshold),
 }
 
@@ -57,7 +58,7 @@ impl Varied {
 }
 
 thread_local! {
-    /// The number of the cell that this thread plays.
+    /// Number of the cell that this thread plays.
     static CELL: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -69,8 +70,8 @@ impl Context {
         seeds: u64,
         play: impl Fn(&Context) -> Result<R, FigureError> + Sync,
     ) -> Result<Vec<R>, FigureError> {
-        // Of each turn: how many cells of how many. One that has not begun will have as many as the
-        // others.
+        // For each seed: cells done, and all cells. A run that has not begun will have as many as
+        // the others.
         let done: Mutex<Vec<(usize, usize)>> = Mutex::new(vec![(0, 0); seeds as usize]);
         let (done, progress) = (Arc::new(done), &self.progress);
         let turn = |turn: usize| {
@@ -102,7 +103,7 @@ impl Context {
         self.jobs.side_by_side(seeds as usize, turn).into_iter().collect()
     }
 
-    /// Sorted. Without a directory, and where it cannot be read: none.
+    /// Returns sorted names; none without a directory, or if it cannot be read.
     pub(crate) fn names_of_block_traces(&self) -> Vec<String> {
         let entries =
             self.block_traces.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
@@ -115,7 +116,7 @@ impl Context {
         names
     }
 
-    /// The same with something varied, one seed, no traces and no progress.
+    /// Returns this context with something varied, one seed, no traces and no progress.
     pub(crate) fn with_varied(&self, varied: Varied) -> Context {
         let Context { seed, turn, quick, interrupted, .. } = *self;
         let (jobs, progress) = (self.jobs.clone(), Arc::new(|_, _| ()));
@@ -133,13 +134,13 @@ impl Context {
         }
     }
 
-    /// Where the traces of the cell's disks begin with, if there shall be any.
+    /// Returns the prefix of the traces of the cell's disks, if traces are requested.
     pub fn trace_prefix(&self, name: &str) -> Option<PathBuf> {
         Some(self.trace.as_ref()?.join(format!("{:02}-{name}", CELL.get())))
     }
 
-    /// As [`Context::play`], one cell after the other: for real time, where they would disturb each
-    /// other.
+    /// Plays cells as [`Context::play`] does, but one after the other: for real time, where they
+    /// would disturb each other.
     pub fn one_by_one<C, R>(
         &self,
         cells: &[C],
@@ -157,7 +158,7 @@ impl Context {
     }
 
     /// Plays all cells, several at once, and returns their values in the order of the cells. A cell
-    /// is one stage: a thread of its own, nothing shared, so what runs beside it changes nothing.
+    /// is one stage: a thread of its own, nothing shared, so concurrent cells do not affect it.
     pub fn play<C: Sync, R: Send>(
         &self,
         cells: &[C],

@@ -3,8 +3,8 @@
 use crate::figure::{Picture, Scale};
 use crate::number::exact;
 
-/// The head names what x and y are; `of` tells ours from the paper's. Of several seeds y is the
-/// mean, and lies with 90 % between lowest and highest.
+/// Formats a picture. The head names x and y; `of` separates ours from the paper's. Over several
+/// seeds y is the mean, and lies with 90 % between lowest and highest.
 pub(crate) fn csv(picture: &Picture) -> String {
     let spreads = picture.series.iter().any(|series| !series.spread.is_empty());
     let line = |fields: [&str; 4], low: &str, high: &str| match spreads {
@@ -33,7 +33,7 @@ fn line(fields: &[&str]) -> String {
     fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// As RFC 4180 has it.
+/// Quotes a field as RFC 4180 does.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! Why a figure cannot be played.
+//! Reasons why a figure cannot be played.
 
 #[derive(Debug, thiserror::Error)]
 pub enum FigureError {
@@ -8,7 +8,7 @@ pub enum FigureError {
     Io(#[from] std::io::Error),
     #[error("interrupted")]
     Interrupted,
-    /// A program, trace or device did not do what it was asked.
+    /// A failure of a program, trace or device.
     #[error("{0}")]
     Other(String),
 }

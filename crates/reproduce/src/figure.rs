@@ -1,4 +1,4 @@
-//! What a figure is, and what comes out of it.
+//! Definition and results of a figure.
 
 use crate::error::FigureError;
 use crate::{Claim, Context};
@@ -6,30 +6,31 @@ use serde::{Deserialize, Serialize};
 
 /// One figure or table of a paper, or one of our own.
 pub struct Figure {
-    /// As on the command line: `7a`, `table-1`, `raid-0`, `kernel-7a`.
+    /// Name on the command line: `7a`, `table-1`, `raid-0`, `kernel-7a`.
     pub name: &'static str,
     pub title: &'static str,
     /// Paper and figure: "Okeanos (TOS 2013), Figure 7a"; "ours".
     pub source: &'static str,
-    /// What it does, in a sentence or two: workload, disks, how long.
+    /// Description, in a sentence or two: workload, disks, duration.
     pub about: &'static str,
-    /// About how long it takes alone on one core of today with all its seeds, in minutes.
+    /// Approximate minutes it takes alone on one core of today with all its seeds.
     pub minutes: u32,
-    /// Played with several seeds, because chance decides what comes out.
+    /// Whether it is played with several seeds, because its results depend on chance.
     pub by_chance: bool,
-    /// Needs root, loop devices and real time: left out of `all` unless named.
+    /// Whether it needs root, loop devices and real time: left out of `all` unless named.
     pub real_time: bool,
     pub run: fn(&Context) -> Result<Results, FigureError>,
 }
 
-/// What a figure found.
+/// Results of a figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// One for most figures; several where the paper's figure has panels.
+    /// Pictures: one for most figures; several where the paper's figure has panels.
     pub pictures: Vec<Picture>,
-    /// The paper's statements, and whether ours agree.
+    /// The paper's statements, and whether our results agree.
     pub claims: Vec<Claim>,
-    /// What a reader must know: what differs from the paper's rig, and why a claim does not hold.
+    /// Notes that a reader must know: differences from the paper's rig, and reasons why a claim
+    /// does not hold.
     pub notes: Vec<String>,
 }
 
@@ -44,7 +45,7 @@ pub struct Picture {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Axis {
-    /// With its unit: "streams", "journal traffic (MiB/s)".
+    /// Name with its unit: "streams", "journal traffic (MiB/s)".
     pub label: String,
     pub scale: Scale,
 }
@@ -53,11 +54,11 @@ pub struct Axis {
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     Linear,
-    /// To base 10 or, where all values are powers of two, base 2.
+    /// Logarithmic, to base 10 or, where all values are powers of two, base 2.
     Logarithmic,
     /// Bars: x counts these names, from 0.
     Names(Vec<String>),
-    /// Of y, over names: small fields of shades side by side instead of lines. A series is called
+    /// For y, over names: small fields of shades side by side instead of lines. A series is called
     /// "FIELD: ROW" and is a row, from the lowest on; x is the column and y the value. In a series
     /// "FIELD: chosen" y is the number that a row is called: these squares are marked.
     Shades {
@@ -69,12 +70,12 @@ pub enum Scale {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// `wasteless`; for the paper's numbers the same name, and `of_paper`.
+    /// Name, such as `wasteless`; the paper's numbers have the same name, and `of_paper`.
     pub name: String,
     pub of_paper: bool,
     pub points: Vec<(f64, f64)>,
-    /// Of several seeds: where the mean of each point's y lies with 90 %, lowest and highest. Else
-    /// empty.
+    /// The 90 % confidence interval of each point's mean over several seeds, lowest and highest.
+    /// Otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<(f64, f64)>,
 }

@@ -1,7 +1,7 @@
 //! A figure's files: JSON with everything, and for each picture a CSV and an SVG.
 //!
-//! All are written beside their place and renamed; the JSON last, so that whoever sees it sees a
-//! whole figure.
+//! All are written to temporary files and renamed; the JSON last, so that a reader who sees it sees
+//! a whole figure.
 
 use crate::figure::{Figure, Results, Scale};
 use crate::{Context, Origin, Tally, Verdict, chart, csv};
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A figure that has been run. Nothing in it tells when or where: the same seed gives the same
-/// bytes.
+/// A figure that has been run. It holds neither time nor place of the run: the same seed gives the
+/// same bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finished {
     pub figure: String,
     pub title: String,
     pub source: String,
     pub about: String,
-    /// Measured by the clock on the wall: numbers differ from run to run.
+    /// Measured in wall-clock time: numbers differ from run to run.
     pub real_time: bool,
     pub seed: u64,
     pub quick: bool,
-    /// How many seeds, from that one on.
+    /// Number of seeds, from `seed` on.
     #[serde(default)]
     pub seeds: u64,
-    /// The block traces that were given.
+    /// Names of the given block traces.
     #[serde(default)]
     pub block_traces: Vec<String>,
     #[serde(flatten)]
@@ -48,7 +48,7 @@ impl Finished {
         }
     }
 
-    /// `None`: not there, or not written by this version.
+    /// Returns `None` if it is not there, or not written by this version.
     pub fn read(directory: &Path, figure: &str) -> Option<Finished> {
         let text = std::fs::read_to_string(json_path(directory, figure)).ok()?;
         serde_json::from_str(&text).ok()
@@ -68,7 +68,7 @@ impl Finished {
         replace(&json_path(directory, &self.figure), &(json + "\n"))
     }
 
-    /// `7a.csv`; of several pictures `14-1.csv`, `14-2.csv`, ….
+    /// Returns `7a.csv`; for several pictures `14-1.csv`, `14-2.csv`, ….
     pub(crate) fn file_name(&self, picture: usize, ending: &str) -> String {
         match self.results.pictures.len() {
             1 => format!("{}.{ending}", self.figure),
@@ -76,7 +76,7 @@ impl Finished {
         }
     }
 
-    /// How far ours agree with the paper, in a sentence.
+    /// Summarises in a sentence how far we agree with the paper.
     pub fn verdict(&self) -> String {
         let claims = &self.results.claims;
         let tally = Tally::of(claims);
@@ -99,7 +99,7 @@ pub(crate) fn json_path(directory: &Path, figure: &str) -> PathBuf {
     directory.join(format!("{figure}.json"))
 }
 
-/// Puts a file in its place whole, or not at all.
+/// Replaces a file atomically.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -115,8 +115,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Points that cannot be drawn (a quotient by zero, a name that is not there) are left out, and a
-/// note says so.
+/// Leaves out points that cannot be drawn (a quotient by zero, a missing name), and adds a note.
 fn drawable(mut results: Results) -> Results {
     for picture in &mut results.pictures {
         let names = match &picture.x.scale {
@@ -173,7 +172,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), 1, made_up::results());
         finished.write(directory.path()).unwrap();
-        // The second picture cannot be put in its place.
+        // The second picture cannot be replaced.
         std::fs::remove_file(directory.path().join("made-up-2.svg")).unwrap();
         std::fs::create_dir(directory.path().join("made-up-2.svg")).unwrap();
         assert!(finished.write(directory.path()).is_err());

@@ -1,26 +1,26 @@
-//! How many parts of figures are played at once, of one figure or of several.
+//! Limit on the parts of figures that are played at once, of one figure or of several.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// As many places as parts may be played at once, whoever plays them. So turns of a figure that run
-/// side by side fill each other's gaps, and never take more memory than so many parts need.
+/// Slots for concurrent parts, whichever figure plays them. So runs of a figure side by side fill
+/// each other's gaps, and never take more memory than that number of parts needs.
 pub struct Jobs {
     all: usize,
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// Given back when it is dropped.
+/// A slot, returned when it is dropped.
 pub(crate) struct Job<'a>(&'a Jobs);
 
 impl Jobs {
-    /// At least one.
+    /// Makes at least one slot.
     pub fn new(jobs: usize) -> Jobs {
         let all = jobs.max(1);
         Jobs { all, free: Mutex::new(all), freed: Condvar::new() }
     }
-    /// Waits for a place.
+    /// Waits for a slot.
     pub(crate) fn begin(&self) -> Job<'_> {
         let free = self.free.lock().expect("nobody panics while holding it");
         let mut free =
@@ -28,7 +28,7 @@ impl Jobs {
         *free -= 1;
         Job(self)
     }
-    /// Somebody else has this place while its owner waits for what another place makes.
+    /// Lends this slot while its owner waits for the result of another slot.
     pub(crate) fn lend<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.end();
         let waited = wait();
@@ -39,12 +39,12 @@ impl Jobs {
         *self.free.lock().expect("nobody panics while holding it") += 1;
         self.freed.notify_one();
     }
-    /// One more than there are places: while one figure has too few parts left for all of them, two
-    /// others have more.
+    /// Returns the number of slots plus one: while one figure has too few parts left for all slots,
+    /// two others have more.
     pub(crate) fn figures_at_once(&self) -> usize {
         self.all + 1
     }
-    /// As [`side_by_side`], on as many threads as there are places. It takes no place: `one` does.
+    /// Runs [`side_by_side`] on as many threads as there are slots. It takes no slot: `one` does.
     pub(crate) fn side_by_side<R: Send>(
         &self,
         count: usize,
@@ -54,7 +54,7 @@ impl Jobs {
     }
 }
 
-/// `count` values in their order, on so many threads.
+/// Returns `count` values in their order.
 pub(crate) fn side_by_side<R: Send>(
     threads: usize,
     count: usize,

@@ -1,4 +1,4 @@
-//! A figure for tests.
+//! A synthetic figure for tests.
 
 use crate::{
     Axis, Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Series, Verdict,

@@ -1,11 +1,11 @@
 //! Numbers as text, the same on every run and every machine.
 
-/// Six significant digits at most, no exponent: for tables that programs read.
+/// Formats with six significant digits at most, no exponent: for tables that programs read.
 pub(crate) fn exact(value: f64) -> String {
     digits(value, 6)
 }
 
-/// Three significant digits, thousands apart: for people. `1,200`, `4.25`, `0.012`.
+/// Formats three significant digits, thousands apart, for people: `1,200`, `4.25`, `0.012`.
 pub(crate) fn short(value: f64) -> String {
     let text = if value.abs() < 1000.0 { digits(value, 3) } else { format!("{value:.0}") };
     let (whole, fraction) = match text.split_once('.') {

@@ -1,4 +1,4 @@
-//! All finished figures in one HTML page that needs no network and no other file.
+//! Page of all finished figures in one HTML file that needs no network and no other file.
 
 use crate::chart::{Form, escaped, svg};
 use crate::figures::otherwise;
@@ -30,7 +30,7 @@ pub(crate) fn html(figures: &[Finished]) -> String {
 /// The column that `sensitivity` fills.
 const DEPENDS: &str = "chosen numbers half and double";
 
-/// Each paper, and how its statements came out, in the order of the figures.
+/// Returns each paper and the tally of its statements, in the order of the figures.
 fn papers(figures: &[Finished]) -> impl Iterator<Item = (&str, Tally)> {
     let mut papers: Vec<(&str, Vec<&Claim>)> = Vec::new();
     for figure in figures {
@@ -60,7 +60,7 @@ fn how_judged() -> String {
     )
 }
 
-/// The counts by paper and the statements of all figures, as tables in Markdown.
+/// Formats the counts by paper and the statements of all figures, as tables in Markdown.
 pub fn markdown(figures: &[Finished]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let mut text = String::from(
@@ -140,7 +140,7 @@ fn section(figure: &Finished, all: &[Finished]) -> String {
     )
 }
 
-/// What a statement's row says of the rig's chosen numbers, half and double.
+/// Returns how a statement depends on the rig's chosen numbers, half and double.
 fn dependence(figure: &Finished, claim: &Claim, all: &[Finished]) -> String {
     match otherwise(all, &figure.figure, &claim.says) {
         None => claim.otherwise.join("; "),
@@ -180,7 +180,7 @@ fn claims(figure: &Finished, all: &[Finished]) -> String {
     )
 }
 
-/// How to run it again, and where its numbers are.
+/// Describes a rerun, and where the numbers are.
 fn rerun(figure: &Finished) -> String {
     let name = escaped(&figure.figure);
     let quick = if figure.quick { " --quick" } else { "" };

@@ -1,5 +1,5 @@
-//! Figures run into a directory, several at once. A finished one is not run again, so that a run
-//! that was interrupted goes on where it was.
+//! Runs of figures into a directory, several at once. A finished figure is not run again, so that
+//! an interrupted run continues.
 
 use crate::finished::Finished;
 use crate::jobs::side_by_side;
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 pub struct RunOptions {
-    /// Where the files go; made if missing.
+    /// Directory of the files; made if missing.
     pub out: PathBuf,
-    /// Run figures that are finished, too.
+    /// Whether to run finished figures again.
     pub again: bool,
-    /// How many seeds figures are played with that chance decides; quick ones with one.
+    /// Number of seeds for figures that depend on chance; quick ones have one.
     pub seeds: u64,
 }
 
 #[derive(Debug)]
 pub enum Outcome {
     Ran(Box<Finished>),
-    /// It was finished with the same seed and length.
+    /// Finished before with the same seed and length.
     WasThere(Box<Finished>),
 }
 
@@ -33,14 +33,14 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// From outside: the same run goes on with this figure.
+    /// Whether it was interrupted from outside: the same run continues with it.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, RunError::Figure(FigureError::Interrupted))
     }
 }
 
-/// What `one` makes of each figure, in their order. Each fills the gaps that the others leave;
-/// those of real time run alone, behind all others.
+/// Returns the results of `one` for each figure, in their order. Each fills the gaps that the
+/// others leave; those of real time run alone, after all others.
 pub fn run_all<R: Send>(
     figures: &[Figure],
     jobs: &Jobs,
@@ -81,7 +81,7 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
     Ok(Outcome::Ran(Box::new(finished)))
 }
 
-/// The page of all figures that are finished in the directory, in the order of the papers.
+/// Writes the page of all figures that are finished in the directory, in the order of the papers.
 pub fn write_page(out: &Path) -> io::Result<()> {
     // Figures that end together write one after the other, so that the last page has them all.
     static ONE: Mutex<()> = Mutex::new(());
@@ -89,7 +89,7 @@ pub fn write_page(out: &Path) -> io::Result<()> {
     crate::finished::replace(&out.join("index.html"), &page::html(&finished_in(out)))
 }
 
-/// The figures that are finished in a directory, in the order of the papers.
+/// Returns the figures that are finished in a directory, in the order of the papers.
 pub fn finished_in(out: &Path) -> Vec<Finished> {
     crate::all().iter().filter_map(|figure| Finished::read(out, figure.name)).collect()
 }

@@ -1,15 +1,15 @@
-//! One result of several seeds: means, and how sure they are.
+//! Several seeds as one result: means and confidence intervals.
 
 use crate::{Claim, Results, Scale, Series};
 
-/// How many seeds a figure is played with that chance decides, unless it is quick.
+/// Number of seeds of a figure that depends on chance, unless it is quick.
 pub const SEEDS: u64 = 5;
 
 /// Student's t, one-sided 5 %, for 1 to 9 degrees of freedom: both sides together leave out 10 %.
 const STUDENT: [f64; 9] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833];
 
-/// Of the same figure with consecutive seeds, at least one. Pictures of shades are those of the
-/// first.
+/// Combines the results of one figure with consecutive seeds, at least one. Pictures of shades are
+/// those of the first.
 pub(crate) fn combined(mut all: Vec<Results>) -> Results {
     let others = all.split_off(1);
     let mut first = all.pop().expect("at least one seed");
@@ -41,7 +41,7 @@ pub(crate) fn combined(mut all: Vec<Results>) -> Results {
     first
 }
 
-/// Points that not every seed has stay those of the first.
+/// Averages points that every seed has; others stay those of the first.
 fn average(series: &mut Series, others: &[Series]) {
     let mut spread = Vec::new();
     for (at, point) in series.points.iter_mut().enumerate() {
@@ -56,7 +56,7 @@ fn average(series: &mut Series, others: &[Series]) {
     series.spread = spread;
 }
 
-/// The mean, and half of the interval in which it lies with 90 %.
+/// Returns the mean, and half of its 90 % confidence interval.
 fn mean_and_half(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -80,11 +80,11 @@ fn judge(claim: &mut Claim, others: &[&Claim]) {
     }
 }
 
-/// Longer than this no cell of a table shall be.
+/// Maximum length of a table's cell.
 const LONGEST: usize = 130;
 
-/// What several seeds gave: of numbers the least and the largest. Others stand one after the other,
-/// unless that is long and only their numbers differ.
+/// Combines the texts of several seeds: the least and the largest of numbers. Others stand one
+/// after the other, unless that is long and only their numbers differ.
 fn together(found: &[&str]) -> String {
     let parts: Vec<Vec<&str>> = found.iter().map(|text| parts(text)).collect();
     let is_number = |part: &str| part.starts_with(|letter: char| letter.is_ascii_digit());
@@ -104,10 +104,10 @@ fn together(found: &[&str]) -> String {
     joined
 }
 
-/// Numbers, and what stands between them.
+/// Splits text into numbers and the text between them.
 fn parts(text: &str) -> Vec<&str> {
     let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
-    // Points and commas stand within a number, or they are none of it.
+    // Points and commas belong to a number only within it.
     let in_number = |at: usize| {
         is_digit(at)
             || (at > 0
@@ -126,7 +126,7 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The least and the largest, as they were written; what is no number is the same everywhere.
+/// Returns the least and the largest, as they were written; other text is the same everywhere.
 fn range(mut found: Vec<&str>) -> String {
     let value = |text: &str| text.replace(',', "").parse().unwrap_or(0.0);
     found.sort_by(|one, other| f64::total_cmp(&value(one), &value(other)));

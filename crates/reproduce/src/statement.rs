@@ -1,8 +1,9 @@
-//! What a paper states, held against what came out here.
+//! A paper's statements, compared with our results.
 //!
 //! A ratio is judged in both directions: one that is ten times too large agrees no more than one
-//! that is ten times too small. What a disk's parameter was derived from cannot agree with it by
-//! merit, and what no paper says is ours alone. Neither is counted as a paper's.
+//! that is ten times too small. A number from which a disk's parameter was derived cannot agree
+//! with it by merit, and a statement that no paper makes is ours alone. Neither is counted as a
+//! paper's.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -10,30 +11,29 @@ use std::ops::RangeInclusive;
 /// A statement, and our numbers beside it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
-    /// "data journaling's journal traffic over wasteless's, at the most streams".
+    /// The statement: "data journaling's journal traffic over wasteless's, at the most streams".
     pub says: String,
     /// The paper's number or words, such as "6.4 (27 / 4.2 MiB/s)".
     pub paper: String,
     pub ours: String,
     pub verdict: Verdict,
     pub origin: Origin,
-    /// What was chosen after this had failed, and what the other choice gives. Empty: nothing was.
+    /// The choice made after this had failed, and the result of the other choice. Empty: no choice.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub chosen: String,
-    /// Of `sensitivity`'s rows: with which of its choices the statement is judged otherwise, and
-    /// what comes out then. Of a figure that plays its own rig's numbers half and double: what
-    /// comes out then.
+    /// For `sensitivity`'s rows: the choices with which the statement is judged otherwise, and the
+    /// results. For a figure that plays its own rig's numbers half and double: the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<String>,
 }
 
-/// From the best to the worst.
+/// Verdicts from the best to the worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Within a factor of two of the paper's number, or within what its words mean.
     Agrees,
-    /// The same one is larger, by another factor.
+    /// Direction agrees, but not the factor.
     DirectionOnly,
     Differs,
 }
@@ -42,7 +42,7 @@ pub enum Verdict {
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     Paper,
-    /// A parameter of the rig was derived from what is stated, and this one.
+    /// A parameter of the rig, named here, was derived from the statement.
     Fitted {
         parameter: String,
     },
@@ -61,24 +61,24 @@ impl Verdict {
 }
 
 impl Claim {
-    /// Was derived from the same numbers as `parameter`.
+    /// Marks the claim as derived from the same numbers as `parameter`.
     pub fn fitted(self, parameter: &str) -> Claim {
         Claim { origin: Origin::Fitted { parameter: parameter.into() }, ..self }
     }
-    /// This was chosen after a failure; `other`: what the other choice gives.
+    /// Marks a choice made after a failure; `other`: the result of the other choice.
     pub fn chosen(self, what: &str, other: &str) -> Claim {
         Claim { chosen: format!("{what}; otherwise {other}"), ..self }
     }
-    /// What comes out with other numbers of the rig.
+    /// Adds a result with other numbers of the rig.
     pub fn with_other(mut self, other: String) -> Claim {
         self.otherwise.push(other);
         self
     }
-    /// Our ordered mode has a part in it, not the kernel's.
+    /// Whether our ordered mode is part of it, not the kernel's.
     pub fn has_our_ordered(&self) -> bool {
         self.says.contains("ordered") && !self.says.contains("(the kernel's)")
     }
-    /// What it says, with the mark of [`WEAK_BASELINE`] where that is to be remembered.
+    /// Returns the statement, with the mark of [`WEAK_BASELINE`] where it applies.
     pub fn marked(&self) -> String {
         let mark = if self.has_our_ordered() { " °" } else { "" };
         format!("{}{mark}", self.says)
@@ -86,7 +86,7 @@ impl Claim {
     pub fn of_ours(self) -> Claim {
         Claim { origin: Origin::Ours, ..self }
     }
-    /// The verdict, and why it is not counted if it is not.
+    /// Returns the verdict, and the reason if it is not counted.
     pub fn judged(&self) -> String {
         let verdict = self.verdict.name();
         match &self.origin {
@@ -97,11 +97,11 @@ impl Claim {
     }
 }
 
-/// What is to be known of statements with our ordered mode.
+/// Caveat of statements with our ordered mode.
 pub const WEAK_BASELINE: &str = "° Our ordered mode has a part in it, which is a weak baseline: in Postmark, in real time and on the same disks, it makes \
 less than half of the transactions of the kernel's (kernel-10a). What is compared with it may look better for that.";
 
-/// What a paper's words mean as a ratio. They are the same for every statement.
+/// Meaning of a paper's words as a ratio; the same for every statement.
 pub struct Words {
     pub text: &'static str,
     pub low: f64,
@@ -119,7 +119,7 @@ pub const ORDER_OR_TWO: Words =
     Words { text: "one to two orders of magnitude", low: 5.0, high: 200.0 };
 pub const ORDERS: Words = Words { text: "orders of magnitude, far lower", low: 30.0, high: 3000.0 };
 
-/// All of them, for the page that explains.
+/// Table of all words, for the page that explains them.
 pub const WORDS: [&Words; 7] = [&SAME, &NEAR, &HIGHER, &FACTORS, &ORDER, &ORDER_OR_TWO, &ORDERS];
 
 impl Words {
@@ -128,17 +128,17 @@ impl Words {
     }
 }
 
-/// The paper's ratio, and how far from it a ratio agrees.
+/// The paper's ratio, and the range around it that agrees.
 pub enum Expected {
     Number(f64),
-    /// The spread of the paper's own numbers.
+    /// Spread of the paper's own numbers.
     Between(f64, f64),
     Words(&'static Words),
 }
 
 impl Expected {
-    /// A number agrees within a factor of two, of itself and of its logarithm: 1.01 does not agree
-    /// with 1.17.
+    /// Whether a number agrees within a factor of two, of itself and of its logarithm: 1.01 does
+    /// not agree with 1.17.
     fn agrees(&self, ratio: f64) -> bool {
         let near = |number: f64| {
             let within = |ratio: f64| (0.5..=2.0).contains(&ratio);
@@ -152,7 +152,7 @@ impl Expected {
             Expected::Words(words) => words.range().contains(&ratio),
         }
     }
-    /// Above 1 where the paper's is, or below.
+    /// Whether the ratio lies on the paper's side of 1.
     fn has_direction(&self, ratio: f64) -> bool {
         let (low, high) = match *self {
             Expected::Number(number) => (number, number),
@@ -175,7 +175,7 @@ impl Expected {
     }
 }
 
-/// Of one paper's statements.
+/// Counts of one paper's statements.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Tally {
     pub agree: usize,
@@ -200,7 +200,7 @@ impl Tally {
         }
         tally
     }
-    /// Statements of the paper that could have differed.
+    /// Counts the paper's statements that could have differed.
     pub fn counted(self) -> usize {
         self.agree + self.direction_only + self.differ
     }

@@ -1,4 +1,4 @@
-//! Synchronous writers on a disk that turns, in virtual time: what gaps between commits are worth
+//! Measures synchronous writers on a rotating disk in virtual time: what gaps between commits gain
 //! (`log_gap=`).
 //!
 //! `log_gap MODEL WRITERS SECONDS JOURNAL_MIB GAP..`, each GAP `off`, `auto` or bytes

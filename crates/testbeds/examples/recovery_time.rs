@@ -1,8 +1,8 @@
-//! How long recovery takes, by the log's size and the format of its records, on the paper's two
-//! drives in virtual time. It prints a table in Markdown.
+//! Measures recovery time by the log's size and record format, on the paper's two drives in virtual
+//! time. Prints a table in Markdown.
 //!
-//! Streams append synchronously for two seconds a MiB, so that the log has gone round; then the
-//! power is cut.
+//! Streams append synchronously for two seconds a MiB, so that the log has wrapped; then the power
+//! is cut.
 //!
 //! `recovery_time [MEBIBYTES...]`
 
@@ -12,7 +12,7 @@ use testbeds::{Stage, StageOptions};
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
 const STREAMS: u32 = 400;
-/// Bytes of an append, and how often each stream makes one.
+/// Bytes of an append, and each stream's rate of appends.
 const SIZE: usize = 512;
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -49,7 +49,7 @@ fn recover(mebibytes: u64, records: RecordFormat) -> RecoveryReport {
     options.journal_size = mebibytes << 20;
     options.tick = Duration::ZERO;
     options.engine.records = Some(records);
-    // Nothing goes home but for want of log space.
+    // Blocks are written back only when log space runs short.
     (options.engine.writeback, options.engine.expire) =
         (Duration::from_secs(3600), Duration::from_secs(7200));
     let mut stage = Stage::build(&options).expect("a stage");

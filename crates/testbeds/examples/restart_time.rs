@@ -1,12 +1,12 @@
-//! How long a volume with many scattered logs takes to open after a power cut, in virtual time on a
-//! modelled Cheetah of 300 GB.
+//! Measures how long a volume with many scattered logs takes to open after a power cut, in virtual
+//! time on a modelled Cheetah of 300 GB.
 //!
-//! The logs are filled with blocks through the volume, so far as PERCENT says. Then come small
-//! transactions, each in another log, as the arm wanders. Then the power is cut. All blocks are
-//! zeros, so the emulated disk holds little.
+//! The logs are filled with blocks through the volume, up to PERCENT. Then come small transactions,
+//! each in another log, as the arm wanders. Then the power is cut. All blocks are zeros, so the
+//! emulated disk holds little.
 //!
-//! `restart_time [VOLUME_GB LOG_MIB GROUP_MIB PERCENT]`, 105 10 100 60 if not given: 10 GB of logs
-//! in 1,000 groups.
+//! `restart_time [VOLUME_GB LOG_MIB GROUP_MIB PERCENT]`, 105 10 100 60 by default: 10 GB of logs in
+//! 1,000 groups.
 
 use engine::{CheckpointTimes, DataMode, LogKind};
 use ext4::{Caller, Inode, RangeMode, Volume, WriteFlags};
@@ -17,10 +17,10 @@ use units::{FileBlock, InodeNumber};
 
 const BLOCK: u64 = 4096;
 const FILE: u64 = 1 << 30;
-/// Of a write while logs are filled, and what lies between two syncs.
+/// Bytes of a write while logs are filled, and bytes between two syncs.
 const WRITE: u64 = 64 << 10;
 const TOGETHER: u64 = 16;
-/// Small transactions at the end, of so many blocks.
+/// Blocks of small transactions at the end.
 const SMALL: u64 = 2_000;
 const SMALL_BLOCKS: u64 = 20;
 /// A block of a table takes 32 bytes of memory, and the table an eighth of the cache.
@@ -72,7 +72,7 @@ async fn fill(volume: &Rc<Volume>, blocks: u64) {
     let each = FILE / WRITE;
     let writes = bytes / WRITE;
     for number in 0..writes {
-        // Once each, neighbours far apart.
+        // Each place once, neighbours far apart.
         let place = (number % each * 4097) % each * WRITE;
         let file = &files[(number / each) as usize];
         volume

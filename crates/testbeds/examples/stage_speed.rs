@@ -1,5 +1,5 @@
-//! How fast virtual time is: many streams on the paper's two drives. Prints what the disks were
-//! asked, what the streams saw, and simulated requests for each second of the processor.
+//! Measures the speed of virtual time: many streams on the paper's two drives. Prints the disks'
+//! requests, the streams' latencies, and simulated requests per second of processor time.
 //!
 //! `stage_speed MODE STREAMS SECONDS [BYTES [ext4]]`
 

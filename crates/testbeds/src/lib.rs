@@ -1,4 +1,4 @@
-//! Where workloads are played: in virtual time on emulated disks ([`Stage`]), and in real time, as
+//! Test beds for workloads: in virtual time on emulated disks ([`Stage`]), and in real time, as
 //! root, on mounts ([`RealStage`], [`compare`], [`demo`]).
 
 mod real_time;

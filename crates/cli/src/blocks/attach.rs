@@ -52,14 +52,14 @@ fn attach_loop(place: &Place, read_only: bool) -> Result<(), CliError> {
     match LoopDevice::attach_so(&place.file(), access, Stands::UntilDetached) {
         Ok(device) => print(&format_args!("{}\n", device.path.display())),
         Err(error) => {
-            // Nobody can use it.
+            // The device cannot be used.
             let _ = super::detach::run_at(place);
             Err(error)
         }
     }
 }
 
-/// Words that say what a block volume does not do are refused.
+/// Parses the options, and refuses those that a block volume does not support.
 fn settings_of(words: &[String]) -> Result<MountSettings, CliError> {
     let settings = MountSettings::parse(words, false)?;
     let wrong = match &settings {

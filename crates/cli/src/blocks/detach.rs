@@ -8,7 +8,7 @@ use crate::mount::umount::{self, UmountArguments};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// udev may look at a device for a moment.
+/// Time limit: udev may hold a device open for a moment.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn run(device: &Path) -> Result<(), CliError> {
@@ -48,7 +48,7 @@ pub fn run(device: &Path) -> Result<(), CliError> {
 pub fn run_at(place: &Place) -> Result<(), CliError> {
     let directory = place.0.clone();
     umount::run(UmountArguments { lazy: false, force: false, if_dead: false, directory })?;
-    // Another attachment makes it again.
+    // The next attachment makes it again.
     let _ = std::fs::remove_dir(&place.0);
     Ok(())
 }

@@ -23,7 +23,7 @@ pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     let log = arguments.log.as_deref().map(open).transpose()?;
     let uuid = || {
         let mut uuid = [world.random(), world.random()].map(u64::to_be_bytes).concat();
-        // Version 4, as RFC 9562 has it.
+        // Version 4, as in RFC 9562.
         (uuid[6], uuid[8]) = (uuid[6] & 0x0f | 0x40, uuid[8] & 0x3f | 0x80);
         <[u8; 16]>::try_from(uuid).expect("sixteen bytes")
     };
@@ -48,7 +48,7 @@ pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     ))
 }
 
-/// The journal first: a volume is there only if its journal is.
+/// Formats the journal first: a volume exists only if its journal does.
 async fn make(
     disk: FileDisk,
     log: Option<FileDisk>,

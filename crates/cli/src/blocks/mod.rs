@@ -173,14 +173,14 @@ pub fn run(arguments: BlocksArguments) -> Result<(), CliError> {
     }
 }
 
-/// An error of the volume, which names the disk itself where that matters.
+/// Converts an error of the volume; it names the disk itself where that matters.
 fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
     let text = error.to_string();
     let name = source.display().to_string();
     CliError::new(if text.contains(&name) { text } else { format!("{name}: {text}") })
 }
 
-/// Whether a disk is a block volume, as far as its superblock says.
+/// Whether a disk is a block volume, according to its superblock.
 pub fn holds_volume(source: &std::path::Path) -> bool {
     place::uuid_of(source).is_ok_and(|uuid| uuid.is_some())
 }

@@ -18,11 +18,11 @@ use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// What the superblock and the log say.
+/// Content of the superblock and the log.
 #[derive(Serialize)]
 struct BlocksStory {
     uuid: String,
-    /// The first superblock is damaged, and this is its copy.
+    /// Whether the first superblock is damaged, and this is its copy.
     from_copy: bool,
     block_bytes: u64,
     exported_bytes: u64,
@@ -60,13 +60,13 @@ pub(super) fn drain(arguments: &OfflineArguments) -> Result<(), CliError> {
     tell_replay(&replayed(source, log.as_deref(), false)?, *json)
 }
 
-/// `okeanos recover` of a block volume.
+/// Replays a block volume for `okeanos recover`.
 pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let log = arguments.journal_device.as_deref();
     tell_replay(&replayed(&arguments.source, log, arguments.dry_run)?, arguments.json)
 }
 
-/// `okeanos check` of a block volume: both superblocks, and every checksum in the log.
+/// Checks a block volume for `okeanos check`: both superblocks, and every checksum in the log.
 pub fn check(source: &Path) -> Result<(), CliError> {
     let looked_at = with_parts(source, None, true, async |parts| {
         let is_copy = match find_superblock(&*parts.disk).await? {
@@ -99,7 +99,7 @@ fn tell_replay(report: &RecoveryReport, json: bool) -> Result<(), CliError> {
     if json { print_json(report) } else { print(&recover::told(report)) }
 }
 
-/// Replays the log, or says what would be replayed.
+/// Replays the log, or reports what would be replayed.
 fn replayed(source: &Path, log: Option<&Path>, dry_run: bool) -> Result<RecoveryReport, CliError> {
     with_parts(source, log, dry_run, async move |parts| blocks::recover(&parts, dry_run).await)
 }

@@ -1,4 +1,4 @@
-//! Where the file of an attached volume is, and which loop device stands on it.
+//! Location of an attached volume's file, and the loop device on it.
 
 use crate::daemon::control::{blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
@@ -12,7 +12,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The UUID of the block volume on a disk, before anything is claimed. `None`: there is none.
+/// Returns the UUID of the block volume on a disk, before anything is claimed. `None`: there is
+/// none.
 pub fn uuid_of(source: &Path) -> io::Result<Option<[u8; 16]>> {
     let mut file = File::open(source)?;
     let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
@@ -29,7 +30,7 @@ pub fn uuid_of(source: &Path) -> io::Result<Option<[u8; 16]>> {
 pub struct Place(pub PathBuf);
 
 impl Place {
-    /// Of this volume, attached or not.
+    /// Returns the directory of a volume, attached or not.
     pub fn of(source: &Path) -> Result<Place, CliError> {
         let found = uuid_of(source).map_err(|error| CliError::system(source.display(), error))?;
         let name = source.display();
@@ -40,7 +41,7 @@ impl Place {
         Ok(Place(blocks_directory().join(uuid_text(&uuid))))
     }
 
-    /// Of what is attached as this loop device.
+    /// Returns the directory of the volume attached as this loop device.
     pub fn behind(device: &Path) -> Option<Place> {
         let file = mount_table::behind(device);
         let is_ours = file != device && file.file_name().is_some_and(|name| name == NAME);
@@ -62,7 +63,7 @@ impl Place {
         self.0.join(NAME)
     }
 
-    /// The loop device that stands on the file, whether or not the file answers.
+    /// Returns the loop device on the file, whether or not the file answers.
     pub fn loop_device(&self) -> Option<PathBuf> {
         let file = self.file();
         let found = std::fs::read_dir("/sys/block").ok()?.filter_map(Result::ok);
@@ -73,7 +74,8 @@ impl Place {
         loops.next()
     }
 
-    /// What an attachment whose daemon died has left: the dead mount, and the loop device on it.
+    /// Removes what an attachment has left whose daemon died: the dead mount, and the loop device
+    /// on it.
     pub fn clean_up(&self) -> Result<(), CliError> {
         let mount = mount_table::mount_on(&self.0).ok().flatten();
         let Some(mount) = mount else { return Ok(()) };
@@ -88,7 +90,7 @@ impl Place {
         }
         if let Some(device) = self.loop_device() {
             refuse_mounted(&device)?;
-            // Nothing behind it answers; what it cannot flush is lost already.
+            // No daemon answers; what cannot be flushed is lost already.
             let _ = loop_device::detach_dead(&device);
         }
         crate::mount::umount::unmount(&self.0, libc::MNT_DETACH)
@@ -96,7 +98,7 @@ impl Place {
     }
 }
 
-/// A device on which a file system is mounted stays.
+/// Refuses a device on which a file system is mounted.
 pub fn refuse_mounted(device: &Path) -> Result<(), CliError> {
     let mounts =
         mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;

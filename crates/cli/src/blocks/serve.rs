@@ -25,11 +25,11 @@ use runtime::{Either, RealWorld, race};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What is to be attached, and how.
+/// Plan of an attachment: the disks and the options.
 pub struct AttachPlan {
     pub source: PathBuf,
     pub log: Option<PathBuf>,
-    /// The words behind `-o`.
+    /// Options behind `-o`.
     pub words: Vec<String>,
     pub settings: MountSettings,
     pub persistence: Persistence,
@@ -37,7 +37,7 @@ pub struct AttachPlan {
 }
 
 impl AttachPlan {
-    /// The replay writes even if nothing else does.
+    /// Opens a disk. The replay writes even if nothing else does.
     fn disk(&self, world: &RealWorld, path: &Path) -> Result<FileDisk, CliError> {
         open_disk(world, path, DiskAccess::ReadWrite)
     }
@@ -122,7 +122,7 @@ fn tell_opened(volume: &BlockVolume, tell: &dyn Fn(&str)) {
     recover::at_mount(&report.recovery).into_iter().for_each(|text| tell(&text));
 }
 
-/// Whether everything is home.
+/// Returns whether everything is home.
 async fn close(volume: &BlockVolume, tell: &dyn Fn(&str)) -> bool {
     let closed = volume.close().await;
     closed.inspect_err(|error| tell(&error.to_string())).is_ok()
@@ -174,7 +174,7 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         let mut serving = Box::pin(nbd::serve(own.clone(), listener, export));
         print(&format_args!("{uri}\n"))?;
         let served = race(&mut serving, signals.next()).await;
-        // No new clients; what was acknowledged goes home.
+        // No new clients; acknowledged writes are written back.
         drop(serving);
         let clean = close(&volume, &complain).await;
         match served {

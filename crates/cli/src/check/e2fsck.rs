@@ -1,8 +1,8 @@
-//! The verdict of e2fsck(8), which is asked to change nothing (`-fn`).
+//! The verdict of e2fsck(8), which is run without changing anything (`-fn`).
 //!
-//! The image may be hostile, and some make e2fsck loop: time, memory and what is kept of its output
-//! are bounded. The volume is its standard input, which it opens again by `/proc/self/fd/0`: no
-//! name of a file can be taken for an option or for a label.
+//! The image may be hostile, and some make e2fsck loop: time, memory and the retained output are
+//! bounded. The volume is its standard input, which it opens again by `/proc/self/fd/0`: no file
+//! name can be taken for an option or for a label.
 
 use super::PROBLEMS_MAX;
 use crate::error::CliError;
@@ -14,18 +14,18 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// e2fsck's exit codes: errors were left, and it could not do its work.
+/// Exit codes of e2fsck: errors were left, and it could not do its work.
 const ERRORS_LEFT: i32 = 4;
 const OPERATIONAL: i32 = 8;
 
 const PATIENCE_LEAST: Duration = Duration::from_secs(60);
-/// One second more for so many bytes of the volume.
+/// Bytes of the volume for which the time limit grows by one second.
 const BYTES_A_SECOND: u64 = 64 << 20;
-/// Address space for an empty volume, and one byte more for so many bytes.
+/// Address space for an empty volume, and bytes of the volume for each further byte.
 const MEMORY_LEAST: u64 = 1 << 30;
 const BYTES_A_BYTE: u64 = 1 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
-/// A longer line is cut.
+/// Bytes after which a line is cut.
 const LINE_BYTES_MAX: u64 = 4096;
 
 const VOLUME: &str = "/proc/self/fd/0";
@@ -33,13 +33,13 @@ const VOLUME: &str = "/proc/self/fd/0";
 #[derive(Debug, PartialEq, Eq)]
 pub enum Judgement {
     Clean,
-    /// What it prints of each, and how many lines more.
+    /// Lines that e2fsck printed, and the number of further ones.
     Errors(PrintedLines),
-    /// It could not do its work, or did not end.
+    /// No verdict: e2fsck could not do its work, or did not end.
     NoVerdict {
         why: String,
         printed: PrintedLines,
-        /// It found errors, too.
+        /// Whether it found errors, too.
         errors: bool,
     },
     NotInstalled,
@@ -51,7 +51,7 @@ pub struct PrintedLines {
     pub more: usize,
 }
 
-/// Has e2fsck look at an unmounted volume that the caller has claimed.
+/// Runs e2fsck on an unmounted volume that the caller has claimed.
 pub fn judge(path: &Path, journal_device: Option<&Path>) -> Result<Judgement, CliError> {
     let Ok(program) = programs::find("e2fsck") else { return Ok(Judgement::NotInstalled) };
     let system = |error| CliError::system("e2fsck", error);
@@ -64,12 +64,12 @@ pub fn judge(path: &Path, journal_device: Option<&Path>) -> Result<Judgement, Cl
     if let Some(device) = journal_device {
         command.arg("-j").arg(std::path::absolute(device).map_err(system)?);
     }
-    // Nothing that an administrator has configured for boots: no log files, no other answers.
+    // Without the administrator's configuration for boots: no log files, no other answers.
     command.arg(VOLUME).env("E2FSCK_CONFIG", "/dev/null").env("LC_ALL", "C");
     command.stdin(volume).stdout(writer.try_clone().map_err(system)?).stderr(writer);
     limit(&mut command, MEMORY_LEAST + bytes / BYTES_A_BYTE);
     let mut child = command.spawn().map_err(system)?;
-    // It holds the other end of the pipe, which must close when the child ends.
+    // The command holds the other end of the pipe, which must close when the child ends.
     drop(command);
     let name = path.display().to_string();
     let reading = std::thread::spawn(move || read_lines(reader, &name));
@@ -78,7 +78,7 @@ pub fn judge(path: &Path, journal_device: Option<&Path>) -> Result<Judgement, Cl
     Ok(verdict(ended, printed, patience))
 }
 
-/// It ends with us, and takes no more memory than that.
+/// Limits the child's memory, and ends it with this process.
 fn limit(command: &mut Command, memory: u64) {
     let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
     // SAFETY: between fork and exec only calls are made that a signal handler may make.
@@ -94,7 +94,7 @@ fn limit(command: &mut Command, memory: u64) {
     }
 }
 
-/// `None` where it did not end in time; it is killed then.
+/// Waits. `None` if it did not end in time; it is killed then.
 fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {
@@ -149,7 +149,7 @@ fn read_lines(reader: PipeReader, name: &str) -> PrintedLines {
     }
 }
 
-/// The problem that a line of e2fsck's tells, without the question that it answers itself.
+/// Returns the problem in a line of e2fsck's, without the question that it answers itself.
 fn problem_in(line: &str) -> Option<String> {
     let mut line = line.trim();
     let is_answered = line.ends_with("? no") || line.ends_with("? yes");

@@ -1,5 +1,5 @@
-//! An unmounted volume: every structure with a checksum, which inode has which block, and which
-//! names lead to it.
+//! Check of an unmounted volume: every structure with a checksum, the owner of each block, and the
+//! names that lead to each inode.
 
 use super::Findings;
 use crate::daemon::mount_table;
@@ -20,21 +20,21 @@ use std::io::ErrorKind;
 use std::path::Path;
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
-/// Inodes 1 to 10 belong to the format; of these the root directory and the journal are as others
-/// are.
+/// First ordinary inode. Inodes 1 to 10 belong to the format; of these the root directory and the
+/// journal are checked alike.
 const FIRST_ORDINARY: u32 = 11;
 const RESIZE: u32 = 7;
 const ROOT: InodeNumber = InodeNumber(2);
-/// Inodes count their space in 512 bytes.
+/// Shift of the unit in which inodes count space: 512 bytes.
 const SECTOR_SHIFT: u32 = 9;
-/// Where the pointer to the resize inode's only block of its own stands.
+/// Index of the pointer to the resize inode's only block of its own.
 const RESIZE_POINTER: u32 = 13;
 
-/// Claims the volume for the time of the check: another program that has it mounted changes it.
+/// Claims the volume during the check: another program that has it mounted changes it.
 pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
     match try_claim(path) {
         Ok(claim) => Ok(Some(claim)),
-        // A user who may only read can look all the same.
+        // A user who may only read can check all the same.
         Err(DiskOpenError::Open { source, .. })
             if matches!(
                 source.kind(),
@@ -61,12 +61,12 @@ pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
     }
 }
 
-/// Whether the volume's journal has to be replayed first: then nothing at home is as it will be.
+/// Whether the volume's journal has to be replayed first: until then home blocks are outdated.
 pub fn has_live_log(path: &Path) -> bool {
     Reader::open(path).is_ok_and(|reader| reader.superblock.features.has(feature::RECOVER))
 }
 
-/// Looks at a volume that the caller has claimed. Returns what was looked at.
+/// Checks a volume that the caller has claimed. Returns what was checked.
 pub fn check(
     path: &Path,
     journal_device: Option<&Path>,
@@ -131,12 +131,12 @@ pub fn check(
 
 struct ImageCheck<'a> {
     reader: &'a Reader,
-    /// A bit for each block of the volume.
+    /// Bitmap of the volume's used blocks.
     used: Vec<u8>,
     /// Attribute blocks, which several inodes may have.
     shared: BTreeSet<HomeBlock>,
     inodes: u64,
-    /// What the names say, where the volume could be opened.
+    /// Result of walking the names, if the volume could be opened.
     tree: Option<&'a TreeReport>,
     findings: &'a mut Findings,
 }
@@ -163,7 +163,7 @@ impl ImageCheck<'_> {
         }
     }
 
-    /// What lies where the superblock and the descriptors say.
+    /// Checks what lies where the superblock and the descriptors say.
     fn fixed_places(&mut self) {
         let superblock = &self.reader.superblock;
         if superblock.first_data_block == 0 && superblock.block_size.bytes() == 1024 {
@@ -244,7 +244,7 @@ impl ImageCheck<'_> {
                     self.findings.note(format!("{number} is in use and marked free"));
                 }
                 Ok(_) => {}
-                // What was never used is all zeros.
+                // An unused inode is all zeros.
                 Err(error) if is_marked && number.get() >= FIRST_ORDINARY => {
                     self.findings.note(error)
                 }
@@ -312,7 +312,7 @@ impl ImageCheck<'_> {
             return;
         }
         let is_directory = inode.mode & 0xf000 == 0x4000;
-        // One link: the directory has more subdirectories than links can count.
+        // A link count of one: the directory has more subdirectories than links can count.
         let uncounted =
             is_directory && inode.links == 1 && superblock.features.has(feature::DIR_NLINK);
         match tree.links.get(&number).copied().unwrap_or(0) {
@@ -329,7 +329,7 @@ impl ImageCheck<'_> {
         }
     }
 
-    /// Compares the space and the size that the inode says it has with its blocks.
+    /// Compares the space and the size in the inode with its blocks.
     fn space_of(&mut self, number: InodeNumber, inode: &RawInode, layout: &Layout) {
         let superblock = &self.reader.superblock;
         let of_extents: u64 = layout.extents.iter().map(|extent| u64::from(extent.count)).sum();
@@ -337,7 +337,7 @@ impl ImageCheck<'_> {
         let blocks = of_extents + layout.nodes.len() as u64 + attributes;
         let (shift, stored) = (superblock.block_size.shift(), inode.sectors);
         let sectors = blocks << (shift - SECTOR_SHIFT);
-        // An inode pays for its attributes' values in other inodes, too.
+        // An inode is charged for its attributes' values in other inodes, too.
         let is_right = match superblock.features.has(feature::EA_INODE) {
             true => sectors <= stored,
             false => sectors == stored,
@@ -350,7 +350,7 @@ impl ImageCheck<'_> {
         let end = written.map(|extent| u64::from(extent.at.get()) + u64::from(extent.count)).max();
         let behind = end.filter(|end| *end > inode.size.div_ceil(1 << shift));
         let is_file = inode.mode & 0xf000 == 0x8000;
-        // Hashes of a file's content stand behind its end.
+        // Hashes of a file's content lie beyond its end.
         let has_hashes = superblock.features.has(feature::VERITY);
         if let Some(end) = behind.filter(|_| is_file && !has_hashes) {
             let size = inode.size;
@@ -358,7 +358,7 @@ impl ImageCheck<'_> {
         }
     }
 
-    /// What no inode in use may have.
+    /// Checks what no inode in use may have.
     fn contradictions_of(&mut self, number: InodeNumber, inode: &RawInode) {
         let features = &self.reader.superblock.features;
         if inode.links > 0 && inode.deletion_time != 0 {
@@ -398,7 +398,7 @@ impl ImageCheck<'_> {
         let mut names = 0;
         for (_, home) in blocks {
             let Ok(block) = self.reader.block(home) else { continue };
-            // An index hides behind entries that leave its room no checksum of their own.
+            // An index hides behind entries that leave no space for a checksum of their own.
             let is_index = inode.flags & flags::INDEX != 0
                 && (htree::IndexTable::of_node(&format, &block)
                     .is_ok_and(|table| table.checksum_is_right(&block))

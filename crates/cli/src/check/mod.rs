@@ -1,5 +1,5 @@
-//! `okeanos check`: reads everything that has a checksum, follows every name, has e2fsck judge the
-//! structure where it can, and changes nothing.
+//! `okeanos check`: reads everything that has a checksum, follows every name, runs e2fsck on the
+//! structure where possible, and changes nothing.
 
 mod e2fsck;
 mod image;
@@ -70,10 +70,10 @@ pub const DAMAGED: u8 = 4;
 pub const NOT_CHECKED: u8 = 8;
 pub const WRONG_USAGE: i32 = 16;
 
-/// More of them help nobody.
+/// Maximum number listed; more would not help.
 const PROBLEMS_MAX: usize = 100;
 
-/// By a check or a mount that found damage, or by a recovery that left something out.
+/// Mark by a check or a mount that found damage, or by a recovery that left something out.
 const MARKED: &str =
     "the volume is marked: errors were found on it earlier, or a recovery left something out";
 
@@ -86,7 +86,7 @@ const LEFT_TO_E2FSCK: [&str; 4] = [
     "fields that neither a mount nor a walk over all names needs",
 ];
 
-/// What our own code found.
+/// Findings of this program's own check.
 #[derive(Default)]
 pub struct Findings {
     problems: Vec<String>,
@@ -135,7 +135,7 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
     let own = image::check(target, journal_device, &Progress::new(), &mut findings);
     let own = verdict.add_own(findings, own);
     if image::has_live_log(target) {
-        // What e2fsck would say of a volume whose log it does not replay means nothing.
+        // e2fsck's verdict on a volume whose log it does not replay means nothing.
         return own;
     }
     if arguments.without_e2fsck {

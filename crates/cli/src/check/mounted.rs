@@ -1,4 +1,4 @@
-//! A mounted volume, looked at as any program would: the daemon verifies what it reads.
+//! Check of a mounted volume through the mount: the daemon verifies what it reads.
 
 use super::Findings;
 use crate::daemon::control::{Ask, Client};
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// EUCLEAN, which the C library's names for Linux have as "Structure needs cleaning".
+/// Errors that mean damage; EUCLEAN is "Structure needs cleaning" in the C library.
 const DAMAGE: [i32; 2] = [libc::EIO, libc::EUCLEAN];
 
 pub fn check(
@@ -54,7 +54,7 @@ struct MountedWalk<'a> {
     device: u64,
     files: u64,
     directories: u64,
-    /// What this user may not look at.
+    /// Number of entries that this user may not read.
     denied: u64,
     findings: &'a mut Findings,
     progress: &'a Progress,
@@ -109,15 +109,15 @@ impl MountedWalk<'_> {
                 self.findings.note(format!("{}: {error}", path.display()));
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.denied += 1,
-            // It has gone meanwhile.
+            // Removed since it was listed.
             Err(_) => {}
         }
         None
     }
 }
 
-/// Asks where data ends and holes begin, to the file's end: nobody can say without reading the
-/// whole mapping.
+/// Asks where data ends and holes begin, to the file's end: answering requires reading the whole
+/// mapping.
 fn read_mapping(file: &File) -> io::Result<()> {
     let (mut at, end) = (0, file.metadata()?.len() as i64);
     while at < end {

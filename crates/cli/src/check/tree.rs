@@ -1,5 +1,5 @@
-//! What a mount relies on: the volume is opened as a mount opens it, but read-only, and every name
-//! is followed.
+//! Check of what a mount relies on: the volume is opened as by a mount, but read-only, and every
+//! name is followed.
 
 use super::Findings;
 use crate::disk::open_disk::open_disk;
@@ -12,7 +12,7 @@ use runtime::RealWorld;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Opens the volume, which the caller has claimed, and walks it. `None` where it cannot be opened,
+/// Opens the volume, which the caller has claimed, and walks it. `None` if it cannot be opened,
 /// which is noted.
 pub fn walk(
     path: &Path,
@@ -38,7 +38,7 @@ pub fn walk(
     Ok(report)
 }
 
-/// Fails where another computer uses the volume.
+/// Opens and walks the volume. Fails if another computer uses it.
 async fn open_and_walk(parts: OpenParts) -> Result<(Option<TreeReport>, Findings), Error> {
     let mut noted = Noted { findings: Findings::default(), progress: Progress::new() };
     match ext4::check_unused(&parts.world, &parts.home).await {

@@ -1,4 +1,4 @@
-//! What a check ends with: for a person, or as JSON, and as an exit code.
+//! Verdict of a check: for a person, or as JSON, and as an exit code.
 
 use super::{DAMAGED, Findings, NOT_CHECKED, PROBLEMS_MAX};
 use crate::error::CliError;
@@ -10,10 +10,10 @@ use std::path::Path;
 pub struct CheckVerdict {
     target: String,
     pub mounted: bool,
-    /// What our own code looked at; `None` where it could not.
+    /// Description of what this program checked; `None` if it could not.
     looked_at: Option<String>,
     problems: Vec<Problem>,
-    /// Problems that are left out.
+    /// Number of problems that are left out.
     more_problems: usize,
     pub e2fsck: OfE2fsck,
     not_looked_at: Vec<&'static str>,
@@ -42,7 +42,7 @@ pub enum FoundBy {
 pub enum OfE2fsck {
     Clean,
     Errors,
-    /// It was asked, and could not do its work or did not end.
+    /// No verdict: e2fsck could not do its work or did not end.
     None {
         reason: String,
     },
@@ -68,7 +68,7 @@ impl CheckVerdict {
         }
     }
 
-    /// Adds what our own code found; fails if it could not look.
+    /// Adds the findings of this program's own check; fails if it could not run.
     pub fn add_own(
         &mut self,
         findings: Findings,
@@ -90,7 +90,7 @@ impl CheckVerdict {
         self.problems.iter().filter(|problem| problem.found_by == found_by).count()
     }
 
-    /// e2fsck was not asked: nobody looked at these.
+    /// Notes that e2fsck was not run, and what it would have checked.
     pub fn leave_out<const N: usize>(&mut self, reason: &'static str, left: [&'static str; N]) {
         self.e2fsck = OfE2fsck::NotAsked { reason };
         self.not_looked_at = left.to_vec();

@@ -1,9 +1,9 @@
-//! The way to a running daemon: a socket named after the mount's device number, one JSON object a
-//! line.
+//! Control connection to a running daemon: a socket named after the mount's device number, one JSON
+//! object a line.
 //!
-//! Asks: `{"ask":"about"}` who are you; `{"ask":"stats"}`; `{"ask":"end"}` is answered like about
-//! and, when the daemon ends, with `{"clean":true}` if everything is home. The socket belongs to
-//! whoever mounted (mode 0600).
+//! Requests: `{"ask":"about"}` identifies the daemon; `{"ask":"stats"}`; `{"ask":"end"}` is
+//! answered like about and, when the daemon ends, with `{"clean":true}` if everything is home. The
+//! socket belongs to the user who mounted (mode 0600).
 
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
@@ -23,16 +23,16 @@ pub enum Ask {
     About,
     Stats,
     End,
-    /// Begins a checkpoint, unless one is under way; answered at once, and likewise when one asks
-    /// how far it is.
+    /// Begins a checkpoint, unless one is running; answered at once, also with the progress of a
+    /// running one.
     Checkpoint,
     Checkpointing,
-    /// `{"ask":"change",…}`: what may change while the volume is mounted; answered like about, or
-    /// with `{"error":"…"}`.
+    /// `{"ask":"change",…}`: changes what may change while the volume is mounted; answered like
+    /// about, or with `{"error":"…"}`.
     Change(Live),
 }
 
-/// What may change while the volume is mounted.
+/// Settings that may change while the volume is mounted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Live {
     pub read_only: bool,
@@ -43,7 +43,7 @@ pub struct Live {
     pub barrier: bool,
 }
 
-/// To [`Ask::Change`].
+/// Reply to [`Ask::Change`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Changed {
@@ -63,11 +63,11 @@ pub enum AccessTimes {
 pub struct About {
     pub process: u32,
     pub version: String,
-    /// As a person would read it: JSON holds no paths that are not UTF-8.
+    /// Path in readable form: JSON holds no paths that are not UTF-8.
     pub source: String,
     pub directory: String,
     pub data: String,
-    /// The words behind `-o` that the volume was mounted with.
+    /// Options behind `-o` that the volume was mounted with.
     #[serde(default)]
     pub options: Vec<String>,
     #[serde(default)]
@@ -75,7 +75,7 @@ pub struct About {
 }
 
 impl About {
-    /// What everybody may know: what `/proc/mounts` shows of the mount, where its device is called
+    /// Returns the public part: what `/proc/mounts` shows of the mount, where its device is called
     /// `source`.
     pub fn for_everybody(self, source: &str) -> About {
         About { process: 0, source: source.to_owned(), options: Vec::new(), live: None, ..self }
@@ -87,14 +87,14 @@ pub struct End {
     pub clean: bool,
 }
 
-/// Where this user's daemons have their sockets: the first place that is his, or can become so.
+/// Returns this user's socket directory: the first place that belongs to the user, or can.
 pub fn socket_directory() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
     if user == 0 {
         return PathBuf::from("/run/okeanos");
     }
-    // After su(1) it may be another's.
+    // After su(1) it may belong to another user.
     let is_ours =
         |directory: &PathBuf| fs::metadata(directory).is_ok_and(|found| found.uid() == user);
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(is_ours) {
@@ -103,15 +103,15 @@ pub fn socket_directory() -> PathBuf {
     }
 }
 
-/// Where the files of attached block volumes appear.
+/// Returns the directory of attached block volumes' files.
 pub fn blocks_directory() -> PathBuf {
     socket_directory().join("blocks")
 }
 
 const TEMPORARY: &str = "/tmp";
 
-/// `okeanos-USER` where everybody may make directories; and if that is another's, who would deny
-/// this user every mount, one with a name that nobody could take before.
+/// Returns `okeanos-USER` where everybody may make directories; if that is another user's, who
+/// would deny this user every mount, a name that was not in use before.
 fn usual_place(parent: &Path, user: u32) -> PathBuf {
     let usual = parent.join(format!("okeanos-{user}"));
     let is_free = fs::symlink_metadata(&usual)
@@ -123,7 +123,7 @@ fn usual_place(parent: &Path, user: u32) -> PathBuf {
     others.unwrap_or_else(|| parent.join(format!("okeanos-{user}-{}", std::process::id())))
 }
 
-/// The user's directories beside the usual one.
+/// Returns the user's directories beside the usual one.
 fn unusual_places(parent: &Path, user: u32) -> impl Iterator<Item = PathBuf> + use<> {
     let prefix = format!("okeanos-{user}-");
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
@@ -139,8 +139,9 @@ fn is_of(found: &fs::Metadata, user: u32) -> bool {
     found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0
 }
 
-/// The same for a daemon whose mount will lie at `mounted`: if that covers the directory, another
-/// where commands look, too. Root's commands look beneath the mount, and those of others may not.
+/// Returns [`socket_directory`] for a mount that will lie at `mounted`: if that covers the
+/// directory, another where commands look, too. Root's commands look beneath the mount; others' may
+/// not.
 pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
     let usual = socket_directory();
     // SAFETY: geteuid has no preconditions.
@@ -158,7 +159,7 @@ fn login_place(user: u32) -> PathBuf {
     PathBuf::from(format!("/run/user/{user}/okeanos"))
 }
 
-/// Where an ordinary user's daemons may have their sockets, whatever his login says.
+/// Returns candidate directories of an ordinary user's sockets, whatever the login session says.
 fn places_of(user: u32) -> impl Iterator<Item = PathBuf> {
     let temporary = Path::new(TEMPORARY);
     [login_place(user), temporary.join(format!("okeanos-{user}"))]
@@ -166,7 +167,7 @@ fn places_of(user: u32) -> impl Iterator<Item = PathBuf> {
         .chain(unusual_places(temporary, user))
 }
 
-/// Where everybody finds daemons that tell and take no orders: those of root that let others in
+/// Returns the directory of daemons that answer queries alone: those of root that admit others
 /// (`allow_other`).
 pub fn public_directory() -> PathBuf {
     PathBuf::from("/run/okeanos-public")
@@ -176,8 +177,8 @@ pub fn socket_name(device: (u32, u32)) -> String {
     format!("{}-{}.sock", device.0, device.1)
 }
 
-/// Makes the sockets' directory; nobody else may put anything in it. It has this mode whatever the
-/// umask of who mounts first.
+/// Makes the sockets' directory, in which no other user can create entries. It has this mode
+/// whatever the umask of the first user to mount.
 pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(mode).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -195,7 +196,7 @@ pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// To a socket that the mount itself covers: a thread looks without the mount.
+/// Connects to a socket that the mount itself covers: a thread looks without the mount.
 fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
     let look = || {
         own_namespace::enter()?;
@@ -205,12 +206,13 @@ fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
     std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
 }
 
-/// A conversation with a daemon.
+/// A connection to a daemon.
 pub struct Client(BufReader<UnixStream>);
 
-/// A longer answer comes from no daemon of ours: counts and histograms take some kilobytes.
+/// Maximum reply; counts and histograms take some kilobytes, so a longer one comes from another
+/// program.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
-/// How long one waits for a daemon that only is to tell.
+/// Time limit for a reply to a query.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Client {
@@ -222,8 +224,8 @@ impl Client {
                 let is_covered = path.starts_with(&mount.directory);
                 if is_covered { connect_beneath(mount, &path) } else { Err(error) }
             });
-        // A login has a directory of its own for sockets, and cron has none.
-        // SAFETY: geteuid has no preconditions.
+        // A login has a directory of its own for sockets, and cron has none. SAFETY: geteuid has no
+        // preconditions.
         let is_ours = mount.user() == Some(unsafe { libc::geteuid() });
         let connected = connected.or_else(|error| {
             let elsewhere = is_ours.then(|| connect_elsewhere(mount)).flatten();
@@ -234,8 +236,8 @@ impl Client {
             .map_err(|error| no_answer(mount, Some((&path, error))))
     }
 
-    /// To a daemon that is asked and not told what to do: also root's, if it lets others in, and as
-    /// root anybody's.
+    /// Connects to a daemon for queries alone: also to root's, if it admits other users, and as
+    /// root to any.
     pub fn connect_to_look(mount: &Mount) -> Result<Client, CliError> {
         let asked_directly = match Client::connect(mount) {
             Ok(client) => Ok(client),
@@ -249,8 +251,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Asks a daemon once, and orders nothing. Each user has one conversation at a time with a
-    /// daemon of root's: another program of his is waited for.
+    /// Sends a daemon one query. Each user has one connection at a time to a daemon of root's:
+    /// other programs of the user wait.
     pub fn look<T: for<'de> Deserialize<'de>>(mount: &Mount, ask: Ask) -> Result<T, CliError> {
         const ATTEMPTS: u32 = 20;
         for _ in 0..ATTEMPTS {
@@ -269,7 +271,7 @@ impl Client {
         self.0.get_mut().write_all(&line)
     }
 
-    /// The next answer; `None` when the daemon is gone.
+    /// Returns the next reply; `None` when the daemon has ended.
     pub fn hear<T: for<'de> Deserialize<'de>>(&mut self) -> io::Result<Option<T>> {
         let mut line = String::new();
         match (&mut self.0).take(ANSWER_BYTES_MAX).read_line(&mut line) {
@@ -292,7 +294,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// In a directory that others can write to anybody may answer for a daemon.
+/// Refuses a directory in which others can create a socket that impersonates a daemon.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
     if is_of(&fs::symlink_metadata(directory)?, unsafe { libc::geteuid() }) {
@@ -307,7 +309,7 @@ fn connect_elsewhere(mount: &Mount) -> Option<UnixStream> {
     places_to_look(mount).find_map(|place| UnixStream::connect(place.join(&name)).ok())
 }
 
-/// Directories whose owner is who mounted it.
+/// Returns directories whose owner is the user who mounted.
 fn places_to_look(mount: &Mount) -> impl Iterator<Item = PathBuf> + use<> {
     let user = mount.user().unwrap_or(0);
     let places = match user {
@@ -317,7 +319,7 @@ fn places_to_look(mount: &Mount) -> impl Iterator<Item = PathBuf> + use<> {
     places.into_iter().filter(move |place| is_owned(place, user))
 }
 
-/// Why a daemon does not answer, and what to do. `tried`: where it was looked for.
+/// Explains why a daemon does not answer, and what to do. `tried`: the socket, and the failure.
 pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
     if mount.is_dead() {
         return died(mount);
@@ -338,7 +340,7 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
     }
 }
 
-/// A mount that nobody serves any more.
+/// Returns the error for a mount whose daemon has died.
 pub fn died(mount: &Mount) -> CliError {
     let (source, at) = (mount.image(), mount.directory.display());
     let source = source.display();
@@ -355,7 +357,7 @@ pub fn died(mount: &Mount) -> CliError {
     }
 }
 
-/// How what was mounted comes back.
+/// The way in which what was mounted comes back.
 pub enum Again {
     /// The command that mounts and recovers.
     Mount(String),
@@ -380,7 +382,7 @@ impl Again {
     }
 }
 
-/// The okeanos mount that `path` lies in: on it exactly, or anywhere below.
+/// Returns the okeanos mount that `path` lies in: on it exactly, or anywhere below.
 pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     let system = |error| CliError::system(path.display(), error);
     let exact = mount_table::mount_on(path).map_err(system)?;
@@ -414,7 +416,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&End { clean: true }).unwrap(), r#"{"clean":true}"#);
     }
 
-    /// Also where who mounted first had a umask of 077.
+    /// Covers a first user whose umask was 077.
     #[test]
     fn the_sockets_directory_has_its_mode_again() {
         let parent = tempfile::tempdir().unwrap();
@@ -436,7 +438,7 @@ mod tests {
         let user = unsafe { libc::geteuid() };
         let usual = usual_place(parent.path(), user);
         assert_eq!(usual, parent.path().join(format!("okeanos-{user}")));
-        // Not ours: others may write to it, or it is no directory.
+        // Unusable: others may write to it, or it is no directory.
         fs::write(&usual, "").unwrap();
         let other = usual_place(parent.path(), user);
         assert_ne!(other, usual);

@@ -1,4 +1,4 @@
-//! The daemon's end of the control socket, on the same ring as everything else.
+//! The daemon's side of the control socket, on its ring.
 
 use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_name};
 use crate::error::CliError;
@@ -16,35 +16,35 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
-/// Longer lines are no asks of ours.
+/// Maximum length of a request line.
 const LINE_MAX: usize = 1024;
-/// Conversations at a time.
+/// Maximum number of connections.
 const CLIENTS_MAX: usize = 64;
-/// Of these with those who may only ask.
+/// Maximum number of public connections among these.
 const PUBLIC_CLIENTS_MAX: usize = 8;
-/// A client that may only ask is answered from memory for so long: no number of asks is felt.
+/// Time for which a public reply is served from memory, so that frequent queries cost nothing.
 const FRESH: Duration = Duration::from_secs(1);
-/// It is let in so often, all users together.
+/// Interval between public connections, all users together.
 const PUBLIC_PAUSE: Duration = Duration::from_millis(20);
-/// It has so long to ask.
+/// Time limit of a public query.
 const PUBLIC_PATIENCE: Duration = Duration::from_secs(2);
-/// Descriptors of one: the socket, and the copy that the ring watches.
+/// Descriptors of one connection: the socket, and the copy that the ring watches.
 const CLIENT_DESCRIPTORS: usize = 2;
 
-/// Gives the first answer to each ask.
+/// Function that gives the first reply to each request.
 pub type Answers = dyn Fn(Ask) -> LocalFuture<serde_json::Value>;
 
-/// A socket that listens already, under a name that nobody looks for. What it needs is open: the
-/// mount may cover its directory.
+/// A listening socket under a temporary name. What it needs is open: the mount may cover its
+/// directory.
 pub struct ControlSocket {
     listener: UnixListener,
     directory: fs::File,
-    /// In the directory.
+    /// Name in the directory.
     name: CString,
     is_public: bool,
 }
 
-/// Who could not be told to unmount is not mounted.
+/// Returns the reason not to mount: no unmount could be requested.
 pub fn no_control(error: io::Error) -> CliError {
     let remedy = match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
@@ -59,21 +59,21 @@ pub fn no_control(error: io::Error) -> CliError {
 pub struct ControlServer {
     world: RealWorld,
     socket: ControlSocket,
-    /// Of the socket's file. The next mount may have got our device number, and put its own socket
-    /// there.
+    /// Inode of the socket's file. The next mount may have got this device number, and put its own
+    /// socket there.
     inode: u64,
     answers: Box<Answers>,
     clients: Cell<usize>,
     clients_max: usize,
-    /// Users who are asking through the public socket: one conversation each.
+    /// Users connected through the public socket: one connection each.
     users: RefCell<Vec<u32>>,
-    /// What the public socket answers, as long as it is fresh.
+    /// Fresh replies of the public socket.
     answered: RefCell<Vec<Answered>>,
-    /// Those who wait for the end.
+    /// Clients that wait for the end.
     waiting: RefCell<Vec<Rc<UnixStream>>>,
 }
 
-/// An answer that is given again.
+/// A cached reply.
 struct Answered {
     ask: Ask,
     line: Vec<u8>,
@@ -81,12 +81,12 @@ struct Answered {
 }
 
 impl ControlSocket {
-    /// In `directory`, for a mount that has no number yet.
+    /// Binds a socket in `directory`, for a mount that has no number yet.
     pub fn bind(directory: &Path) -> io::Result<ControlSocket> {
         ControlSocket::bind_with(directory, false)
     }
 
-    /// For everybody, who is told and tells nothing.
+    /// Binds a socket for everybody, for queries alone.
     pub fn bind_public(directory: &Path) -> io::Result<ControlSocket> {
         ControlSocket::bind_with(directory, true)
     }
@@ -100,16 +100,16 @@ impl ControlSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // First: without a descriptor for it, no socket is left behind.
+        // Opened first: without a descriptor for it, no socket is left behind.
         let opened = fs::File::open(directory)?;
-        // The directory is ours alone, so nobody comes in before the mode is set.
+        // The directory belongs to this user alone, so nobody connects before the mode is set.
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
         listener.set_nonblocking(true)?;
         Ok(ControlSocket { listener, directory: opened, name: CString::new(name)?, is_public })
     }
 
-    /// A socket left behind by a daemon that was killed is replaced.
+    /// Renames the socket, replacing that of a killed daemon.
     fn rename(&mut self, name: &str) -> io::Result<()> {
         let new = CString::new(name)?;
         let directory = self.directory.as_raw_fd();
@@ -121,7 +121,7 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// Of what has our name now.
+    /// Returns the inode that has this name now.
     fn inode(&self) -> io::Result<u64> {
         let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
         let (directory, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
@@ -141,7 +141,7 @@ impl ControlSocket {
     }
 }
 
-/// A name that nobody looks for is of no use when the mount has failed.
+/// Removes the temporary name when the mount has failed.
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         if self.name.as_bytes().starts_with(b"mounting-") {
@@ -151,7 +151,7 @@ impl Drop for ControlSocket {
 }
 
 impl ControlServer {
-    /// Is found by the mount's device number from now on.
+    /// Starts serving under the mount's device number.
     pub fn start(
         world: &RealWorld,
         mut socket: ControlSocket,
@@ -159,7 +159,7 @@ impl ControlServer {
         answers: Box<Answers>,
     ) -> io::Result<Rc<ControlServer>> {
         let watched = watched(&socket.listener)?;
-        // Whoever unmounts must get through, whatever limit there is.
+        // An unmount must get through, whatever limit there is.
         let all = spare_descriptors(CLIENTS_MAX * CLIENT_DESCRIPTORS) / CLIENT_DESCRIPTORS;
         let clients_max = match if socket.is_public {
             all.saturating_sub(CLIENTS_MAX - PUBLIC_CLIENTS_MAX)
@@ -186,7 +186,7 @@ impl ControlServer {
         Ok(server)
     }
 
-    /// Tells those who wait, and takes the socket away.
+    /// Answers the waiting clients, and removes the socket.
     pub fn end(&self, end: End) {
         if self.socket.inode().is_ok_and(|found| found == self.inode) {
             self.socket.remove();
@@ -230,7 +230,7 @@ impl ControlServer {
     }
 
     async fn converse(self: Rc<Self>, stream: Rc<UnixStream>, user: Option<u32>) {
-        // Whatever goes wrong with a client is the client's problem.
+        // A failure of a client's connection concerns that client alone.
         if user.is_some() {
             let late = self.world.sleep_until(self.world.now().plus(PUBLIC_PATIENCE));
             drop(race(Box::pin(self.answer_lines(&stream)), late).await);
@@ -242,7 +242,7 @@ impl ControlServer {
         self.clients.set(self.clients.get() - 1);
     }
 
-    /// One answer, which everybody gets for a while.
+    /// Returns one reply, which every client gets for a while.
     async fn answer_everybody(&self, ask: Ask) -> Vec<u8> {
         let now = self.world.now();
         self.answered.borrow_mut().retain(|answered| answered.until > now);
@@ -278,13 +278,13 @@ impl ControlServer {
                     if !matches!(ask, Ask::About | Ask::Stats) {
                         return Err(io::ErrorKind::PermissionDenied.into());
                     }
-                    // One answer, and the next conversation may begin.
+                    // One reply, and the next connection may begin.
                     return (&**stream).write_all(&self.answer_everybody(ask).await);
                 }
                 if ask == Ask::End {
                     self.waiting.borrow_mut().push(stream.clone());
                 }
-                // The answer fits the socket's buffer; a client that does not read loses it.
+                // The reply fits the socket's buffer; a client that does not read loses it.
                 let answer = (self.answers)(ask).await;
                 (&**stream).write_all(&line_of(&answer))?;
             }
@@ -301,7 +301,7 @@ fn line_of(value: &impl serde::Serialize) -> Vec<u8> {
     line
 }
 
-/// The user at the other end, as the kernel knows it: unix(7).
+/// Returns the user at the other end, as the kernel knows it: unix(7).
 fn user_of(stream: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -318,12 +318,12 @@ fn user_of(stream: &UnixStream) -> io::Result<u32> {
     if result == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A descriptor of the same socket that the ring may hold on to.
+/// Returns a descriptor of the same socket that the ring may own.
 fn watched(socket: &impl std::os::fd::AsFd) -> io::Result<File> {
     Ok(Rc::new(socket.as_fd().try_clone_to_owned()?))
 }
 
-/// How many more descriptors, up to `most`, this process may have.
+/// Returns how many more descriptors, up to `most`, this process may have.
 fn spare_descriptors(most: usize) -> usize {
     let Ok(first) = UnixStream::pair() else { return 0 };
     let copies = std::iter::repeat_with(|| first.0.try_clone()).map_while(Result::ok);
@@ -429,7 +429,7 @@ mod tests {
         let client = std::thread::spawn(move || {
             let converse = |line: &[u8]| {
                 let mut stream = UnixStream::connect(&path).unwrap();
-                // Of two conversations of one user one may end before it is asked.
+                // Of two connections of one user one may end before its query.
                 let _ = stream.write_all(line);
                 let mut heard = String::new();
                 let _ = BufReader::new(stream).read_line(&mut heard);
@@ -439,7 +439,7 @@ mod tests {
             let heard: Vec<String> = (0..20).map(|_| converse(b"{\"ask\":\"stats\"}\n")).collect();
             let took = begun.elapsed();
             let silent = UnixStream::connect(&path).unwrap();
-            // The same user's second conversation.
+            // The second connection of the same user.
             std::thread::sleep(Duration::from_millis(100));
             let second = converse(b"{\"ask\":\"stats\"}\n");
             let ended = (&silent).read(&mut [0; 9]).unwrap();

@@ -1,5 +1,5 @@
-//! Descriptors that a process got from its caller. A daemon that kept them would hold the caller's
-//! locks, and the ends of its pipes, for as long as the volume is mounted.
+//! Descriptors inherited from the caller. A daemon that kept them would hold the caller's locks,
+//! and the ends of its pipes, for as long as the volume is mounted.
 
 use std::fs;
 use std::os::fd::RawFd;

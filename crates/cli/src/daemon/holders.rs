@@ -1,5 +1,5 @@
 //! Processes that hold files of a file system open, whether it is still mounted or not. The mount
-//! of a daemon that died keeps its device until the last of them is gone.
+//! of a daemon that died keeps its device until the last of them has ended.
 
 use std::ffi::CString;
 use std::fs;
@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// More of them help nobody.
+/// Maximum number listed; more would not help.
 const LISTED_MAX: usize = 5;
 
-/// Returns the processes that we may look into and that hold a file whose `st_dev` is `device`, as
-/// `sleep (1234)`. No file system is asked anything, so one that does not answer delays nobody.
+/// Returns the processes that this process may inspect and that hold a file whose `st_dev` is
+/// `device`, as `sleep (1234)`. No file system is asked, so one that does not answer delays nobody.
 pub fn holders_of(device: (u32, u32)) -> Vec<String> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter(|entry| entry.file_name().as_bytes()[0].is_ascii_digit());

@@ -1,10 +1,10 @@
-//! Who makes a daemon's system calls: an io_uring, or threads where the kernel refuses one.
+//! System call interface of a daemon: an io_uring, or threads where the kernel refuses one.
 
 use super::reporter::{Level, Reporter};
 use runtime::{NoRing, RealWorld};
 use serde_json::{Value, json};
 
-/// Returns what `stats` says of it: `by`, and where it is not a ring, `why`.
+/// Returns the I/O path for `stats`: `by`, and where it is not a ring, `why`.
 pub fn about(world: &RealWorld) -> Value {
     match world.ring().no_ring() {
         None => json!({ "by": "io_uring" }),
@@ -17,7 +17,7 @@ pub fn report(world: &RealWorld, reporter: &Reporter) {
     tell(world, &|text| reporter.tell_at(Level::Info, text));
 }
 
-/// As [`report`], for programs without a log. Says nothing of what the caller chose.
+/// Reports like [`report`], for programs without a log. Silent about what the caller chose.
 pub fn tell(world: &RealWorld, tell: &dyn Fn(&str)) {
     if let Some(why @ NoRing::Refused(_)) = world.ring().no_ring() {
         tell(&format!("threads make the system calls that wait for disks, no io_uring: {why}"));

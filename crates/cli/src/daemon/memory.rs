@@ -1,23 +1,23 @@
-//! What a daemon in the kernel's write-back path asks of memory: it must not wait for pages that
-//! only it can clean.
+//! Memory of a daemon in the kernel's write-back path: it must not wait for pages that only it can
+//! clean.
 
 use super::privileges;
 use std::fs;
 
-/// `prctl(2)`: memory that this process asks for must not wait for write-back, as write-back waits
-/// for it.
+/// `prctl(2)`: memory that this process allocates must not wait for write-back, as write-back waits
+/// for this process.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 /// `mlock2(2)`: pages are locked when they are touched first, not all at once.
 const MLOCK_ONFAULT: libc::c_uint = 1;
-/// Version 1 of memory cgroups has this limit, or a page less, where there is none.
+/// Limits from this value on mean "none": version 1 of memory cgroups has it, or a page less, then.
 const UNLIMITED: u64 = 1 << 62;
 
-/// Asks to be served before others, ahead of the mount, which may cover `/proc`. Returns what was
+/// Asks the kernel for precedence, before the mount, which may cover `/proc`. Returns what was
 /// refused.
 pub fn ask_for_precedence() -> Vec<&'static str> {
     // SAFETY: prctl with these integers changes a flag of the process.
     let flusher = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } == 0;
-    // Were it killed for memory, everybody with a file on the volume would fail.
+    // If it were killed for memory, every user of a file on the volume would fail.
     let spared = fs::write("/proc/self/oom_score_adj", "-1000").is_ok();
     let flusher =
         (!flusher).then_some("to take memory without waiting for write-back (PR_SET_IO_FLUSHER)");
@@ -26,9 +26,9 @@ pub fn ask_for_precedence() -> Vec<&'static str> {
 }
 
 /// Locks the program's code and constants as they are touched: they are read from a disk that may
-/// be its own. The heap is not locked: the C library could give nothing of it back (`MADV_DONTNEED`
-/// refuses locked pages), and the daemon's memory would not stay within its bound. Returns what was
-/// refused.
+/// be the daemon's own. The heap is not locked: the C library could return nothing of it to the
+/// kernel (`MADV_DONTNEED` refuses locked pages), and the daemon's memory would exceed its bound.
+/// Returns what was refused.
 pub fn lock() -> Option<&'static str> {
     const REFUSED: Option<&str> = Some("to lock its program (mlock2)");
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
@@ -77,8 +77,8 @@ fn limit_files(groups: &str) -> Vec<String> {
     files.flatten().collect()
 }
 
-/// Returns whether this is a limit: a number of bytes below what version 1 calls unlimited.
-/// Version 2 says `max` where there is none.
+/// Returns whether this is a limit: a number of bytes below what version 1 calls unlimited. Version
+/// 2 says `max` where there is none.
 fn holds_limit(text: &str) -> bool {
     text.trim().parse().is_ok_and(|bytes: u64| bytes < UNLIMITED)
 }

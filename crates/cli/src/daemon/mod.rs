@@ -1,4 +1,4 @@
-//! Going into the background, and what a daemon in the kernel's write-back path owes the system.
+//! Start in the background, and obligations of a daemon in the kernel's write-back path.
 
 pub mod control;
 pub mod control_server;
@@ -24,7 +24,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The session of a mount was over before the kernel's first request was answered.
+/// Returns the error of a session that ended before the kernel's first request was answered.
 pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
     match ended {
         Some(Err(error)) => CliError::new(error.to_string()),
@@ -32,7 +32,7 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
     }
 }
 
-/// Tells whoever started the daemon how the start went.
+/// Reports how the start went to the process that started the daemon.
 pub struct Herald {
     background: Option<Background>,
     /// systemd, for a unit of Type=notify: sd_notify(3).
@@ -41,13 +41,13 @@ pub struct Herald {
 
 struct Background {
     to_starter: File,
-    /// `/dev/null`, which the mount may cover.
+    /// `/dev/null`, opened before the mount may cover it.
     null: Option<File>,
 }
 
-/// What [`detach`] makes of the one process.
+/// The two processes that [`detach`] makes of one.
 pub enum Side {
-    /// Waits for the other.
+    /// The process that waits for the other.
     Starter(Starter),
     Daemon(Herald),
 }
@@ -63,7 +63,7 @@ pub fn detach() -> Result<Side, CliError> {
     match unsafe { libc::fork() } {
         -1 => Err(system(io::Error::last_os_error())),
         0 => {
-            // What the caller had open is the caller's: its locks, and the ends of its pipes.
+            // Descriptors of the caller belong to the caller: its locks, and the ends of its pipes.
             close_all_but(to_starter.as_raw_fd());
             std::mem::forget(from_daemon);
             // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
@@ -79,7 +79,7 @@ pub fn detach() -> Result<Side, CliError> {
 }
 
 impl Starter {
-    /// Until the daemon is up, or has failed.
+    /// Waits until the daemon is up, or has failed.
     pub fn wait(mut self) -> Result<(), CliError> {
         let mut message = String::new();
         let read = self.0.read_to_string(&mut message);
@@ -98,15 +98,15 @@ impl Starter {
 }
 
 impl Herald {
-    /// For a program that stays in the foreground: nobody waits, but perhaps a service manager.
+    /// Returns a herald for a foreground program: no process waits, but perhaps a service manager.
     pub fn nobody() -> Herald {
         Herald { background: None, manager: manager() }
     }
     pub fn is_background(&self) -> bool {
         self.background.is_some()
     }
-    /// The volume is mounted. From here on the daemon has no terminal. Whoever waits is told what
-    /// he should know, a line each.
+    /// Reports that the volume is mounted. From here on the daemon has no terminal. The waiting
+    /// process gets the warnings, a line each.
     pub fn up(self, warnings: &[String]) {
         if let Some(manager) = &self.manager {
             let _ = manager.send(b"READY=1");
@@ -118,11 +118,11 @@ impl Herald {
                     unsafe { libc::dup2(null.as_raw_fd(), standard) };
                 }
             }
-            // A starter that was killed hears nothing; the mount stands all the same.
+            // A starter that was killed reads nothing; the mount stands all the same.
             let _ = to_starter.write_all(format!("up{}", warnings.join("\n")).as_bytes());
         }
     }
-    /// Gives the error to whoever will print it.
+    /// Sends the error to the process that will print it.
     pub fn failed(self, error: CliError) -> Result<(), CliError> {
         match self.background {
             None => Err(error),
@@ -146,23 +146,23 @@ fn manager() -> Option<UnixDatagram> {
     Some(socket)
 }
 
-/// What a daemon in the kernel's write-back path asks for, and owes the system. Call it before the
-/// mount, which may cover `/proc`. Returns a warning of what root was refused.
+/// Prepares a daemon in the kernel's write-back path: requests precedence, and locks memory. Call
+/// it before the mount, which may cover `/proc`. Returns a warning of what root was refused.
 pub fn settle_in_for_write_back() -> Option<String> {
     let refused: Vec<&str> = settle_in().into_iter().chain(memory::lock()).collect();
     memory::warning(&refused)
 }
 
-/// As [`settle_in_for_write_back`], without locking memory: for a daemon whose memory is the disk
-/// that it serves.
+/// Prepares like [`settle_in_for_write_back`], without locking memory: for a daemon whose memory is
+/// the disk that it serves.
 pub fn settle_in() -> Vec<&'static str> {
     standard_error::tell_panics_without_waiting();
-    // Keep no file system busy, least of all our own.
+    // Keeps no file system busy, least of all the daemon's own.
     let _ = std::env::set_current_dir("/");
     memory::ask_for_precedence()
 }
 
-/// Raises the limit of open files as far as an ordinary user may; which it is then.
+/// Raises the limit of open files as far as an ordinary user may; returns the limit.
 pub fn allow_open_files() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls use the structure, which outlives them.

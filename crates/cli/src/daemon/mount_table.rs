@@ -1,4 +1,4 @@
-//! What is mounted where: `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+//! The table of mounts: `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -8,50 +8,50 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// Nobody else has it as long as the mount stands.
+    /// Number of the mount, unique while it exists.
     pub id: u64,
-    /// `st_dev` of everything in it.
+    /// `st_dev` of every file in it.
     pub device: (u32, u32),
     pub directory: PathBuf,
-    /// Not a directory of it alone, as bind mounts have.
+    /// Whether it is no bind mount of a directory alone.
     pub is_whole: bool,
     pub kind: String,
     pub source: PathBuf,
-    /// Of this mount, with commas: `rw,nosuid,relatime`.
+    /// Options of this mount, with commas: `rw,nosuid,relatime`.
     pub options: String,
-    /// Of the file system: `rw,user_id=0,default_permissions`.
+    /// Options of the file system: `rw,user_id=0,default_permissions`.
     pub of_file_system: String,
 }
 
 impl Mount {
-    /// The mode stands behind the type: `fuseblk.okeanos.selective`.
+    /// Whether it is an Okeanos mount. The mode follows the type: `fuseblk.okeanos.selective`.
     pub fn is_okeanos(&self) -> bool {
         let mut words = self.kind.split('.');
         matches!(words.next(), Some("fuse" | "fuseblk")) && words.next() == Some("okeanos")
     }
 
-    /// Whether what it lies on is a block device that cannot be written.
+    /// Whether its source is a block device that cannot be written.
     pub fn is_write_protected(&self) -> bool {
         let path = format!("/sys/dev/block/{}:{}/ro", self.device.0, self.device.1);
         std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
     }
 
-    /// Who mounted it.
+    /// Returns the user who mounted it.
     pub fn user(&self) -> Option<u32> {
         self.of_file_system.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok())
     }
 
-    /// What it lies on as its user named it: the image file, where that has a loop device.
+    /// Returns the source as its user named it: the image file, if a loop device stands on one.
     pub fn image(&self) -> PathBuf {
         behind(&self.source)
     }
 
-    /// Whether nobody serves it any more. Asks the kernel, and a live file system answers at once.
+    /// Whether its daemon has died. Asks the kernel, and a live file system answers at once.
     pub fn is_dead(&self) -> bool {
         self.statfs().is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
     }
 
-    /// How large it is; zeros of what is not ours to look at.
+    /// Returns its size; zeros if this user may not look at it.
     pub fn space(&self) -> Option<Space> {
         let found = self.statfs().ok()?;
         Some(Space {
@@ -75,24 +75,24 @@ impl Mount {
     }
 }
 
-/// In units of so many bytes.
+/// Space in units of `unit` bytes.
 pub struct Space {
     pub unit: u64,
     pub blocks: u64,
     pub free: u64,
 }
 
-/// All mounts that this process sees, later ones on top of earlier ones.
+/// Returns all mounts that this process sees, later ones on top of earlier ones.
 pub fn mounts() -> io::Result<Vec<Mount>> {
     Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
 }
 
-/// The mounts that the bytes of a `mountinfo` tell of.
+/// Parses the bytes of a `mountinfo`.
 pub fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
-/// The image file on which a loop device stands; of anything else, itself.
+/// Returns the image file on which a loop device stands; any other source unchanged.
 pub fn behind(source: &Path) -> PathBuf {
     let backing = || {
         let number = source.to_str()?.strip_prefix("/dev/loop")?.parse::<u32>().ok()?;
@@ -102,13 +102,13 @@ pub fn behind(source: &Path) -> PathBuf {
     backing().unwrap_or_else(|| source.to_owned())
 }
 
-/// The uppermost mount on exactly `directory`, which need not answer.
+/// Returns the uppermost mount on exactly `directory`, which need not answer.
 pub fn mount_on(directory: &Path) -> io::Result<Option<Mount>> {
     let directory = resolve(directory)?;
     Ok(mounts()?.into_iter().rfind(|mount| mount.directory == directory))
 }
 
-/// The mount that `path` lies in, which need not answer.
+/// Returns the mount that `path` lies in, which need not answer.
 pub fn mount_around(path: &Path) -> io::Result<Option<Mount>> {
     let path = resolve(path)?;
     let above = mounts()?.into_iter().filter(|mount| path.starts_with(&mount.directory));
@@ -116,14 +116,13 @@ pub fn mount_around(path: &Path) -> io::Result<Option<Mount>> {
     Ok(above.max_by_key(|mount| mount.directory.as_os_str().len()))
 }
 
-/// The mount of ours whose image file, device or directory `path` is.
+/// Returns the Okeanos mount whose image file, device or directory `path` is.
 pub fn mount_of(path: &Path) -> Option<Mount> {
     let at = resolve(path).ok()?;
     let found = std::fs::metadata(path).ok();
     let device = found.as_ref().filter(|found| found.file_type().is_block_device());
     let device = device.map(|found| (libc::major(found.rdev()), libc::minor(found.rdev())));
-    // Anybody may call a mount of his own after what is not his.
-    // SAFETY: geteuid has no preconditions.
+    // Any user may name a mount after somebody else's image. SAFETY: geteuid has no preconditions.
     let believed =
         [Some(0), Some(unsafe { libc::geteuid() }), found.as_ref().map(MetadataExt::uid)];
     let is_named = |mount: &Mount| {
@@ -135,7 +134,8 @@ pub fn mount_of(path: &Path) -> Option<Mount> {
     mounts().ok()?.into_iter().rfind(|mount| mount.is_okeanos() && mount.is_whole && is_it(mount))
 }
 
-/// An absolute path without links, as far as it can be looked at: a dead mount does not answer.
+/// Returns an absolute path without links, as far as it can be resolved: a dead mount does not
+/// answer.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let absolute = match std::path::absolute(path) {
         // The current directory may lie on a dead mount.
@@ -186,7 +186,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Space, tab, newline and backslash stand there as `\040` and so on.
+/// Decodes space, tab, newline and backslash, which are written as `\040` and so on.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

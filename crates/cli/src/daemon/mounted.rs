@@ -1,4 +1,4 @@
-//! What a mount, alive or dead, keeps others from, and how a program says so.
+//! Conflicts with mounts, alive or dead, and their error messages.
 
 use super::control;
 use super::holders::holders_of;
@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A dead mount would hide the new one's directory, or be what a second mount of its device
-/// attaches to.
+/// Refuses a dead mount: it would hide the new one's directory, or a second mount of its device
+/// would attach to it.
 pub fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     match mount {
         Some(mount) if mount.is_okeanos() && mount.is_dead() => Err(control::died(mount)),
@@ -20,13 +20,13 @@ pub fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     }
 }
 
-/// For commands that need a volume to themselves: `path` is one whose daemon has died, or its
+/// Refuses, for commands that need a volume to themselves, one whose daemon has died: `path` or its
 /// mount's directory.
 pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {
     refuse_dead(mount_table::mount_of(path).as_ref())
 }
 
-/// What keeps `source` from being used: a mount, alive or dead.
+/// Returns the error that `source` is in use by a mount, alive or dead.
 pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
     if let Err(died) = refuse_dead(Some(mount)) {
         return died;
@@ -37,8 +37,8 @@ pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
         .with_remedy(format!("Unmount it first: {program} {at}."))
 }
 
-/// Names those who keep a device busy though it is mounted nowhere: the kernel keeps a mount that
-/// was taken away, dead or alive, until its last file is closed.
+/// Adds the processes that keep a device busy though it is mounted nowhere: the kernel keeps a
+/// detached mount, dead or alive, until its last file is closed.
 pub fn kept_open(error: CliError, device: &Path, source: &Path) -> CliError {
     let found = std::fs::metadata(device).ok();
     let number = found.filter(|found| found.file_type().is_block_device()).map(|it| it.rdev());
@@ -53,8 +53,8 @@ pub fn kept_open(error: CliError, device: &Path, source: &Path) -> CliError {
     .with_remedy("End these programs, or have them close their files; then mount again.")
 }
 
-/// Why a disk cannot be opened: names the mount that is in the way, where it is one of ours, or who
-/// keeps it.
+/// Explains why a disk cannot be opened: names the Okeanos mount in the way, or the processes that
+/// keep it.
 pub fn not_opened(error: DiskOpenError) -> CliError {
     let told = CliError::new(error.to_string());
     let (path, device) = match &error {
@@ -70,8 +70,8 @@ pub fn not_opened(error: DiskOpenError) -> CliError {
     }
 }
 
-/// Runs a program of ours, and reports how it failed under its name. What fails on a mount whose
-/// daemon has died fails for that reason.
+/// Runs a program of Okeanos, and reports a failure under its name. A failure on a mount whose
+/// daemon has died is reported with that reason.
 pub fn run_program(name: &str, run: fn(&[OsString]) -> Result<(), CliError>) -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let mounts = mounts_named(&arguments);
@@ -88,12 +88,12 @@ pub fn run_program(name: &str, run: fn(&[OsString]) -> Result<(), CliError>) -> 
     }
 }
 
-/// The mounts that a command line names, or names something in. Asked before it runs: one of the
-/// command's own that ends has a better reason.
+/// Returns the mounts that a command line names, or names something in. Determined before it runs:
+/// if the command's own mount ends, there is a better reason.
 fn mounts_named(arguments: &[OsString]) -> Vec<Mount> {
     let mut words = arguments.iter().skip(1);
     if words.next().is_some_and(|command| command == "umount") {
-        // It takes dead mounts away, and says what keeps it from that.
+        // This command removes dead mounts, and reports what prevents it.
         return Vec::new();
     }
     let around = |word| mount_table::mount_around(Path::new(word)).ok().flatten();

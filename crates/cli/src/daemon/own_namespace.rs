@@ -1,9 +1,9 @@
 //! A mount namespace for the daemon alone.
 //!
-//! A process that dies as the last of its mount namespace takes the namespace's mounts away, and
-//! waits for the answer of whoever serves them. A daemon whose own mount is among them waits for
-//! itself, and every sync(2) with it. So it lives where its mount is not. That also leaves the
-//! caller's namespace to end with its last process, the mount with it.
+//! A process that dies as the last of its mount namespace removes the namespace's mounts, and waits
+//! for their daemons' answers. A daemon whose own mount is among them waits for itself, and every
+//! sync(2) with it. So it lives in a namespace without its mount. That also lets the caller's
+//! namespace end with its last process, the mount with it.
 
 use crate::daemon::mount_table;
 use std::ffi::{CStr, CString};
@@ -12,23 +12,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
 
-/// Enters a copy of the caller's namespace. Every path leads where it did. Before the ring: its
-/// workers stay where they began.
+/// Enters a copy of the caller's namespace, in which every path leads where it did. Call it before
+/// the ring is made: its workers stay where they began.
 pub fn enter() -> io::Result<()> {
     // SAFETY: the call takes an integer.
     checked(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
-    // What the caller mounts from now on, our own mount above all, must not come here.
+    // Later mounts of the caller, the daemon's own above all, must not propagate here.
     mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)
 }
 
-/// Leaves nothing in the namespace but `/proc`, so that the copies keep no file system busy.
+/// Removes everything from the namespace but `/proc`, so that the copies keep no file system busy.
 /// `directory` is any.
 pub fn empty(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     mount(Some(c"none"), &path, Some(c"tmpfs"), flags)?;
     std::env::set_current_dir(directory)?;
-    // Without it the porter finds no way back, and a signal leaves a dead mount behind.
+    // Without it the mount helper cannot return, and a signal leaves a dead mount behind.
     if std::fs::create_dir("proc").is_ok() {
         let _ = mount(Some(c"/proc"), c"proc", None, libc::MS_BIND)
             .or_else(|_| mount(Some(c"/proc"), c"proc", None, libc::MS_BIND | libc::MS_REC));
@@ -40,8 +40,8 @@ pub fn empty(directory: &Path) -> io::Result<()> {
     } as i32);
     match pivoted {
         Ok(()) => detach(Path::new("."))?,
-        // The root is no mount (chroot), or the one that the kernel began with: it stays, what is
-        // on it goes.
+        // The root is no mount (chroot), or the one that the kernel began with: it stays, mounts on
+        // it are removed.
         Err(_) => detach_all()?,
     }
     std::env::set_current_dir("/")
@@ -56,7 +56,7 @@ fn detach_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Takes away what is mounted there, for this namespace only.
+/// Removes the mount on `directory`, for this namespace only.
 pub fn detach(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
     // SAFETY: the path ends with a zero byte.

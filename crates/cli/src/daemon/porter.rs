@@ -1,12 +1,12 @@
-//! The daemon's porter is a small process that mounts and unmounts where the caller sees it. The
-//! daemon itself lives in a namespace of its own ([`crate::daemon::own_namespace`]).
+//! The daemon's mount helper: a small process that mounts and unmounts where the caller sees it.
+//! The daemon itself lives in a namespace of its own ([`crate::daemon::own_namespace`]).
 //!
 //! 1. It is forked before anything that a fork does not share, and keeps nothing open but its
 //!    socket.
-//! 2. It stays in the caller's namespace until it has mounted, and comes back for a moment to
-//!    unmount. Between, it must not keep that namespace alive.
+//! 2. It stays in the caller's namespace until it has mounted, and returns for a moment to unmount.
+//!    Between, it must not keep that namespace alive.
 //! 3. It unmounts *its* mount, by identity: another volume may be mounted on the same path by then.
-//! 4. It never answers for the mount, so it may look at paths in it.
+//! 4. It never serves requests of the mount, so it may look at paths in it.
 
 use crate::daemon::descriptors::close_all_but;
 use crate::daemon::mount_table::{self, Mount};
@@ -25,13 +25,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long, after SIGTERM, those who still have files open may finish.
+/// Grace period, after SIGTERM, for processes that still have files open.
 const GRACE: Duration = Duration::from_secs(10);
-/// Where the kernel keeps the read-ahead of mounts. The links of `/sys/class/bdi` lead out of it,
-/// and so perhaps onto a mount that nobody answers for yet.
+/// Directory of the kernel's read-ahead limits of mounts. The links of `/sys/class/bdi` lead out of
+/// it, and so perhaps onto a mount that no daemon serves yet.
 const READ_AHEAD_LIMITS: &str = "/sys/devices/virtual/bdi";
-/// Longer than any order: a path is at most 4096 bytes, and JSON makes up to four characters of a
-/// byte.
+/// Maximum length of an order: a path is at most 4096 bytes, and JSON makes up to four characters
+/// of a byte.
 const MESSAGE_MAX: usize = 32 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -49,7 +49,7 @@ enum Order {
 
 #[derive(Serialize, Deserialize)]
 enum Reply {
-    /// Comes with the descriptor.
+    /// Sent together with the descriptor.
     MountedVolume {
         device: (u32, u32),
     },
@@ -64,16 +64,16 @@ pub struct Porter {
     alone: bool,
 }
 
-/// A mount that stands: the channel to the kernel, and `st_dev` of everything in it.
+/// An established mount: the channel to the kernel, and `st_dev` of every file in it.
 pub struct Standing {
     pub connection: Connection,
     pub device: (u32, u32),
 }
 
 impl Porter {
-    /// Forks the porter for a mount on `directory`, and moves this process into a namespace of its
-    /// own. Where it has no right to, `report` is called instead. Call it before rings and threads
-    /// are made.
+    /// Forks the mount helper for `directory`, and moves this process into a namespace of its own.
+    /// If it has no right to, `report` is called instead. Call it before rings and threads are
+    /// made.
     pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<Porter, CliError> {
         let system = |error| CliError::system("cannot start the daemon", error);
         let (ours, theirs) = socket_pair().map_err(system)?;
@@ -86,7 +86,7 @@ impl Porter {
                 close_all_but(theirs.as_raw_fd());
                 let served =
                     Child { socket: theirs, directory: directory.into(), mounted: None }.serve();
-                // SAFETY: nothing of the daemon, such as what its destructors do, is to run here.
+                // SAFETY: nothing of the daemon, such as its destructors, is to run here.
                 unsafe { libc::_exit(served.is_err().into()) }
             }
             _ => {}
@@ -106,9 +106,9 @@ impl Porter {
         Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
     }
 
-    /// For a daemon that goes on using these paths: its namespace stays a copy of the caller's,
-    /// without the mount. Those of other daemons go from the copy, but for what the paths lie on.
-    /// An unmount of theirs is over when no namespace has them.
+    /// Keeps these paths usable: the daemon's namespace stays a copy of the caller's, without the
+    /// mount. Mounts of other daemons leave the copy, except those that the paths lie on: an
+    /// unmount of theirs is complete when no namespace has them.
     pub fn keep_paths(self, needed: &[&Path]) -> Porter {
         if self.alone {
             for mount in mount_table::mounts().unwrap_or_default().iter().rev() {
@@ -122,8 +122,8 @@ impl Porter {
         Porter { alone: false, ..self }
     }
 
-    /// Mounts, and has the kernel read ahead so many bytes where it may be told. From here on paths
-    /// lead nowhere: what the daemon needs is open.
+    /// Mounts, and sets the kernel's read-ahead in bytes where permitted. From here on paths lead
+    /// nowhere: what the daemon needs is open.
     pub fn mount(&self, options: &MountOptions, read_ahead: u64) -> Result<Standing, CliError> {
         if self.alone {
             own_namespace::empty(&self.directory)
@@ -155,14 +155,14 @@ impl Porter {
         }
     }
 
-    /// Lets nobody in any more; the session ends when those who are in have left. Does not wait:
-    /// umount(2) waits for answers of this thread.
+    /// Admits no new users; the session ends when the present ones have left. Does not wait:
+    /// umount(2) waits for replies of this thread.
     pub fn unmount(&self) {
         let _ = self.tell(&Order::Unmount);
     }
 
-    /// The session's end; a signal brings it about. Whoever still uses the mount then is waited
-    /// for, but not for ever, however many requests he makes.
+    /// Waits for the session's end, which a signal causes. Processes that still use the mount then
+    /// get the grace period, however many requests they make.
     pub async fn until_over<F: FileSystem>(
         &self,
         world: &RealWorld,
@@ -176,7 +176,7 @@ impl Porter {
         }
     }
 
-    /// Takes the mount away and ends the session.
+    /// Removes the mount and ends the session.
     pub async fn end<F: FileSystem>(
         &self,
         world: &RealWorld,
@@ -199,7 +199,7 @@ impl Porter {
     }
 }
 
-/// The porter itself.
+/// State of the mount helper itself.
 struct Child {
     socket: OwnedFd,
     directory: PathBuf,
@@ -208,14 +208,14 @@ struct Child {
 
 struct MountedVolume {
     mount: Mount,
-    /// The namespace that it is in: device and inode of the kernel's file.
+    /// Current namespace: device and inode of the kernel's file.
     namespace: (u64, u64),
 }
 
 impl Child {
-    /// Until the daemon is gone, or needs a porter no more.
+    /// Serves until the daemon has ended, or no longer needs the helper.
     fn serve(mut self) -> io::Result<()> {
-        // Keep no file system busy.
+        // No file system is to be kept busy.
         std::env::set_current_dir("/")?;
         let mut bytes = vec![0; MESSAGE_MAX];
         loop {
@@ -275,8 +275,7 @@ impl Child {
             return Err(CliError::new(format!("{directory}: the mount was taken away at once")));
         };
         let device = mount.device;
-        // An ordinary user may not, and a volume that is read less far ahead is a volume all the
-        // same.
+        // An ordinary user may not; a volume with less read-ahead is still usable.
         let _ = limits.and_then(|limits| {
             set_read_ahead(&limits, device, matches!(options.kind, Kind::Block { .. }), read_ahead)
         });
@@ -294,8 +293,8 @@ impl Child {
 
     fn unmount(&self) -> io::Result<()> {
         let Some(MountedVolume { mount, namespace }) = &self.mounted else { return Ok(()) };
-        // Names from here on are looked up in this directory: there is no other that leads to
-        // `/proc` everywhere.
+        // Names from here on are looked up in this directory: no other path leads to `/proc` in
+        // every namespace.
         let proc = open_directory("/proc")?;
         if identity(&File::open("/proc/self/ns/mnt")?)? != *namespace {
             let way = way_into(*namespace).ok_or(io::ErrorKind::NotFound)?;
@@ -308,7 +307,7 @@ impl Child {
         if unsafe { libc::fchdir(proc.as_raw_fd()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // It may have been moved.
+        // The mount may have been moved.
         let mounts = mount_table::parse(&fs::read("self/mountinfo")?);
         let found =
             mounts.iter().find(|found| found.id == mount.id && found.device == mount.device);
@@ -316,7 +315,7 @@ impl Child {
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let top = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
         if mount_id(&top)? != mount.id {
-            // Something else is mounted over it. Taking that away is not ours to do.
+            // Something else is mounted over it, which must not be removed.
             return Ok(());
         }
         let path = CString::new(format!("self/fd/{}", top.as_raw_fd()))?;
@@ -331,8 +330,8 @@ impl Child {
     }
 }
 
-/// The mount's own limit, which the kernel sets to 128 KiB whatever is agreed on with the first
-/// request; that only lowers it further. `limits` names it by the device.
+/// Sets the mount's own limit, which the kernel sets to 128 KiB whatever is negotiated with the
+/// first request; that only lowers it further. `limits` names it by the device.
 fn set_read_ahead(
     limits: &File,
     (major, minor): (u32, u32),
@@ -353,12 +352,12 @@ fn set_read_ahead(
     file.write_all((bytes >> 10).to_string().as_bytes())
 }
 
-/// As a place to look names up in, and nothing else.
+/// Opens a directory only for looking up names.
 fn open_directory(path: &str) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path)
 }
 
-/// Which mount an open file is in: `fdinfo` tells (proc_pid_fdinfo(5)).
+/// Returns the mount of an open file, from `fdinfo` (proc_pid_fdinfo(5)).
 fn mount_id(file: &File) -> io::Result<u64> {
     let text = fs::read_to_string(format!("self/fdinfo/{}", file.as_raw_fd()))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
@@ -370,13 +369,13 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// The namespace's file, at a process or thread that lives there. (An open one of our own would
+/// Returns the namespace's file, at a process or thread in it. (An open one of the helper's would
 /// keep it alive.)
 fn way_into(namespace: (u64, u64)) -> Option<File> {
     let entered = |task: PathBuf| {
         let path = task.join("ns/mnt");
         let found = fs::metadata(&path).is_ok_and(|found| (found.dev(), found.ino()) == namespace);
-        // The task may have gone since, and its number be another's.
+        // The task may have ended since, and its number be another's.
         let file = if found { File::open(&path).ok()? } else { return None };
         identity(&file).is_ok_and(|found| found == namespace).then_some(file)
     };
@@ -394,7 +393,7 @@ fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// A pair of connected sockets whose messages keep their bounds.
+/// Returns a pair of connected sockets that preserve message boundaries.
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;

@@ -1,20 +1,21 @@
-//! Rights that a daemon gives up once its volume is mounted: from then on it reads bytes of others,
+//! Rights that a daemon gives up once its volume is mounted: from then on it reads untrusted bytes,
 //! on the disk and from the kernel, and opens nothing more.
 //!
-//! Its porter mounts and unmounts, in a process of its own that reads neither.
+//! Mounting and unmounting is done by another process, which reads neither.
 
 use std::io;
 
-/// Reads what callers may do: `/proc/PID/syscall` and `ns/user` of any process (`fuse/privilege`).
+/// Permits reading callers' rights: `/proc/PID/syscall` and `ns/user` of any process
+/// (`fuse/privilege`).
 const CAP_SYS_PTRACE: u32 = 19;
-/// Opens these files, which their owners alone may read.
+/// Permits opening these files, which their owners alone may read.
 const CAP_DAC_READ_SEARCH: u32 = 2;
-/// Keeps what memory is locked.
+/// Permits keeping memory locked.
 const CAP_IPC_LOCK: u32 = 14;
-/// Writes to image files beyond quotas, as it could when it was mounted.
+/// Permits writing to image files beyond quotas, as at the time of the mount.
 const CAP_SYS_RESOURCE: u32 = 24;
 const KEPT: [u32; 4] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_IPC_LOCK, CAP_SYS_RESOURCE];
-/// Of the kernel's sets, 64 bits.
+/// Capabilities in the kernel's sets of 64 bits.
 const CAPABILITIES: u32 = 64;
 
 /// `_LINUX_CAPABILITY_VERSION_3`.
@@ -36,10 +37,10 @@ struct Half {
     inheritable: u32,
 }
 
-/// Gives them up for this thread, and for those that it makes. Call it before there are others.
+/// Gives up rights for this thread, and for those that it starts. Call it before there are others.
 ///
 /// # Errors
-/// What the kernel refused; the rest is given up all the same.
+/// A refusal of the kernel's; the rest is given up all the same.
 pub fn give_up() -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -50,11 +51,11 @@ pub fn give_up() -> io::Result<()> {
     bounded.and(filtered)
 }
 
-/// Leaves the kept ones to what this process may ever have.
+/// Removes all but the kept ones from the bounding set of this process.
 fn bound() -> io::Result<()> {
     for capability in (0..CAPABILITIES).filter(|capability| !KEPT.contains(capability)) {
-        // SAFETY: prctl with these integers changes a set of the thread. Of a number that the
-        // kernel does not know it says EINVAL.
+        // SAFETY: prctl with these integers changes a set of the thread. For a number that the
+        // kernel does not know it returns EINVAL.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
         match checked(result) {
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
@@ -81,7 +82,7 @@ fn keep_few() -> io::Result<()> {
     })
 }
 
-/// The sets of this thread.
+/// Returns the sets of this thread.
 fn sets() -> io::Result<[Half; 2]> {
     let header = Header { version: VERSION, process: 0 };
     let mut halves = [Half::default(); 2];
@@ -97,7 +98,7 @@ pub fn may_lock() -> bool {
     sets().is_ok_and(|[low, _]| low.effective & 1 << CAP_IPC_LOCK != 0)
 }
 
-/// Calls that a daemon has no use for, and that one taken over by a hostile image would begin with.
+/// Calls that a daemon does not need, and that an attacker's code would begin with.
 const FORBIDDEN: [libc::c_long; 20] = [
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -121,15 +122,15 @@ const FORBIDDEN: [libc::c_long; 20] = [
     libc::SYS_open_by_handle_at,
 ];
 
-/// `AUDIT_ARCH_…`: calls of another machine's numbers are forbidden as a whole.
+/// `AUDIT_ARCH_…`: calls with another machine's numbers are forbidden as a whole.
 #[cfg(target_arch = "x86_64")]
 const MACHINE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u32 = 0xc000_00b7;
-/// Calls of the x32 kind have this bit.
+/// Bit of calls of the x32 kind.
 const X32: u32 = 0x4000_0000;
 
-/// Makes the calls of [`FORBIDDEN`] fail with EPERM: seccomp(2). Needs no right where
+/// Makes the calls of [`FORBIDDEN`] fail with EPERM: seccomp(2). Needs no right once
 /// PR_SET_NO_NEW_PRIVS is set.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn forbid_calls() -> io::Result<()> {
@@ -145,7 +146,7 @@ fn forbid_calls() -> io::Result<()> {
     Ok(())
 }
 
-/// Load the machine, then the call's number; compare; allow or refuse.
+/// Loads the machine, then the call's number; compares; allows or refuses.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn program() -> Vec<libc::sock_filter> {
     const NUMBER_AT: u32 = 0;
@@ -155,7 +156,7 @@ fn program() -> Vec<libc::sock_filter> {
     let is_at_least = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
     let answer = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // Behind the comparisons stand the two answers: allow, refuse.
+    // After the comparisons come the two results: allow, refuse.
     let refuse_from = |index: usize| (FORBIDDEN.len() - index) as u8;
     let mut steps = vec![
         step(load, 0, 0, MACHINE_AT),
@@ -179,7 +180,7 @@ fn checked(result: libc::c_int) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// In a thread of its own, which keeps what it gave up to itself.
+    /// Runs in a thread of its own, whose loss of rights does not affect others.
     #[test]
     fn a_thread_that_gave_up_starts_no_program_and_mounts_nothing() {
         let given_up = std::thread::spawn(|| {
@@ -194,7 +195,7 @@ mod tests {
             };
             let error = io::Error::last_os_error().raw_os_error();
             assert!(std::process::Command::new("/bin/true").status().is_err());
-            // What it needs goes on.
+            // What the daemon needs still works.
             std::fs::read_to_string("/proc/self/status").unwrap();
             std::thread::spawn(|| ()).join().unwrap();
             (refused, error, std::fs::read_to_string("/proc/thread-self/status").unwrap())

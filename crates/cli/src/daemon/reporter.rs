@@ -1,5 +1,5 @@
-//! What a daemon has to tell, and where. It never waits for whoever should read it, and nothing
-//! that goes wrong with telling harms the mount. All that it needs is open from the beginning.
+//! Reports of a daemon, and their destinations. It never waits for a reader, and a failed report
+//! does not harm the mount. All files that it needs are open from the beginning.
 
 use crate::text::moment;
 use crate::text::output::harmless;
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How much a report matters. What is above a reporter's own level is not told.
+/// Importance of a report. Reports above a reporter's own level are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     Error,
@@ -22,7 +22,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Facility daemon (3), and the severity: syslog(3).
+    /// Returns facility daemon (3), and the severity: syslog(3).
     fn priority(self) -> &'static str {
         match self {
             Level::Error => "<27>",
@@ -49,14 +49,14 @@ impl std::str::FromStr for Level {
     }
 }
 
-/// Tells the system's log; in the foreground, standard error; or a file.
+/// Reports to the system's log; in the foreground, to standard error; or to a file.
 #[derive(Clone)]
 pub struct Reporter(Rc<State>);
 
 struct State {
     way: Way,
     level: Level,
-    /// Reports that nobody took.
+    /// Number of reports not delivered.
     lost: Cell<u64>,
 }
 
@@ -65,11 +65,11 @@ enum Way {
         syslog: Option<UnixDatagram>,
         kernel: Option<File>,
     },
-    /// The same pipe or terminal, opened anew: whether a write waits is a property of the open
-    /// file, which others share.
+    /// A pipe or terminal, opened anew: whether a write waits is a property of the open file, which
+    /// others share.
     Own(File),
     Shared,
-    /// What others may write to as well: each report is one write at its end.
+    /// A file that others may write to as well: each report is one write at its end.
     File(File),
 }
 
@@ -89,7 +89,7 @@ impl Reporter {
         Reporter(Rc::new(State { way, level, lost: Cell::new(0) }))
     }
 
-    /// An error.
+    /// Reports an error.
     pub fn tell(&self, text: &str) {
         self.tell_at(Level::Error, text);
     }
@@ -129,7 +129,7 @@ impl Reporter {
     }
 }
 
-/// Tells the user by standard error. Waits for a reader for a moment, and does without.
+/// Reports to the user on standard error. Waits for a reader for a moment, then gives up.
 pub fn complain(text: &str) {
     const PATIENCE: Duration = Duration::from_secs(1);
     let _ = standard_error::tell(&harmless(text), PATIENCE);

@@ -17,15 +17,15 @@ use std::rc::Rc;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drive {
     pub model: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
 impl Drive {
-    /// `None` where the model is not told, and for files that lie on no one drive.
+    /// Returns `None` if the model is unknown, and for files that lie on no single drive.
     pub fn of(path: &Path) -> Option<Drive> {
         let mut node = node_of(path)?;
-        // A loop device is as good as the file under it, and so on down.
+        // A loop device is as good as the file under it, at every level.
         for _ in 0..LOOPS_MAX {
             let Ok(file) = std::fs::read_to_string(node.join("loop/backing_file")) else { break };
             node = node_of(Path::new(file.trim_end()))?;
@@ -33,7 +33,7 @@ impl Drive {
         Drive::told(&node)
     }
 
-    /// By the kernel in this directory.
+    /// Reads the kernel's directory of a drive.
     fn told(node: &Path) -> Option<Drive> {
         let node = std::fs::canonicalize(node).ok()?;
         let whole: PathBuf =
@@ -45,7 +45,7 @@ impl Drive {
             .filter(|drive| !drive.model.is_empty())
     }
 
-    /// Why what was found out about the drive `model` of `size` bytes does not hold for `drive`;
+    /// Explains why a profile of the drive `model` of `size` bytes does not apply to `drive`;
     /// `None` if it does.
     fn mismatch(drive: Option<&Drive>, model: &str, size: u64) -> Option<String> {
         let Some(drive) = drive else {
@@ -64,7 +64,7 @@ impl Drive {
 
 const LOOPS_MAX: usize = 8;
 
-/// What the kernel tells of a block device, or of the one that a file lies on.
+/// Returns the kernel's directory of a block device, or of the one that a file lies on.
 fn node_of(path: &Path) -> Option<PathBuf> {
     let metadata = std::fs::metadata(path).ok()?;
     let device =
@@ -72,8 +72,8 @@ fn node_of(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device))))
 }
 
-/// Refuses a loop device without direct I/O: what is written to it stays in memory, and pushes
-/// nothing out of a drive.
+/// Refuses a loop device without direct I/O: data written to it stays in memory, and evicts nothing
+/// from a drive.
 pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
     let direct = node_of(path).and_then(|node| std::fs::read_to_string(node.join("loop/dio")).ok());
     let is_device =
@@ -85,8 +85,8 @@ pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
         .with_remedy(format!("Let it go past: losetup --direct-io=on {}", path.display())))
 }
 
-/// The flush zone's superblock that `profile` asks for on the drive under `path`, and how many
-/// bytes it needs.
+/// Returns the flush zone's superblock that `profile` needs on the drive under `path`, and the
+/// zone's bytes.
 fn zone_for(
     profile: &Path,
     path: &Path,
@@ -115,7 +115,7 @@ fn zone_for(
     Ok((zone, FlushZone::size(&workload, BLOCK_MAX)))
 }
 
-/// A shipped profile by name, or a profile file by path.
+/// Finds a shipped profile by name, or a profile file by path.
 fn find_profile(profile: &Path) -> Result<Profile, CliError> {
     if let Some((_, shipped)) = Profile::shipped().find(|(name, _)| profile == Path::new(name)) {
         return Ok(shipped);
@@ -141,7 +141,7 @@ fn find_profile(profile: &Path) -> Result<Profile, CliError> {
     })
 }
 
-/// The zones that mkfs is to make: profiles of the home disk and of the journal's disk.
+/// Zones that mkfs is to make: profiles of the home disk and of the journal's disk.
 pub struct ZonePlan {
     home: Option<(FlushZoneSuperblock, u64)>,
     journal: Option<(FlushZoneSuperblock, u64)>,
@@ -159,8 +159,8 @@ impl ZonePlan {
         };
         Ok(ZonePlan { home: plan(home)?, journal: plan(journal)? })
     }
-    /// Bytes that the journal's disk needs behind the journal: the zone, and a block for its
-    /// superblock.
+    /// Returns the bytes that the journal's disk needs after the journal: the zone, and a block for
+    /// its superblock.
     pub fn journal_room(&self) -> u64 {
         self.journal.as_ref().map_or(0, |(_, room)| room + u64::from(BLOCK_MAX))
     }
@@ -207,22 +207,22 @@ impl ZonePlan {
     }
 }
 
-/// What to do about a zone that cannot be used.
+/// Advice about a zone that cannot be used.
 const ELSE: &str =
     "Mount it with barrier=flush, or make the volume anew with a profile of this drive.";
 
-/// The largest block of a volume.
+/// Maximum block size of a volume.
 const BLOCK_MAX: u32 = 4096;
 
-/// Whether the zones must be there.
+/// Whether the zones must exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
     Required,
     IfThere,
 }
 
-/// `parts` with coerced disks in place of those that have a flush zone; and these, home first.
-/// `paths` are those of the disks.
+/// Returns `parts` with coerced disks in place of those that have a flush zone; and these, home
+/// first. `paths` are those of the disks.
 pub async fn coerce(
     mut parts: OpenParts,
     home_path: &Path,
@@ -241,7 +241,7 @@ pub async fn coerce(
     };
     let (home, journal) = match ext4::find_flush_zones(&parts).await {
         Err(error) if wanted == Wanted::IfThere => {
-            // Other damage is for recovery to tell.
+            // Other damage is reported by recovery.
             if let ext4::Error::FlushZone(why) = error {
                 without(&why);
             }
@@ -287,7 +287,7 @@ pub async fn coerce(
     Ok((parts, coerced))
 }
 
-/// Why a zone was made for another drive than this. A profile that was forced is for any.
+/// Explains why a zone was made for another drive than this. A forced profile is for any.
 fn foreign(zone: &FlushZoneSuperblock, drive: Option<&Drive>) -> Option<String> {
     if zone.drive_size == 0 { None } else { Drive::mismatch(drive, &zone.model, zone.drive_size) }
 }

@@ -1,4 +1,5 @@
-//! What an image file or device holds already, before a command overwrites or exports it.
+//! Detection of existing content on an image file or device, before a command overwrites or exports
+//! it.
 
 use crate::error::CliError;
 use crate::programs;
@@ -9,12 +10,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A journal is made unasked only where so many bytes are zeros. Signatures that blkid(8) knows lie
-/// there or at the end.
+/// Bytes that must be zeros where a journal is made without --format. Signatures that blkid(8)
+/// knows lie there or at the end.
 const ZEROS: u64 = 1 << 20;
 
-/// Returns what is found, as in "an ext4 file system (label \"mail\")": what blkid(8) knows, and
-/// formats of ours, which it does not.
+/// Returns the content, as in "an ext4 file system (label \"mail\")": what blkid(8) knows, and
+/// formats of Okeanos, which it does not.
 pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
     let read = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
     let start = start_of(path, read).map_err(|error| CliError::system(path.display(), error))?;
@@ -30,8 +31,8 @@ pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
     programs::signature_of(path)
 }
 
-/// Refuses what holds something, unless `force`: mke2fs and the formats of ours do not ask. The
-/// remedy is `command` with --force.
+/// Refuses a disk that holds something, unless `force`: mke2fs and this project's formats do not
+/// ask. The remedy is `command` with --force.
 pub fn refuse_to_overwrite(path: &Path, force: bool, command: &str) -> Result<(), CliError> {
     let found = if force { None } else { content_of(path)? };
     match found {
@@ -44,7 +45,7 @@ pub fn refuse_to_overwrite(path: &Path, force: bool, command: &str) -> Result<()
 }
 
 /// Refuses to export scattered logs as a disk without them. Blocks that lie in a log would read as
-/// what they were before, and one write could destroy all logs.
+/// outdated content, and one write could destroy all logs.
 pub fn refuse_raw_logs(path: &Path) -> Result<(), CliError> {
     let start = start_of(path, 4096).map_err(|error| CliError::system(path.display(), error))?;
     if !Superblock::is_begun(&start) {
@@ -55,8 +56,8 @@ pub fn refuse_raw_logs(path: &Path) -> Result<(), CliError> {
     ))
 }
 
-/// Returns whether the disk begins with zeros and holds nothing that is known: then a journal may
-/// be made without --format.
+/// Returns whether the disk begins with zeros and holds no known content: then a journal may be
+/// made without --format.
 pub fn is_blank(path: &Path) -> Result<bool, CliError> {
     let start = start_of(path, ZEROS).map_err(|error| CliError::system(path.display(), error))?;
     Ok(start.iter().all(|byte| *byte == 0) && content_of(path)?.is_none())
@@ -66,7 +67,7 @@ fn holds(path: &Path, found: &str) -> CliError {
     CliError::new(format!("{} appears to hold {found} already", path.display()))
 }
 
-/// The first bytes, or all of a shorter disk.
+/// Returns the first `most` bytes, or all of a shorter disk.
 fn start_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
     File::open(path)?.take(most).read_to_end(&mut start)?;

@@ -1,5 +1,5 @@
-//! One disk as the only file of a directory: what the kernel reads, writes and syncs there, the
-//! disk does.
+//! Front end for one disk as the only file of a directory: the file's reads, writes and syncs are
+//! the disk's.
 //!
 //! The file is always opened for direct I/O, so no page cache stands between. Each request is one
 //! of the disk's, a sync is its flush, and a write with O_DSYNC is a forced one (FUA). The disk
@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// The file's name.
 pub const NAME: &str = "disk";
 const DISK_NODE: u64 = 2;
-/// Seconds: nothing changes but by us.
+/// Seconds: only this process changes anything.
 const FOREVER: u64 = 1 << 30;
 
 pub struct DiskDoor {
@@ -26,7 +26,7 @@ pub struct DiskDoor {
 }
 
 impl DiskDoor {
-    /// `owner`: user and group.
+    /// Makes the file of `owner`: user and group.
     pub fn new(disk: Rc<dyn Disk>, owner: (u32, u32)) -> Rc<DiskDoor> {
         Rc::new(DiskDoor { disk, owner })
     }
@@ -44,7 +44,7 @@ impl FileSystem for DiskDoor {
 }
 
 impl DiskDoor {
-    /// Errors are positive errno.
+    /// Answers, or returns a positive errno.
     async fn answer(&self, node: u64, operation: Operation<'_>) -> Result<Answer, i32> {
         match operation {
             Operation::Lookup { name } if node == ROOT_NODE && name == NAME.as_bytes() => {
@@ -64,7 +64,7 @@ impl DiskDoor {
                 if valid & fattr::SIZE != 0 && size != self.size() {
                     return Err(libc::EPERM);
                 }
-                // Times and owners of a disk mean nothing, and nothing is kept.
+                // Times and owners of a disk mean nothing, and nothing is stored.
                 Ok(self.attributes_answer(node))
             }
             Operation::Open(_) => {
@@ -101,13 +101,13 @@ impl DiskDoor {
             Operation::Create { .. } | Operation::Unlink { .. } | Operation::Rename { .. } => {
                 Err(libc::EPERM)
             }
-            // Above all FALLOCATE: what a loop device makes of it must read as zeros, a disk's
-            // discard need not.
+            // Above all FALLOCATE: a range that a loop device zeroes by it must read as zeros, a
+            // disk's discarded range need not.
             _ => Err(libc::ENOSYS),
         }
     }
 
-    /// Any range: whole sectors are read, and the range cut out.
+    /// Reads any range: whole sectors are read, and the range cut out.
     async fn read(&self, arguments: ReadIn) -> Result<Answer, i32> {
         let end = arguments.offset.saturating_add(arguments.size.into()).min(self.size());
         if arguments.offset >= end {
@@ -121,7 +121,7 @@ impl DiskDoor {
         Ok(Answer::slices(vec![Slice { buffer, range }]))
     }
 
-    /// Whole sectors only, as a drive takes them.
+    /// Writes whole sectors only, as a drive does.
     async fn write(&self, arguments: WriteIn, data: &[u8]) -> Result<Answer, i32> {
         let (offset, length, sector) = (arguments.offset, data.len() as u64, self.sector());
         if offset.checked_add(length).is_none_or(|end| end > self.size()) {

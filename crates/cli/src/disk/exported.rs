@@ -12,10 +12,10 @@ use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::path::Path;
 use std::rc::Rc;
 
-/// The kernel's own default, in bytes. A disk reads ahead by itself, or the file system above does.
+/// The kernel's default, in bytes. A disk reads ahead by itself, or the file system above does.
 const READ_AHEAD: u64 = 128 << 10;
 
-/// What serves the file, before it does.
+/// State of the service before it runs.
 struct Up {
     session: Rc<Session<DiskDoor>>,
     signals: Signals,
@@ -47,8 +47,8 @@ fn bring_up(
     Ok(Up { session, signals, control, device })
 }
 
-/// Serves until the directory is unmounted, or a signal comes. `close` runs when no request comes
-/// any more, and says whether all went well.
+/// Serves until the directory is unmounted, or a signal comes. `close` runs when no more requests
+/// come, and returns whether all went well.
 pub async fn serve(
     world: &RealWorld,
     disk: &Rc<dyn Disk>,

@@ -1,5 +1,5 @@
-//! Disks beneath what a command does: opened and claimed, what they hold, flush zones, and disks
-//! that are served as a file.
+//! Disks of commands: opening and claiming, detection of content, flush zones, and disks that are
+//! served as a file.
 
 pub mod coerce;
 pub mod content;

@@ -8,18 +8,18 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The kernel lets go of what a killed daemon held (ring, loop device) a little after the daemon's
-/// end.
+/// Time limit: the kernel releases a killed daemon's resources (ring, loop device) a little after
+/// the daemon's end.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens a disk; waits a little while somebody else has it. Blocks the thread: for the start of a
+/// Opens a disk; waits a little while another process has it. Blocks the thread: for the start of a
 /// program.
 pub fn open_disk(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, CliError> {
     open_disk_over(world, path, access, None)
 }
 
-/// The same, on a loop device whose file the caller has locked.
+/// Opens a disk on a loop device whose file the caller has locked.
 pub fn open_disk_over(
     world: &RealWorld,
     path: &Path,
@@ -29,19 +29,19 @@ pub fn open_disk_over(
     patiently(|| FileDisk::open_over(world.ring(), path, access, behind)).map_err(not_opened)
 }
 
-/// The computer's name, which a volume with the feature mmp tells others.
+/// Returns the computer's name, which a volume with the feature mmp shows to others.
 pub fn node_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| String::new(), |name| name.trim().into())
 }
 
-/// Claims a disk for another program, which opens it itself. No command of ours uses it as long as
-/// the claim lives.
+/// Claims a disk for another program, which opens it itself. No command of Okeanos uses it as long
+/// as the claim lives.
 pub fn claim(path: &Path) -> Result<Claim, CliError> {
     try_claim(path).map_err(not_opened)
 }
 
-/// As [`claim`], for a caller who knows better what to do.
+/// Claims as [`claim`], for a caller who handles the error.
 pub fn try_claim(path: &Path) -> Result<Claim, DiskOpenError> {
     patiently(|| Claim::take(path))
 }

@@ -1,4 +1,4 @@
-//! Emulated disks that `okeanos-lab disk serve` serves, as a command finds them beneath a volume.
+//! Emulated disks served by `okeanos-lab disk serve`, as a command finds them beneath a volume.
 
 use crate::daemon::control::{Ask, Client};
 use crate::daemon::mount_table;
@@ -12,40 +12,39 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// An emulated disk as it was begun.
+/// Parameters of an emulated disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedDisk {
-    /// A name, or the whole path of a file.
+    /// Name of a model, or absolute path of its file.
     pub model: String,
     pub drives: u32,
     pub chunk: u64,
-    /// The drives' write caches are on.
+    /// Whether the drives' write caches are on.
     pub caches: bool,
-    /// Bytes of each.
+    /// Bytes of each drive.
     pub size: Option<u64>,
 }
 
-/// Requests whose time is asked for, in bytes of the disk: first all is read, then all is written
-/// and flushed.
+/// Requests to be timed, in bytes of the disk: first all is read, then all is written and flushed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TimedRequests {
     pub reads: Vec<Range<u64>>,
     pub writes: Vec<Range<u64>>,
 }
 
-/// The first answer of `okeanos-lab disk time`: the name of the disk's model.
+/// First reply of `okeanos-lab disk time`: the name of the disk's model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TimedModel {
     pub name: String,
 }
 
-/// Each later answer. `None`: the disk does not take these requests.
+/// Later replies. `None`: the disk does not accept these requests.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct TimeTaken {
     pub nanoseconds: Option<u64>,
 }
 
-/// Whoever serves the disk that this file is, or on which this loop device stands.
+/// Connects to the server of the disk that this file is, or on which this loop device stands.
 pub fn client_of(source: &Path) -> Option<Client> {
     let serving = mount_table::mount_around(&mount_table::behind(source)).ok().flatten()?;
     if !serving.is_okeanos() {
@@ -54,8 +53,8 @@ pub fn client_of(source: &Path) -> Option<Client> {
     Client::connect_to_look(&serving).ok()
 }
 
-/// A disk like one that is served, for trials in virtual time: `okeanos-lab disk time` plays them.
-/// One JSON object a line goes to it, and one comes back.
+/// A copy of a served disk, for trials in virtual time: `okeanos-lab disk time` plays them. One
+/// JSON object a line goes to it, and one comes back.
 pub struct ServedModel {
     name: String,
     player: RefCell<Player>,
@@ -68,8 +67,8 @@ struct Player {
 }
 
 impl ServedModel {
-    /// `None` where no emulated disk is, its model cannot be read, or `okeanos-lab` is not
-    /// installed.
+    /// Starts it. `None` if there is no emulated disk, its model cannot be read, or `okeanos-lab`
+    /// is not installed.
     pub fn of(source: &Path) -> Option<ServedModel> {
         let told: Value = client_of(source)?.ask(Ask::Stats).ok()?;
         let served: ServedDisk = serde_json::from_value(told.get("served")?.clone()).ok()?;
@@ -80,7 +79,7 @@ impl ServedModel {
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// The time that the requests take on such a disk, with no others beside them.
+    /// Returns the time of the requests on such a disk, with no others beside them.
     pub fn time_of(&self, requests: &TimedRequests) -> Option<Duration> {
         let taken: TimeTaken = self.player.borrow_mut().ask(requests).ok()?;
         taken.nanoseconds.map(Duration::from_nanos)
@@ -108,7 +107,7 @@ impl Player {
 }
 
 impl Drop for Player {
-    /// It ends with its input.
+    /// Ends the program by closing its input.
     fn drop(&mut self) {
         drop(self.to.take());
         let _ = self.child.wait();

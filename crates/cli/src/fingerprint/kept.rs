@@ -1,4 +1,4 @@
-//! Measurements that a later run goes on from.
+//! Measurements that a later run continues.
 
 use super::subject::Subject;
 use crate::error::CliError;
@@ -6,7 +6,7 @@ use eviction::fingerprint::Fingerprint;
 use std::ops::Range;
 use std::path::Path;
 
-/// What measurements must have in common to be put together.
+/// Conditions under which measurements can be combined.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Conditions {
     drive: String,
@@ -72,7 +72,7 @@ pub fn keep(path: &Path, of: &Conditions, fingerprint: &Fingerprint) -> Result<(
     write(path, &text)
 }
 
-/// All of it or nothing.
+/// Writes the whole file or nothing.
 pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let new = path.with_extension("new");
     let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));

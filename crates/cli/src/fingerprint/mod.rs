@@ -1,5 +1,5 @@
-//! `okeanos fingerprint`: which writes push data out of a drive's cache, and whether its flush can
-//! be trusted.
+//! `okeanos fingerprint`: finds the writes that evict data from a drive's cache, and whether its
+//! flush can be trusted.
 
 mod kept;
 mod subject;
@@ -31,7 +31,7 @@ An emulated drive, in virtual time: okeanos-lab fingerprint --help.
 
 ";
 
-/// The notes on the method, behind the examples of a command.
+/// Notes on the method, after the examples of a command.
 pub const METHOD: &str = "\
 Each trial writes a sector, then a workload, then asks for a flush, waits a second, and reads the sector: if
 that is slow, the workload had pushed it out of the cache. What is recommended must also have done so at once:
@@ -99,18 +99,18 @@ struct Found {
     drive: String,
     size: u64,
     trials: u64,
-    /// That this run took, on the drive's clock.
+    /// Seconds of this run, on the drive's clock.
     seconds: f64,
     threshold_us: Option<f64>,
     profile: Option<Profile>,
-    /// What the paper's method chose, if that is something else.
+    /// Choice of the paper's method, if that differs.
     of_paper: Option<OfPaper>,
-    /// With 95 % confidence an eviction fails at most this often.
+    /// Upper bound of an eviction's failure rate, with 95 % confidence.
     loss_bound: Option<f64>,
     files: PathBuf,
 }
 
-/// Another choice, and why it is not ours.
+/// Another choice, and the reason why it was rejected.
 #[derive(Serialize)]
 struct OfPaper {
     profile: Profile,
@@ -138,10 +138,10 @@ pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
     result
 }
 
-/// Examines a drive, and prints what was found.
+/// Examines a drive, and prints the findings.
 ///
 /// # Errors
-/// The drive or the directory of the result fails, or measurements there are of another drive.
+/// The drive or the directory of the result fails, or existing measurements are of another drive.
 pub async fn examine(subject: Subject, arguments: Examination) -> Result<(), CliError> {
     if arguments.flush_test {
         subject.fill().await?;
@@ -162,7 +162,7 @@ pub async fn examine(subject: Subject, arguments: Examination) -> Result<(), Cli
     if arguments.json { print_json(&found) } else { print(&found_text(&found)) }
 }
 
-/// Measurements are kept this often.
+/// Interval at which measurements are saved.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliError> {
@@ -222,7 +222,7 @@ async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliEr
         return Err(error);
     }
     match &result {
-        // Such a beginning is no use to the next run, on a drive whose cache is on by then.
+        // Such a beginning is useless to the next run, on a drive whose cache is on by then.
         Err(FingerprintError::NoDifference { .. })
             if state.cells.iter().all(|cell| cell.trials() == 0) =>
         {

@@ -1,4 +1,4 @@
-//! The drive under test, and what must hold before anything is written to it.
+//! The drive under test, and the conditions that must hold before anything is written to it.
 
 use super::FingerprintArguments;
 use crate::disk::coerce::{Drive, refuse_page_cache};
@@ -24,19 +24,19 @@ pub struct Subject {
     pub disk: Rc<dyn Disk>,
     pub world: Rc<dyn World>,
     pub range: Range<u64>,
-    /// A file, of which not all is on the drive yet.
+    /// Whether it is a file, not all of which is on the drive yet.
     pub has_holes: bool,
     pub behaviour: Behaviour,
 }
 
-/// How an emulated drive was told to behave. A real one does as it does.
+/// Options of an emulated drive; a real one has none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Behaviour {
     pub ignores_flush: bool,
     pub cache_off: bool,
 }
 
-/// Refuses what is in use, and block devices whose content nobody gave up.
+/// Refuses what is in use, and block devices whose content was not given up.
 pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subject, CliError> {
     let path = arguments.disk.as_path();
     crate::daemon::mounted::refuse_if_its_daemon_died(path)?;
@@ -100,7 +100,8 @@ fn holds_volume(path: &Path) -> bool {
         && !matches!(VolumeSuperblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
 }
 
-/// The first byte from `from` on that the file system keeps no block for, or only a promise of one.
+/// Returns the first byte from `from` on for which the file system keeps no block, or only a
+/// reserved one.
 fn first_hole(path: &Path, from: u64) -> Option<u64> {
     let data = next_data(&File::open(path).ok()?, from).ok().flatten();
     Some(data.filter(|data| data.start == from).map_or(from, |data| data.end))
@@ -110,8 +111,8 @@ fn first_hole(path: &Path, from: u64) -> Option<u64> {
 const FILL: u64 = 1 << 20;
 
 impl Subject {
-    /// Has a block of the drive stand behind each byte: of a hole it is never asked, so reading one
-    /// tells nothing.
+    /// Allocates a block of the drive for each byte: reading a hole never reaches the drive, and so
+    /// measures nothing.
     pub async fn fill(&self) -> Result<(), CliError> {
         if !self.has_holes {
             return Ok(());

@@ -1,8 +1,8 @@
-//! `okeanos host mount`: brings the host up, serves it, and sees everything to the store.
+//! `okeanos host mount`: starts the host, serves it, and writes everything to the store at the end.
 //!
-//! Order: porter forked; journal claimed; connected to the store; recovered; mounted by the porter;
-//! served. The daemon keeps its paths, as a store that is a directory is used by them: never a path
-//! below its own mount.
+//! Order: mount helper forked; journal claimed; connected to the store; recovered; mounted by the
+//! helper; served. The daemon keeps its paths, as it uses a store that is a directory by them:
+//! never a path below its own mount.
 
 use super::HostMountArguments;
 use super::options::HostSettings;
@@ -20,7 +20,7 @@ use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Reads go past the page cache.
+/// No read-ahead: reads bypass the page cache.
 const READ_AHEAD: u64 = 0;
 
 struct Plan {
@@ -85,7 +85,7 @@ fn serve(plan: Plan, herald: Herald) -> Result<(), CliError> {
     result
 }
 
-/// A helper process is started from it, also when the connection was lost.
+/// Returns the program of helper processes, which start also after the connection was lost.
 fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }

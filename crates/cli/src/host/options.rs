@@ -1,4 +1,4 @@
-//! The words behind `-o`.
+//! Options behind `-o`.
 
 use super::{duration_of, size_of};
 use crate::error::CliError;
@@ -13,7 +13,7 @@ pub struct HostSettings {
     pub flags: libc::c_ulong,
 }
 
-/// Of the VFS, for every file system.
+/// Flags of the VFS, for every file system.
 const FLAGS: [(&str, libc::c_ulong, bool); 11] = [
     ("defaults", 0, true),
     ("ro", libc::MS_RDONLY, true),

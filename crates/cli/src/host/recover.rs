@@ -24,7 +24,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
         store.check(&journal).await?;
         let mut identity = journal.head.identity.clone();
         if arguments.dry_run && matches!(store, StoreName::Ceph { .. }) {
-            // Under the host's own name this would end a host that lives.
+            // Under the host's own name this would end a running host.
             identity = Identity(format!("look-{:016x}", for_run.random()));
         }
         let connection = store.connect(&for_run, identity).await?;
@@ -38,7 +38,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
     if json { print_json(&report) } else { print(&tell(&report)) }
 }
 
-/// As a person would read it.
+/// Formats the report for a person.
 pub fn tell(report: &HostRecoveryReport) -> String {
     if report.clean {
         return "The journal is empty: nothing to recover.\n".into();

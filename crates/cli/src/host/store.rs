@@ -15,7 +15,7 @@ use std::rc::Rc;
 use store::{Identity, LocalStore, Store, StoreError};
 
 const WRITTEN_AT_ONCE: u64 = 4 << 20;
-/// What a mode allows the group and others.
+/// Mode bits of the group and others.
 const OTHERS: u32 = 0o077;
 
 /// Types of file systems by their magic numbers (statfs(2)).
@@ -31,10 +31,10 @@ const INCOHERENT: [(u64, &str); 9] = [
     (0x7375_7245, "Coda"),
 ];
 
-/// What stands behind `--store`.
+/// A store named by `--store`.
 pub enum StoreName {
     Directory(PathBuf),
-    /// A directory of the file system of a cluster; the configuration says where that is.
+    /// A directory of the file system of a cluster, whose location is in the configuration.
     Ceph {
         conf: PathBuf,
         directory: String,
@@ -42,7 +42,7 @@ pub enum StoreName {
 }
 
 impl StoreName {
-    /// Made absolute: the daemon has no current directory.
+    /// Parses a name. Paths become absolute: the daemon has no current directory.
     pub fn parse(text: &str) -> Result<StoreName, CliError> {
         let absolute = |path: &str| {
             std::fs::canonicalize(path)
@@ -71,8 +71,8 @@ impl StoreName {
             StoreName::Ceph { conf, directory } => format!("ceph:{}:{directory}", conf.display()),
         }
     }
-    /// Tokens are the kernel's locks, and states are told apart by change times. Some file systems
-    /// keep both for each machine alone.
+    /// Refuses file systems whose locks (our tokens) or change times (which distinguish states)
+    /// hold for each machine alone.
     pub fn refuse_incoherent(&self) -> Result<(), CliError> {
         let StoreName::Directory(directory) = self else { return Ok(()) };
         let found = LocalStore::file_system_type(directory)
@@ -85,7 +85,7 @@ impl StoreName {
         ))
         .with_remedy("Use a local file system, or ceph: for CephFS. --force mounts it all the same."))
     }
-    /// What is used by its path as long as the host runs.
+    /// Returns the path that is used as long as the host runs.
     pub fn path(&self) -> &Path {
         match self {
             StoreName::Directory(path) | StoreName::Ceph { conf: path, .. } => path,
@@ -95,7 +95,8 @@ impl StoreName {
     pub fn lies_below(&self, directory: &Path) -> bool {
         self.path().starts_with(directory)
     }
-    /// Before anything is made in it: a directory that is not mounted must not become a store.
+    /// Checks the store before anything is made in it: a directory that is not mounted must not
+    /// become one.
     pub async fn check(&self, journal: &HostJournal) -> Result<(), CliError> {
         let StoreName::Directory(directory) = self else { return Ok(()) };
         let found = LocalStore::identity_of(directory)
@@ -154,12 +155,12 @@ pub fn failed(error: HostError) -> CliError {
     CliError::new(error.to_string())
 }
 
-/// Where a journal may be made.
+/// Permission to make a journal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MakeJournal {
-    /// Unasked: on a disk that begins with zeros.
+    /// Not requested: on a disk that begins with zeros.
     OnBlankDisk,
-    /// `--format`: over what is not known.
+    /// `--format`: over unknown content.
     OverUnknown,
     /// `--format --force`.
     OverAnything,
@@ -175,7 +176,7 @@ impl MakeJournal {
     }
 }
 
-/// The journal device, claimed; a journal is made on it if it has none and may get one.
+/// Claims and opens the journal device; makes a journal on it if it has none and may get one.
 pub async fn open_journal(
     world: &RealWorld,
     place: &Where,
@@ -210,8 +211,8 @@ pub async fn open_journal(
     Ok((journal, disk))
 }
 
-/// A journal holds the content of files that their owners alone may read; and who may read it may
-/// lock it.
+/// Makes the journal private: it holds content of files that their owners alone may read, and its
+/// readers may lock it.
 fn keep_private(journal: &Path) -> Result<(), CliError> {
     let cannot = |error| CliError::system(journal.display(), error);
     let found = std::fs::metadata(journal).map_err(cannot)?;
@@ -223,8 +224,9 @@ fn keep_private(journal: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A file gets all its blocks now. Else each commit of the log's first turn would wait for its file
-/// system to find some; and that may have none left then. A crash in between leaves no journal.
+/// Allocates all blocks of a journal file now. Otherwise each commit before the log's first wrap
+/// would wait for its file system to allocate some, which may fail then. A crash in between leaves
+/// no journal.
 async fn write_once(disk: &disks::FileDisk) -> Result<(), DeviceError> {
     if disk.is_block_device() {
         return Ok(());
@@ -243,7 +245,7 @@ async fn write_once(disk: &disks::FileDisk) -> Result<(), DeviceError> {
     disk.flush().await
 }
 
-/// What is synced and not at the store lives in the journal alone.
+/// Refuses a journal that alone holds synced data.
 async fn refuse_live(disk: &Rc<dyn Disk>) -> Result<(), CliError> {
     let Ok(journal) = HostJournal::open(disk.clone()).await else { return Ok(()) };
     if journal.is_clean().await.unwrap_or(true) {

@@ -1,5 +1,5 @@
-//! What it would take to checkpoint scattered logs, as a mount would after a restart: requests, and
-//! on an emulated drive the time for them.
+//! Estimated cost of a checkpoint of scattered logs, as after a restart: requests, and on an
+//! emulated drive the time for them.
 
 use super::log_reader::LogReader;
 use crate::disk::served::{ServedModel, TimedRequests};
@@ -13,30 +13,30 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Longest request, in bytes: as write-back and recovery have it.
+/// Maximum request, in bytes: as in write-back and recovery.
 const REQUEST_BYTES: u64 = 1 << 20;
 
-/// What the live runs of logs hold, with that of transactions that later ones supersede left out.
+/// Blocks in the live runs of logs, without those of transactions that later ones supersede.
 pub struct HeldBlocks {
-    /// In which logs, each numbered by the caller, and whether home is read, too: the logs hold
-    /// parts alone.
+    /// Logs that hold each block, as numbered by the caller, and whether home is read, too: if the
+    /// logs hold parts alone.
     blocks: BTreeMap<HomeBlock, (BTreeSet<usize>, bool)>,
     block_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CheckpointCost {
-    /// Bytes that go home.
+    /// Bytes written home.
     pub home_bytes: u64,
-    /// Requests, neighbours merged. Reads are of the logs, and of home where they hold parts of a
-    /// block alone.
+    /// Read requests, neighbours merged: of the logs, and of home where the logs hold only parts of
+    /// a block.
     pub reads: u64,
     pub writes: u64,
-    /// On an emulated drive.
+    /// Time on an emulated drive.
     pub nanoseconds: Option<u64>,
 }
 
-/// Reads the log as recovery does. `log_of`: by transaction, which log its run lies in.
+/// Reads the log as recovery does. `log_of`: by transaction, the log of its run.
 pub fn held_blocks(
     log: &LogReader,
     places: &LogPlaces,
@@ -58,7 +58,7 @@ pub fn held_blocks(
     let scanned = scan.finish();
     let mut revoke = RevokePass::new(&scanned);
     source.feed(&mut revoke)?;
-    // What no record may name is told by whoever replays it.
+    // Records that name forbidden blocks are reported by recovery.
     let bounds = HomeBounds { blocks, forbidden: Vec::new() };
     let mut replay = ReplayPass::new(&scanned, revoke.finish(), bounds);
     let mut held = HeldBlocks { blocks: BTreeMap::new(), block_bytes: log.block_bytes() as u64 };
@@ -114,7 +114,7 @@ impl HeldBlocks {
         logs.extend(log_of.get(&by.0));
     }
 
-    /// Of one log, or of all. `runs`: where its live runs lie, in bytes of the disk.
+    /// Costs one log, or all. `runs`: addresses of its live runs, in bytes of the disk.
     pub fn cost(
         &self,
         log: Option<usize>,
@@ -133,7 +133,7 @@ impl HeldBlocks {
 }
 
 impl CheckpointCost {
-    /// Requests in bytes of the disk.
+    /// Counts requests in bytes of the disk.
     pub fn of(
         reads: &[Range<u64>],
         writes: &[Range<u64>],
@@ -151,7 +151,7 @@ impl CheckpointCost {
     }
 }
 
-/// Sorted ranges as requests: neighbours are one, as far as a request may reach.
+/// Converts sorted ranges to requests: neighbours are merged, up to the maximum request.
 fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut requests: Vec<Range<u64>> = Vec::new();
     for mut range in ranges {

@@ -1,5 +1,4 @@
-//! The scattered logs of a block device (`okeanos nbd --scattered`): where they lie, and what is in
-//! them.
+//! The scattered logs of a block device (`okeanos nbd --scattered`): locations and content.
 
 use super::checkpoint_cost::CheckpointCost;
 use super::logs::{costs_of, tell_cost};
@@ -23,43 +22,43 @@ pub struct DeviceLogsStory {
     logs: u32,
     bytes_of_each: u64,
     bytes_between: u64,
-    /// The mapping table lies on other memory (`--mtl`).
+    /// Whether the mapping table lies on other memory (`--mtl`).
     table_elsewhere: bool,
-    /// Numbers of records: the newest that the snapshot of the table knows, and the newest of all.
+    /// Number of the newest record that the snapshot of the table covers, and of the newest of all.
     snapshot: u64,
     newest: u64,
-    /// What it takes to checkpoint all of them.
+    /// Cost of a checkpoint of all logs.
     checkpoint: CheckpointCost,
-    /// The emulated drive on which the times are, where the disk is one.
+    /// The emulated drive to which the times apply, if the disk is one.
     times_on: Option<String>,
-    /// Those that are not empty.
+    /// Logs that are not empty.
     told: Vec<DeviceLogStory>,
 }
 
 #[derive(serde::Serialize)]
 struct DeviceLogStory {
     log: u32,
-    /// Of the device.
+    /// First block, on the device.
     first_block: u64,
-    /// From its start to the end of its last record.
+    /// Bytes from its start to the end of its last record.
     bytes_used: u64,
     records: u64,
-    /// Records that hold what is newest of some block.
+    /// Number of records that hold the newest content of some block.
     live_records: u64,
     live_bytes: u64,
-    /// To checkpoint the log alone.
+    /// Cost of a checkpoint of this log alone.
     checkpoint: CheckpointCost,
     first_record: u64,
     last_record: u64,
-    /// How many records ago the oldest live one was written.
+    /// Number of records written since the oldest live one.
     age: u64,
 }
 
-/// Whether the disk has such logs, though perhaps of a version that is not known.
+/// Whether the disk has such logs, though perhaps of an unknown version.
 pub fn has_logs(path: &Path) -> Result<bool, CliError> {
     let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
     let mut bytes = vec![0; BLOCK];
-    // What is shorter has none.
+    // A shorter disk has none.
     let read = file.read_exact_at(&mut bytes, 0);
     Ok(read.is_ok() && Superblock::parse(&bytes) != Err(FormatError::NoSuperblock))
 }

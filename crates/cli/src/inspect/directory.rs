@@ -19,7 +19,7 @@ struct BlockStory {
 
 #[derive(serde::Serialize)]
 struct EntryStory {
-    /// Bytes from the block's start.
+    /// Offset in bytes from the block's start.
     at: usize,
     inode: u32,
     kind: &'static str,

@@ -1,4 +1,4 @@
-//! Where evictions of `barrier=coerce` write, and what; on a volume, and on a journal device.
+//! Location and workload of evictions of `barrier=coerce`; on a volume, and on a journal device.
 
 use super::reader::Reader;
 use crate::error::CliError;
@@ -15,14 +15,14 @@ use std::path::Path;
 #[serde(untagged)]
 pub enum FlushZoneStory {
     Zone {
-        /// That owns it; 0 on a journal device.
+        /// Inode that owns it; 0 on a journal device.
         inode: u32,
-        /// Of its superblock.
+        /// First block of its superblock.
         first_block: u64,
         bytes: u64,
         workload: EvictionWorkload,
         trials: u32,
-        /// Of the drive that was fingerprinted; 0 and empty if the profile was forced.
+        /// Size of the drive that was fingerprinted; 0 and empty if the profile was forced.
         drive_size: u64,
         model: String,
     },
@@ -47,8 +47,8 @@ impl FlushZoneStory {
         }
     }
 
-    /// `None` also if the way to it cannot be read: the superblock's own story is worth telling
-    /// then.
+    /// Returns `None` also if the way to it cannot be read: the superblock's report is worth
+    /// printing then.
     pub fn of_volume(reader: &Reader) -> Option<FlushZoneStory> {
         let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
         let first = reader.layout(number, &reader.inode(number).ok()?).ok()?.extents.first()?.home;
@@ -77,7 +77,7 @@ impl fmt::Display for FlushZoneStory {
     }
 }
 
-/// What `inspect super` tells of an external journal.
+/// Report of `inspect super` on an external journal.
 #[derive(serde::Serialize)]
 pub struct JournalDeviceStory {
     uuid: String,
@@ -87,7 +87,7 @@ pub struct JournalDeviceStory {
 }
 
 impl JournalDeviceStory {
-    /// `None` if there is something else.
+    /// Returns `None` if there is something else.
     pub fn tell(path: &Path) -> Result<Option<JournalDeviceStory>, CliError> {
         let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = [0; SUPERBLOCK_SIZE];

@@ -10,7 +10,7 @@ use units::{HomeBlock, InodeNumber, Timestamp};
 pub struct InodeStory {
     inode: u32,
     kind: &'static str,
-    /// Octal.
+    /// Permission bits, octal.
     permissions: String,
     uid: u32,
     gid: u32,
@@ -142,7 +142,7 @@ fn flag_names(bits: u32) -> Vec<&'static str> {
     names.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
 }
 
-/// Seconds since 1970.
+/// Converts to seconds since 1970.
 fn seconds(time: Timestamp) -> f64 {
     time.seconds as f64 + f64::from(time.nanoseconds) / 1e9
 }

@@ -18,20 +18,20 @@ pub struct JournalStory {
     place: String,
     uuid: String,
     block_size: usize,
-    /// Of packed transactions these are shorter.
+    /// Bytes, shorter with packed transactions.
     log_block_size: usize,
     log_blocks: u32,
     features: Vec<&'static str>,
     clean: bool,
     first_transaction: u32,
-    /// 0 if the log is empty, or called so.
+    /// First block; 0 if the log is empty, or marked so.
     start: u32,
-    /// Which transactions a recovery would replay, or why there would be none.
+    /// Transactions that a recovery would replay, or the reason why there are none.
     verdict: String,
     records: Vec<Record>,
 }
 
-/// Tells the live part of the log, or with `all` whatever records are left in it.
+/// Reports the live part of the log, or with `all` every record that is left in it.
 pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
     let superblock = &log.superblock;
     if !all && (superblock.is_clean() || superblock.scattered.is_some()) {
@@ -41,7 +41,7 @@ pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
         return story(log, packed::records(log, all)?);
     }
     let mut walk = JournalWalk { log, layout: superblock.layout(), records: Vec::new() };
-    // What a clean superblock no longer says about old records.
+    // A clean superblock no longer describes old records.
     walk.layout.multiwrite |= all;
     match all {
         true => walk.everything()?,
@@ -93,7 +93,7 @@ fn features(superblock: &JournalSuperblock) -> Vec<&'static str> {
     names
 }
 
-/// The scan of a recovery, which verifies every checksum.
+/// Runs the scan of a recovery, which verifies every checksum.
 fn verdict(log: &LogReader) -> Result<String, CliError> {
     if log.superblock.is_forgotten() {
         return Ok("it is called empty: okeanos recover --find-log remembers where it began".into());
@@ -125,7 +125,7 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
     Ok(scan().unwrap_or_else(|error| format!("recovery would refuse: {error}")))
 }
 
-/// The journal's own blocks hold no transactions then.
+/// Reports the logs: the journal's own blocks hold no transactions.
 fn in_scattered_logs(superblock: &JournalSuperblock) -> String {
     let told = superblock.named_snapshot().map_or(String::new(), |named| {
         let pieces = named.last.wrapping_sub(named.first).wrapping_add(1);
@@ -141,7 +141,7 @@ struct JournalWalk<'a> {
 }
 
 impl JournalWalk<'_> {
-    /// From the log's start on, as long as the sequence numbers go on.
+    /// Reads from the log's start on, as long as the sequence numbers go on.
     fn live(&mut self) -> Result<(), CliError> {
         let superblock = &self.log.superblock;
         let mut at = superblock.start;
@@ -164,7 +164,7 @@ impl JournalWalk<'_> {
         Ok(())
     }
 
-    /// Every block that looks like a record, wherever it is in the log.
+    /// Reads every block that looks like a record, wherever it is in the log.
     fn everything(&mut self) -> Result<(), CliError> {
         let superblock = &self.log.superblock;
         for at in (superblock.first.get()..superblock.log_end().get()).map(LogBlock) {
@@ -176,7 +176,8 @@ impl JournalWalk<'_> {
         Ok(())
     }
 
-    /// Notes a block with a header; returns how many log blocks it and what it describes take.
+    /// Notes a block with a header; returns how many log blocks it and the blocks it describes
+    /// take.
     fn record(&mut self, at: LogBlock, block: &[u8], header: &BlockHeader) -> u32 {
         let damaged = |why: String| Record::Damaged { log_block: at.get(), why };
         match header.kind {
@@ -234,7 +235,7 @@ impl JournalWalk<'_> {
         packing.blocks()
     }
 
-    /// The log block `count` further on; behind the last comes the first.
+    /// Returns the log block `count` further on; after the last comes the first.
     fn further(&self, at: LogBlock, count: u32) -> LogBlock {
         LogRing::of(&self.log.superblock).advance(at, count)
     }

@@ -21,7 +21,7 @@ enum LogSource {
 }
 
 impl LogReader {
-    /// `journal_device`: the external journal, if the volume has one.
+    /// Opens the log. `journal_device`: the external journal, if the volume has one.
     pub fn open(source: &Path, journal_device: Option<&Path>) -> Result<LogReader, CliError> {
         if let Some(device) = journal_device {
             return LogReader::external(device);
@@ -78,7 +78,7 @@ impl LogReader {
     pub fn block(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
         self.place.read(self.block_size, at)
     }
-    /// A block of the volume that the journal lies in.
+    /// Reads a block of the volume that the journal lies in.
     pub fn home_block(&self, at: HomeBlock) -> Result<Vec<u8>, CliError> {
         match &self.place {
             LogSource::Inode { reader, .. } => reader.block(at),
@@ -87,11 +87,11 @@ impl LogReader {
             }
         }
     }
-    /// Of a block.
+    /// Returns the bytes of a block.
     pub fn block_bytes(&self) -> usize {
         self.block_size.bytes()
     }
-    /// A block of the log as it counts them: of packed transactions a unit, else a block.
+    /// Reads a log block: for packed transactions a unit, otherwise a block.
     pub fn unit(&self, at: LogBlock) -> Result<Vec<u8>, CliError> {
         let each = self.superblock.log_blocks_per_block();
         let unit = self.block_size.bytes() / each as usize;
@@ -107,7 +107,7 @@ impl LogReader {
 }
 
 impl LogSource {
-    /// The image or device.
+    /// Returns the image or device.
     fn path(&self) -> &Path {
         match self {
             LogSource::Inode { reader, .. } => reader.path(),

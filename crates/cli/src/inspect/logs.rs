@@ -1,4 +1,4 @@
-//! The scattered logs: where they lie, and what is in them.
+//! The scattered logs of a volume: locations and content.
 
 use super::checkpoint_cost::{CheckpointCost, held_blocks};
 use super::log_reader::LogReader;
@@ -22,50 +22,49 @@ pub struct LogsStory {
     logs: u32,
     bytes_of_each: u64,
     bytes_between: u64,
-    /// The log may hold records; else all of the logs are empty.
+    /// Whether the log may hold records; otherwise all of the logs are empty.
     live: bool,
-    /// The first transaction that recovery needs.
+    /// First transaction that recovery needs.
     tail: u32,
-    /// What a restart reads instead of the oldest runs.
+    /// The snapshot that a restart reads instead of the oldest runs.
     snapshot: Option<SnapshotStory>,
-    /// What it takes to checkpoint all of them. `None`: there is nothing, or the log cannot be
-    /// read, or changes meanwhile.
+    /// Cost of a checkpoint of all logs. `None`: there is nothing, or the log cannot be read, or
+    /// changes during the read.
     checkpoint: Option<CheckpointCost>,
-    /// The emulated drive on which the times are, where the volume lies on one.
+    /// The emulated drive to which the times apply, if the volume lies on one.
     times_on: Option<String>,
-    /// Those that recovery would look at, and every one with `--all`.
+    /// Logs that recovery would look at, or every one with `--all`.
     told: Vec<LogStory>,
 }
 
-/// The snapshot of the mapping table that counts.
+/// The current snapshot of the mapping table.
 #[derive(serde::Serialize)]
 struct SnapshotStory {
     pieces: u32,
-    /// The first transaction that it does not tell of, and the first that a restart reads all the
-    /// same.
+    /// First transaction that it does not cover, and the first that a restart reads all the same.
     end: u32,
     read_from: u32,
-    /// Logs into which a restart looks for later ones.
+    /// Number of logs in which a restart looks for later runs.
     logs: u32,
 }
 
 #[derive(serde::Serialize)]
 struct LogStory {
     log: u32,
-    /// Of the volume.
+    /// First block, on the volume.
     first_block: u64,
     active: bool,
-    /// From its start to the end of its last run.
+    /// Bytes from its start to the end of its last run.
     bytes_used: u64,
     runs: u32,
-    /// Runs that recovery would read, headers included.
+    /// Number of runs that recovery would read, headers included.
     live_runs: u32,
     live_bytes: u64,
-    /// To checkpoint the log alone: to write home what these hold.
+    /// Cost of a checkpoint of this log alone.
     checkpoint: Option<CheckpointCost>,
     first_transaction: u32,
     last_transaction: u32,
-    /// How many transactions ago the oldest live run was written.
+    /// Number of transactions since the oldest live run.
     age: u32,
 }
 
@@ -102,7 +101,7 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
             logs: looked_into.count() as u32,
         }
     });
-    // As recovery numbers log blocks: the journal's own come first.
+    // Log blocks are numbered as in recovery: the journal's own come first.
     let log_start = |log: u32| (journal.length + log * superblock.log_blocks) * each;
     let look_ahead = journal::look_ahead(journal);
     let mut newest = journal.sequence;
@@ -134,7 +133,7 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
                 .filter(|header| header.blocks > 0 && u64::from(header.blocks) < units - at)
                 .filter(|header| last.is_none_or(|last| header.transaction.is_after(last)));
             let Some(header) = header else {
-                // As recovery does: a header that has rotted hides none behind it.
+                // As in recovery: a rotted header hides none after it.
                 (at, left) = (at + 1, left - 1);
                 continue;
             };
@@ -176,7 +175,7 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     let homes = homes.collect::<Result<_, _>>()?;
     let places =
         LogPlaces { first: LogBlock(journal.length), blocks: superblock.log_blocks, homes };
-    // A mount may change the log meanwhile, and what is damaged others tell.
+    // A mount may change the log during the read; damage is reported elsewhere.
     let held = if live {
         held_blocks(&log_reader, &places, reader.superblock.blocks, &log_of).ok()
     } else {
@@ -206,13 +205,13 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     })
 }
 
-/// The runs that recovery would read. Of two copies of one, which a swap has left, that is the one
-/// with the later durable floor.
+/// Runs that recovery would read. Of two copies of one run, left by a swap, the one with the later
+/// durable floor counts.
 #[derive(Default)]
 struct LiveRuns(BTreeMap<u32, (usize, RunHeader)>);
 
 impl LiveRuns {
-    /// It lies in the log that is told as the `index`th.
+    /// Adds a run that lies in the `index`th listed log.
     fn add(&mut self, index: usize, header: RunHeader) {
         let found = self.0.entry(header.transaction.0).or_insert((index, header));
         if header.durable.is_after(found.1.durable) {
@@ -226,7 +225,7 @@ impl LiveRuns {
     }
 }
 
-/// What it takes to checkpoint all logs, as a line.
+/// Formats the cost of a checkpoint of all logs, as a line.
 pub fn tell_cost(
     f: &mut fmt::Formatter<'_>,
     cost: &CheckpointCost,
@@ -241,7 +240,7 @@ pub fn tell_cost(
     }
 }
 
-/// The same of one log, as cells of a table.
+/// Formats the cost of one log, as cells of a table.
 pub fn costs_of(cost: Option<&CheckpointCost>, has_time: bool) -> Vec<String> {
     let tell = |tell: &dyn Fn(&CheckpointCost) -> String| cost.map_or("?".to_owned(), tell);
     let mut cells = vec![

@@ -1,5 +1,5 @@
-//! `okeanos inspect`: what is on a volume, told as a person would. Reads only; the volume may be
-//! damaged.
+//! `okeanos inspect`: prints the content of a volume in readable form. Reads only; the volume may
+//! be damaged.
 
 mod checkpoint_cost;
 mod device_logs;

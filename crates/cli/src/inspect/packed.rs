@@ -8,8 +8,8 @@ use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use journal::{LogRing, LogWalk};
 use units::{LogBlock, TransactionId};
 
-/// From the log's start on, as long as the numbers go on; with `all` every transaction of this log
-/// that begins anywhere.
+/// Reads from the log's start on, as long as the numbers go on; with `all` every transaction of
+/// this log that begins anywhere.
 pub fn records(log: &LogReader, all: bool) -> Result<Vec<Record>, CliError> {
     let superblock = &log.superblock;
     let (seed, ring) = (superblock.packed_seed(), LogRing::of(superblock));
@@ -47,8 +47,8 @@ struct PackedWalk<'a> {
 }
 
 impl PackedWalk<'_> {
-    /// Where `transaction` begins, from `at` on, as recovery looks for it: how many units lie
-    /// before it. They need not be readable.
+    /// Finds the beginning of `transaction`, from `at` on, as recovery does: returns the number of
+    /// units before it. They need not be readable.
     fn begin_of(
         &self,
         transaction: TransactionId,
@@ -70,7 +70,7 @@ impl PackedWalk<'_> {
         Ok(None)
     }
 
-    /// Returns how many units the transaction takes, `left` at most.
+    /// Returns the number of units of the transaction, `left` at most.
     fn transaction(
         &mut self,
         at: LogBlock,
@@ -121,7 +121,7 @@ impl PackedWalk<'_> {
     }
 }
 
-/// One record each block: its parts come one by one.
+/// Adds one record for each block: its parts come one by one.
 fn add(records: &mut Vec<Record>, transaction: TransactionId, item: Item) {
     let transaction = transaction.0;
     let record = match item {

@@ -1,4 +1,4 @@
-//! Reads the structures of a volume that may be damaged: everything is bounds-checked and bounded.
+//! Reader of a volume's structures, which may be damaged: everything is bounds-checked and bounded.
 
 use crate::error::CliError;
 use format::ext4::directory::DirectoryFormat;
@@ -19,16 +19,16 @@ pub struct Reader {
     pub superblock: VolumeSuperblock,
 }
 
-/// Where the content of an inode lies.
+/// Location of an inode's content.
 #[derive(Default)]
 pub struct Layout {
-    /// In order of the file; holes are left out.
+    /// Extents in order of the file; holes are left out.
     pub extents: Vec<Extent>,
     /// Blocks of the extent tree or of pointers.
     pub nodes: BTreeSet<HomeBlock>,
 }
 
-/// The most of a directory that is read, in blocks.
+/// Maximum number of blocks read of a directory.
 const DIRECTORY_BLOCKS_MAX: u32 = 1 << 20;
 
 impl Reader {
@@ -46,7 +46,7 @@ impl Reader {
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// Of the image or device, in bytes.
+    /// Returns the bytes of the image or device.
     pub fn length(&self) -> u64 {
         (&self.file).seek(SeekFrom::End(0)).unwrap_or(0)
     }
@@ -87,7 +87,7 @@ impl Reader {
         if (features.has(feature::METADATA_CSUM) || features.has(feature::GDT_CSUM))
             && index >= used
         {
-            // Its place in the table may hold anything.
+            // An unused inode's place in the table may hold anything.
             return Err(never_used(number));
         }
         let per_block = self.superblock.inodes_per_block();
@@ -114,7 +114,7 @@ impl Reader {
         features.has(feature::METADATA_CSUM).then_some(self.superblock.checksum_seed)
     }
 
-    /// Where an inode's content lies. Empty for inodes whose block field is no map.
+    /// Returns the location of an inode's content. Empty for inodes whose block field is no map.
     pub fn layout(&self, number: InodeNumber, inode: &RawInode) -> Result<Layout, CliError> {
         let mut layout = Layout::default();
         let kind = inode.mode & 0xf000;
@@ -160,7 +160,7 @@ impl Reader {
             match entry {
                 ExtentEntry::Extent(extent) => layout.extents.push(extent),
                 ExtentEntry::Index(index) => {
-                    // Each node once: a tree that leads back into itself would never end.
+                    // Each node once: a tree with a cycle would never end.
                     if !layout.nodes.insert(index.child) {
                         return Err(damaged(format!("{} is in it twice", index.child)));
                     }
@@ -172,8 +172,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The blocks below a pointer: itself at level 0, else those that the block of pointers leads
-    /// to.
+    /// Adds the blocks below a pointer: itself at level 0, otherwise those to which the block of
+    /// pointers leads.
     fn pointers(
         &self,
         home: HomeBlock,
@@ -209,7 +209,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The blocks of a directory, in order.
+    /// Returns the blocks of a directory, in order.
     pub fn directory_blocks(
         &self,
         number: InodeNumber,
@@ -240,7 +240,7 @@ impl Reader {
         }
     }
 
-    /// The inode that a number or a path stands for. Symbolic links are not followed.
+    /// Returns the inode of a number or a path. Symbolic links are not followed.
     pub fn find(&self, text: &str) -> Result<InodeNumber, CliError> {
         const ROOT: InodeNumber = InodeNumber(2);
         if let Ok(number) = text.parse() {
@@ -283,7 +283,7 @@ impl Reader {
     }
 }
 
-/// The first file block that the tree with `level` levels of pointers maps.
+/// Returns the first file block that the tree with `level` levels of pointers maps.
 fn first_indirect(level: u32, shift: u32) -> u64 {
     let pointers = 1u64 << (shift - 2);
     u64::from(indirect::DIRECT) + (1..level).map(|below| pointers.pow(below)).sum::<u64>()

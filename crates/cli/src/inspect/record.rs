@@ -41,7 +41,7 @@ pub enum Record {
         seconds: i64,
         nanoseconds: u32,
     },
-    /// Bytes of one block: none of one that becomes zeros.
+    /// Bytes of one block: none for a block that becomes zeros.
     PackedParts {
         transaction: u32,
         block: u64,

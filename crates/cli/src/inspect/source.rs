@@ -1,12 +1,12 @@
-//! The image or device that a command line names: itself, or where a volume is mounted.
+//! The image or device that a command line names: itself, or by the directory of its mount.
 
 use crate::daemon::mount_table::{self, Mount};
 use crate::error::CliError;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Returns what to read for `path`: of a directory that a volume is mounted on, the volume's image
-/// or device.
+/// Returns the path to read for `path`: for a directory on which a volume is mounted, the volume's
+/// image or device.
 ///
 /// # Errors
 /// A directory where no volume is mounted, or one whose mount names neither a file nor a device.

@@ -1,4 +1,4 @@
-//! The daemon's part of `-o remount`: what changes while the volume is mounted.
+//! The daemon's part of `-o remount`: changes while the volume is mounted.
 
 use crate::daemon::control::{About, AccessTimes, Changed, Live};
 use crate::daemon::reporter::{Level, Reporter};
@@ -14,9 +14,9 @@ pub struct Changing {
     volume: Rc<Volume>,
     disks: Vec<FileDisk>,
     reporter: Reporter,
-    /// But for what is live.
+    /// Description without the live settings.
     about: About,
-    /// One change after the other: each claims the disks or gives them back.
+    /// Serialises changes: each claims the disks or releases them.
     changes: Rc<RwLock>,
 }
 
@@ -59,7 +59,7 @@ impl Changing {
         }
     }
 
-    /// All of it, or nothing.
+    /// Changes all settings, or none.
     pub async fn change(&self, wanted: Live) -> Changed {
         let _turn = self.changes.write().await;
         let changed = match wanted.read_only {
@@ -112,7 +112,7 @@ impl Changing {
         Ok(())
     }
 
-    /// Others may read the disks, too.
+    /// Lets others read the disks, too.
     fn give_back(&self) {
         self.disks.iter().for_each(FileDisk::end_writing);
     }

@@ -1,4 +1,4 @@
-//! The call of mount(8): `mount.fuse.okeanos SOURCE DIR [-sfnv] [-o options] [-t type]`.
+//! Command line of mount(8): `mount.fuse.okeanos SOURCE DIR [-sfnv] [-o options] [-t type]`.
 
 use crate::error::CliError;
 use crate::mount::{self, MountArguments};

@@ -2,7 +2,7 @@
 //! loop(4)).
 //!
 //! Direct I/O: no second page cache, and a flush reaches the disk under the file. Autoclear: the
-//! device goes when the last user of it goes, however the daemon ends.
+//! kernel detaches the device when its last user ends, however the daemon ends.
 
 use crate::disk::open_disk;
 use crate::error::CliError;
@@ -19,7 +19,7 @@ const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
 const DIRECT_IO: u32 = 16;
 const NAME_SIZE: usize = 64;
-/// Others may take the free device before us; this often in a row is not chance.
+/// Attempts: others may take the free device first, but not that often by chance.
 const ATTEMPTS: u32 = 64;
 
 /// `struct loop_info64`.
@@ -46,27 +46,27 @@ const _: () = assert!(size_of::<LoopInfo>() == 232);
 #[repr(C)]
 struct LoopConfig {
     fd: u32,
-    /// Logical sector size; zero leaves it to the kernel.
+    /// Logical sector size; zero lets the kernel choose.
     block_size: u32,
     info: LoopInfo,
     reserved: [u64; 8],
 }
 const _: () = assert!(size_of::<LoopConfig>() == 304);
 
-/// A loop device that exists as long as this is held, or somebody else has it open or mounted.
-/// The image is locked meanwhile, so that nobody mounts it without a loop device.
+/// A loop device that exists as long as this is held, or another process has it open or mounted.
+/// The image stays locked, so that nobody mounts it without a loop device.
 pub struct LoopDevice {
     pub path: PathBuf,
     _device: File,
-    /// Locked.
+    /// The locked image.
     pub image: File,
 }
 
-/// How long a loop device stands.
+/// Lifetime of a loop device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stands {
     UntilLastUser,
-    /// Until [`detach`].
+    /// Exists until [`detach`].
     UntilDetached,
 }
 
@@ -90,8 +90,8 @@ impl LoopDevice {
         let backing = open(image)
             .map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
         open_disk::lock_image(image, &backing, access)?;
-        // Opened anew: a lock is the open file's, and the kernel may keep this one's loop device
-        // long after the daemon has died.
+        // Opened anew: a lock belongs to the open file, and the kernel may keep this one's loop
+        // device long after the daemon has died.
         let again = PathBuf::from(format!("/proc/self/fd/{}", backing.as_raw_fd()));
         let for_kernel = open(&again)
             .map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
@@ -126,7 +126,7 @@ impl LoopDevice {
     }
 }
 
-/// Flushes a loop device, and takes it away when its last user goes.
+/// Flushes a loop device, and detaches it when its last user ends.
 pub fn detach(device: &Path) -> io::Result<()> {
     OpenOptions::new()
         .read(true)
@@ -140,7 +140,7 @@ pub fn detach(device: &Path) -> io::Result<()> {
     detach_dead(device)
 }
 
-/// Takes a loop device away whose file does not answer any more, when its last user goes.
+/// Detaches a loop device whose file no longer answers, when its last user ends.
 pub fn detach_dead(device: &Path) -> io::Result<()> {
     let file = File::open(device)?;
     // SAFETY: the request takes no argument.
@@ -150,7 +150,7 @@ pub fn detach_dead(device: &Path) -> io::Result<()> {
     }
 }
 
-/// A loop device that stands on this file already: two of them would be two caches over one disk.
+/// Returns a loop device on this file: two of them would be two caches over one disk.
 pub fn device_on(image: &Path) -> io::Result<Option<PathBuf>> {
     Ok(disks::loop_device_over(&std::fs::metadata(image)?, &(0..u64::MAX), None))
 }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(device_on(image.path()).unwrap().as_ref(), Some(&device.path));
         assert_eq!(std::fs::read(&device.path).unwrap().len(), 1 << 20);
         drop(device);
-        // Whoever else has just looked at all devices keeps it for a moment.
+        // A process that just scanned all devices keeps it open for a moment.
         while device_on(image.path()).unwrap().is_some() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }

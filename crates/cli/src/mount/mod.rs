@@ -1,4 +1,4 @@
-//! `okeanos mount`: checks what can be told beforehand, goes into the background, and serves the
+//! `okeanos mount`: checks what can be checked beforehand, goes into the background, and serves the
 //! volume.
 
 mod changing;
@@ -170,16 +170,16 @@ Examples:
   mount -t fuse.okeanos -o allow_other,noatime /dev/sdb1 /mnt/a
   /dev/sdb1 /mnt/a fuse.okeanos allow_other,nofail 0 0    a line of /etc/fstab";
 
-/// What is to be mounted where, checked as far as that goes without opening the volume.
+/// Plan of a mount, checked as far as possible without opening the volume.
 pub struct MountPlan {
-    /// The words behind `-o`.
+    /// Options behind `-o`.
     pub words: Vec<String>,
     pub level: Level,
-    /// Opened before the daemon leaves its directory.
+    /// Log file, opened before the daemon leaves its directory.
     pub log_file: Option<PathBuf>,
-    /// The volume was not unmounted, as far as its superblock tells.
+    /// Whether the volume was not unmounted, according to its superblock.
     pub needs_replay: bool,
-    /// Absolute, without links.
+    /// Absolute path, without links.
     pub source: PathBuf,
     pub directory: PathBuf,
     pub is_block_device: bool,
@@ -225,8 +225,8 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
     }
 }
 
-/// The superblock as it is now, before anything is claimed; whoever opens the volume reads it
-/// again. `None`: that tells what is wrong.
+/// Returns the current superblock, before anything is claimed; opening the volume reads it again.
+/// `None`: opening will report what is wrong.
 pub fn look_at(source: &Path) -> Option<VolumeSuperblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
@@ -234,7 +234,7 @@ pub fn look_at(source: &Path) -> Option<VolumeSuperblock> {
 }
 
 impl MountPlan {
-    /// A device of its own, or a loop device.
+    /// Whether it is a device, or will get a loop device.
     fn is_claimed_from_kernel(&self) -> bool {
         self.is_block_device || self.is_root && self.settings.loop_device
     }
@@ -307,9 +307,9 @@ fn refuse_mounted(mounts: &[Mount], device: (u32, u32), source: &Path) -> Result
     mount.map_or(Ok(()), |mount| Err(is_mounted(mount, source)))
 }
 
-/// A loop device that stands on the image: mounted, or left behind.
+/// Refuses an image with a loop device on it: mounted, or left behind.
 fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
-    /// A loop device is let go a moment after its last user.
+    /// Attempts, as the kernel detaches a loop device a moment after its last user.
     const PATIENCE: u32 = 20;
     for attempt in 0.. {
         let found = loop_device::device_on(image);

@@ -1,5 +1,5 @@
-//! What a mount was asked for, and what the engine makes of it. The words behind `-o` are read in
-//! [`super::parse`].
+//! Options of a mount, and the engine's options derived from them. The options behind `-o` are
+//! parsed in [`super::parse`].
 
 use crate::daemon::reporter::Level;
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind, RecordFormat};
@@ -11,23 +11,23 @@ use journal::{DataMode, LogGap, WriteThreshold};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How the order of writes is kept.
+/// Method by which the order of writes is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Barrier {
     None,
     Flush,
-    /// By coerced cache evictions, to the flush zone of each disk.
+    /// Coerced cache evictions, to the flush zone of each disk.
     Coerce,
 }
 
-/// What a mount was asked for; `None`: nobody said.
+/// Settings of a mount; `None`: not specified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountSettings {
     pub data: Option<DataMode>,
     pub threshold: Option<WriteThreshold>,
-    /// The threshold is held against what changes of each block.
+    /// Whether the threshold applies to the changed bytes of each block.
     pub threshold_per_block: bool,
-    /// Overwrites in place that bypass the log are ordered before the commit, as in ext3.
+    /// Whether overwrites in place that bypass the log are ordered before the commit, as in ext3.
     pub order_overwrites: bool,
     /// Adaptive mode: the longest request that is logged, in bytes.
     pub logged_write_size: u64,
@@ -36,13 +36,13 @@ pub struct MountSettings {
     pub writeback: Option<Duration>,
     pub expire: Option<Duration>,
     pub checkpoint: CheckpointTimes,
-    /// Percent of a scattered log; `None`: never.
+    /// Fill level of a scattered log in percent; `None`: never.
     pub swap_above: Option<u32>,
-    /// Where the table of runs lies, on memory that survives a power cut.
+    /// File or device of the table of runs, on memory that survives a power cut.
     pub run_table: Option<PathBuf>,
-    /// Files of which durability is enough.
+    /// Files that need durability alone.
     pub durable_only: Option<DurableOnly>,
-    /// Bytes.
+    /// Bytes of the cache.
     pub cache: Option<u64>,
     pub journal_device: Option<PathBuf>,
     pub journal_checksum: bool,
@@ -52,44 +52,44 @@ pub struct MountSettings {
     pub log_unit: Option<u32>,
     pub log_gap: LogGap,
     pub commits_in_flight: Option<usize>,
-    /// Where the log lies.
+    /// Location of the log.
     pub log: LogKind,
     pub transport: Transport,
-    /// How long the daemon polls before it sleeps, where that pays; zero: never.
+    /// Time for which the daemon polls before it sleeps, where that is worthwhile; zero: never.
     pub poll: Duration,
-    /// While polling pays, the processors of others are kept awake, too.
+    /// Whether the other processors are kept awake, too, while polling is worthwhile.
     pub keep_awake: bool,
-    /// How far the kernel reads ahead, in bytes.
+    /// Read-ahead of the kernel, in bytes.
     pub read_ahead: u64,
-    /// An image file gets a loop device.
+    /// Whether an image file gets a loop device.
     pub loop_device: bool,
     pub read_only: bool,
     pub atime: Atime,
     /// `MS_NOSUID` and so on.
     pub flags: libc::c_ulong,
-    /// Whether others than the mounting user may look in.
+    /// Whether users other than the mounting one may access the mount.
     pub allow_other: bool,
     pub synchronous_directories: bool,
-    /// Files are opened without a request to the daemon.
+    /// Whether files are opened without a request to the daemon.
     pub without_open: bool,
     /// Extended attributes that are not served.
     pub attributes: fuse::AttributeOptions,
     pub on_error: OnError,
-    /// New files get their directory's group.
+    /// Whether new files get their directory's group.
     pub group_of_directory: bool,
-    /// Read as it is at home, without replaying the journal.
+    /// Whether home is read without replaying the journal.
     pub without_journal: bool,
-    /// What is mounted already is to change.
+    /// Whether an existing mount is to change.
     pub remount: bool,
-    /// What is told, and where instead of the system's log.
+    /// Level of reports, and their destination instead of the system's log.
     pub log_level: Option<Level>,
     pub log_file: Option<PathBuf>,
-    /// What was asked for and is not done, which nobody has to fail for.
+    /// Requested options that are ignored without an error.
     pub not_done: Vec<&'static str>,
 }
 
-/// The kernel's own for FUSE (128 KiB) is far too little for a request's round trip. Cold reads
-/// took twice to five times as long as those of its ext4.
+/// Default read-ahead. The kernel's own for FUSE (128 KiB) is far too little for a request's round
+/// trip. Cold reads took twice to five times as long as on the kernel's ext4.
 const READ_AHEAD_DEFAULT: u64 = 4 << 20;
 
 impl Default for MountSettings {
@@ -141,13 +141,13 @@ impl Default for MountSettings {
 }
 
 impl MountSettings {
-    /// Whether modes alone decide who may do what.
+    /// Whether modes alone decide on permissions.
     pub fn ignores_access_lists(&self) -> bool {
         self.attributes.without_access_lists || self.attributes.without_any
     }
 
-    /// What the superblock asks for where the command does not say otherwise: tune2fs -e, -o and -E
-    /// mount_opts. Words that are not known are passed over, as the kernel does.
+    /// Returns the superblock's defaults for unspecified options: tune2fs -e, -o and -E mount_opts.
+    /// Unknown options are ignored, as in the kernel.
     pub fn of_superblock(superblock: &VolumeSuperblock) -> MountSettings {
         let mut settings = MountSettings::default();
         let bits = superblock.default_mount_options;
@@ -165,7 +165,7 @@ impl MountSettings {
             settings.on_error = OnError::Stop;
         }
         let text = superblock.mount_options.split(|&byte| byte == 0).next().unwrap_or_default();
-        // Only words that say how the volume is kept; who may do what is for the command to say.
+        // Only options on how the volume is written; permissions are for the command to decide.
         const TAKEN: [&str; 10] = [
             "data",
             "barrier",
@@ -187,9 +187,9 @@ impl MountSettings {
         settings
     }
 
-    /// The mode of a mount of this volume, and which of its requests are small. Where nobody names
-    /// a mode, it is one that wins for small synchronous writes and does not lose for large ones.
-    /// Without a journal there is nothing to log into.
+    /// Returns the mode of a mount of this volume, and the threshold of small requests. The default
+    /// mode wins for small synchronous writes and does not lose for large ones. Without a journal
+    /// nothing can be logged.
     fn mode_on(&self, volume: &VolumeSuperblock) -> (DataMode, WriteThreshold) {
         let has_journal = volume.features.has(feature::HAS_JOURNAL) && !self.without_journal;
         let a_block = WriteThreshold::Fixed(volume.block_size.bytes() as u64);
@@ -201,12 +201,12 @@ impl MountSettings {
         (data, self.threshold.unwrap_or(threshold))
     }
 
-    /// What concerns the engine, over its own defaults, on a mount of this volume.
+    /// Returns the engine's options, over its own defaults, on a mount of this volume.
     pub fn engine(&self, volume: &VolumeSuperblock) -> EngineOptions {
         self.engine_in(self.mode_on(volume))
     }
 
-    /// What concerns the engine over a block volume, which always has a journal.
+    /// Returns the engine's options over a block volume, which always has a journal.
     pub fn engine_of_blocks(&self) -> EngineOptions {
         let a_block = WriteThreshold::Fixed(4096);
         let (data, threshold) = match self.data {
@@ -227,7 +227,7 @@ impl MountSettings {
             logged_write_size: self.logged_write_size,
             barrier: match self.barrier {
                 Barrier::None => BarrierKind::None,
-                // A coerced disk's flush is an eviction.
+                // The flush of a coerced disk is an eviction.
                 Barrier::Flush | Barrier::Coerce => BarrierKind::Flush,
             },
             commit: self.commit.unwrap_or(own.commit),
@@ -235,7 +235,7 @@ impl MountSettings {
             expire: self.expire.unwrap_or(own.expire),
             checkpoint: self.checkpoint,
             swap_above: self.swap_above,
-            // Whoever mounts opens it.
+            // Opened by the caller.
             run_table: None,
             snapshot_after: own.snapshot_after,
             snapshot_items: own.snapshot_items,
@@ -256,7 +256,7 @@ impl MountSettings {
         }
     }
 
-    /// What whoever asks for these settings should know.
+    /// Returns warnings about these settings.
     pub fn warnings(&self) -> Vec<&'static str> {
         let mut warnings = self.not_done.clone();
         if self.barrier == Barrier::None && !self.read_only {

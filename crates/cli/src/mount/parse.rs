@@ -1,5 +1,5 @@
-//! The words behind `-o` become settings: ours, and those that mount(8) and fstab(5) know for every
-//! file system.
+//! Parser of the options behind `-o`: those of Okeanos, and those that mount(8) and fstab(5) know
+//! for every file system.
 
 use super::options::{Barrier, MountSettings};
 use super::words::{self, Meaning};
@@ -12,19 +12,19 @@ use fuse::Transport;
 use journal::{LogGap, WriteThreshold};
 use std::time::Duration;
 
-/// More than any mount has use for; far below what overflows the kernel's count.
+/// Maximum read-ahead: more than any mount can use; far below what overflows the kernel's count.
 const READ_AHEAD_MAX: u64 = 1 << 30;
 
-/// With less, writers would wait for one another's blocks.
+/// Minimum cache. With less, writers would wait for one another's blocks.
 const CACHE_MIN: u64 = 1 << 20;
 
-/// Longer polling would only heat the machine.
+/// Maximum polling time; longer would only heat the machine.
 const POLL_MAX: Duration = Duration::from_millis(10);
 
 /// `linux/mount.h`; the C library's headers lack it.
 const MS_NOSYMFOLLOW: libc::c_ulong = 256;
 
-/// Of the VFS, for every file system.
+/// Flags of the VFS, for every file system.
 const FLAGS: [(&str, libc::c_ulong, bool); 15] = [
     ("nosuid", libc::MS_NOSUID, true),
     ("suid", libc::MS_NOSUID, false),
@@ -44,12 +44,12 @@ const FLAGS: [(&str, libc::c_ulong, bool); 15] = [
 ];
 
 impl MountSettings {
-    /// From the words in order: a later one wins. `sloppy` passes over unknown ones (mount -s).
+    /// Parses options in order: a later one wins. `sloppy` ignores unknown ones (mount -s).
     pub fn parse(words: &[String], sloppy: bool) -> Result<MountSettings, CliError> {
         MountSettings::parse_onto(MountSettings::default(), words, sloppy)
     }
 
-    /// The same; what no word speaks of stays as it is.
+    /// Parses over existing settings; unmentioned ones stay.
     pub fn parse_onto(
         mut settings: MountSettings,
         words: &[String],
@@ -248,7 +248,7 @@ impl MountSettings {
             }
             "dirsync" => self.synchronous_directories = true,
             _ if FLAGS.iter().any(|(name, ..)| *name == word) => {}
-            // A further name of durable_only=, behind a comma. No option has a star in it.
+            // A further name of durable_only=, after a comma. No option has a star in it.
             _ if word.contains('*') => match &mut self.durable_only {
                 Some(names) => names.add(word).map_err(Refusal::Wrong)?,
                 None => return Err(Refusal::Unknown),
@@ -261,7 +261,7 @@ impl MountSettings {
     }
 }
 
-/// `150us`, or a bare number of microseconds.
+/// Parses `150us`, or a bare number of microseconds.
 fn poll(value: &str) -> Result<Duration, Refusal> {
     let time = match value {
         "auto" => return Ok(runtime::POLL_DEFAULT),
@@ -277,7 +277,7 @@ fn poll(value: &str) -> Result<Duration, Refusal> {
     Ok(time)
 }
 
-/// The kernel counts in KiB: less than one would turn it off unasked.
+/// Parses the read-ahead. The kernel counts in KiB: less than one would disable it.
 fn read_ahead(value: &str) -> Result<u64, Refusal> {
     match parse_size(value)? {
         bytes @ (0 | 1024..=READ_AHEAD_MAX) => Ok(bytes),
@@ -299,7 +299,7 @@ fn known(values: &str) -> Refusal {
     Refusal::Wrong(format!("the value must be {values}"))
 }
 
-/// Hours are those of local time, as it is now.
+/// Parses hours of the current local time.
 fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
     Ok(match value.parse()? {
         CheckpointTimes::OffHours(hours) => {
@@ -309,7 +309,7 @@ fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
     })
 }
 
-/// As in ext4, zero means the default.
+/// Parses; as in ext4, zero means the default.
 fn interval(value: &str) -> Result<Option<Duration>, Refusal> {
     let time = parse_duration(value)?;
     Ok((!time.is_zero()).then_some(time))

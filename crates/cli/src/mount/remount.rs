@@ -1,6 +1,6 @@
-//! `-o remount`: what may change while a volume is mounted. The VFS keeps most of it. The daemon
-//! keeps whether the volume is written at all, how, when a read changes the access time, and what
-//! happens about damage. All else stays as it was.
+//! `-o remount`: changes while a volume is mounted. The VFS keeps most settings. The daemon keeps
+//! whether and how the volume is written, when a read changes the access time, and the reaction to
+//! damage. All other settings stay as they were.
 
 use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, Live};
 use crate::daemon::mount_table::{self, Mount};
@@ -43,7 +43,7 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
         .iter()
         .for_each(|warning| reporter::complain(&format!("okeanos: warning: {warning}")));
     let wanted = live_of(&after);
-    // The kernel is the first to stop changes, and the last to let them in.
+    // The kernel is the first to stop changes, and the last to admit them.
     if after.read_only {
         // Fails while files are open for writing; then nothing has changed.
         change_mount(&mount, &after)?;
@@ -55,7 +55,7 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
     }
     change(&mut client, wanted, directory)?;
     change_mount(&mount, &after).inspect_err(|_| {
-        // What failed first is what counts.
+        // The first failure is reported.
         let _ = change(&mut client, live, directory);
     })
 }
@@ -93,8 +93,8 @@ fn live_of(settings: &MountSettings) -> Live {
     }
 }
 
-/// The settings of the mount as it is now: flags and what is live may have changed since it was
-/// made.
+/// Returns the settings of the mount as it is now: flags and live settings may have changed since
+/// it was made.
 fn now(
     mounted: &MountSettings,
     about: &About,
@@ -111,11 +111,11 @@ fn now(
     if settings.barrier != Barrier::Coerce {
         settings.barrier = if live.barrier { Barrier::Flush } else { Barrier::None };
     }
-    // These are not told of the mount, but of the file system.
+    // The table shows these for the file system, not for the mount.
     settings.flags &= libc::MS_SYNCHRONOUS | libc::MS_LAZYTIME;
     let words: Vec<String> = mount.options.split(',').map(String::from).collect();
     let mut settings = MountSettings::parse_onto(settings, &words, true)?;
-    // Always is told by nothing being told.
+    // Always is shown by the absence of an option.
     if live.atime == AccessTimes::Always
         && !words.iter().any(|word| word == "relatime" || word == "noatime")
     {
@@ -184,7 +184,7 @@ fn refuse_what_stays(
     }
 }
 
-/// mount(2). The kernel syncs a volume before it makes it read-only.
+/// Calls mount(2). The kernel syncs a volume before it makes it read-only.
 fn change_mount(mount: &Mount, settings: &MountSettings) -> Result<(), CliError> {
     let subject = || format!("remount {}", mount.directory.display());
     let path = CString::new(mount.directory.as_os_str().as_bytes())

@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 
-/// A file is made, or made long enough. What holds anything else than such a table is left alone.
+/// Opens the table. A file is made, or extended. Other content than such a table is refused.
 pub fn open(world: &RealWorld, path: &Path) -> Result<DurableMemory, CliError> {
     let failed = |error| CliError::system(format!("mtl={}", path.display()), error);
     let mut file = File::options()

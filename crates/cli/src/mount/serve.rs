@@ -1,8 +1,8 @@
-//! The daemon of one mount: brings the volume up, serves it, and sees it home.
+//! The daemon of one mount: opens the volume, serves it, and closes it.
 //!
-//! Order: porter forked; disk opened exclusively; volume opened and recovered; claim handed to the
-//! kernel (fuseblk); mounted by the porter; served. From the mount on, this process looks at no
-//! path: it would wait for itself, and as root it has none left.
+//! Order: mount helper forked; disk opened exclusively; volume opened and recovered; claim handed
+//! to the kernel (fuseblk); mounted by the helper; served. From the mount on, this process looks at
+//! no path: it would wait for itself, and as root it has none left.
 
 use crate::checkpoint::Checkpointer;
 use crate::daemon::control::{About, Ask, End, public_directory, socket_directory_beside};
@@ -33,15 +33,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 
-/// The superblock, and as much before it, in whole sectors of any disk.
+/// End of the superblock, rounded up to whole sectors of any disk.
 const SUPERBLOCK_END: usize = 4096;
 
 const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) and syncfs(2) on: they return before the \
                          volume is durable. fsync(2), O_SYNC and umount(2) are not concerned, and a change is durable \
                          after commit=TIME all the same";
 
-/// Serves until the volume is unmounted, or a signal says so. The exit code tells whether
-/// everything is home.
+/// Serves until the volume is unmounted, or a signal comes. The exit code shows whether everything
+/// is home.
 pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     let log = plan.log_file.as_deref().map(open_log).transpose();
     let log = match log {
@@ -52,7 +52,8 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     if let Err(error) = runtime::block_signals() {
         return herald.failed(CliError::system("signals", error));
     }
-    // What it lies on is busy where the caller is, too, not only where the daemon will be.
+    // The image's file system must be busy in the caller's namespace, too, not only in the
+    // daemon's.
     let image =
         std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&plan.source);
     let started =
@@ -69,7 +70,7 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     };
     world.poll_at_most(plan.settings.poll);
     if plan.settings.keep_awake {
-        // Before the daemon leaves the names of the system behind.
+        // Before the daemon leaves the paths of the system behind.
         world.keep_others_awake();
     }
     let result = world.run(run(world.clone(), plan, porter, reporter, herald));
@@ -77,7 +78,8 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
     result
 }
 
-/// Others may read it; each report goes to its end, so that a rotation may copy and cut it.
+/// Opens a log that others may read; each report is appended, so that a rotation may copy and cut
+/// it.
 fn open_log(path: &Path) -> Result<std::fs::File, CliError> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o640).open(path);
     opened.map_err(|error| CliError::system(format!("log_file {}", path.display()), error))
@@ -96,12 +98,12 @@ async fn run(
     }
 }
 
-/// Who hears an answer.
+/// Recipients of a reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Audience {
     /// The user who mounted, and root.
     Owner,
-    /// All who may look into the volume.
+    /// Users who may access the volume.
     Everybody,
 }
 
@@ -113,16 +115,16 @@ struct Mounted {
     reporter: Reporter,
     signals: Signals,
     control: ControlSocket,
-    /// For all who may look into the volume.
+    /// Socket for all users who may access the volume.
     public: Option<ControlSocket>,
     device: (u32, u32),
-    /// With `barrier=coerce`: home, then the journal's disk.
+    /// Coerced disks with `barrier=coerce`: home, then the journal's disk.
     coerced: Vec<CoercedDisk>,
-    /// What is in the log already, for whoever waits at a terminal.
+    /// Warnings that are in the log already, for the user at a terminal.
     warnings: Vec<String>,
-    /// Lives as long as the mount.
+    /// Loop device for the life of the mount.
     loop_device: Option<LoopDevice>,
-    /// Home, and the journal's disk.
+    /// Disks of home and the journal.
     disks: Vec<FileDisk>,
 }
 
@@ -136,12 +138,12 @@ impl Mounted {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
         let control =
             ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
-        // Without it only root is told.
+        // Without it only root gets answers.
         let public = (plan.is_root && plan.settings.allow_other)
             .then(|| ControlSocket::bind_public(&public_directory()).ok())
             .flatten();
         let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.loop_device;
-        // A loop device on it would be what is called empty.
+        // A loop device on it would be reported as empty.
         if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
             let source = plan.source.display();
             return Err(CliError::new(format!("{source} is empty: make a volume on it first")));
@@ -208,7 +210,7 @@ impl Mounted {
                 })
             }
             Err(NotMounted { error, is_ours }) => {
-                // The volume was marked as mounted; leave it as we found it.
+                // The volume was marked as mounted; the mark is removed again.
                 if is_ours {
                     let _ = front_end.close().await;
                 }
@@ -384,7 +386,7 @@ fn requests_by_name(
     session.requests_by_operation().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
-/// `transport=uring` cannot be had.
+/// Reports that `transport=uring` is not available.
 fn no_ring(world: &RealWorld, why: Option<String>) -> CliError {
     let refused = world.ring().no_ring();
     match refused.map(ToString::to_string).or(why) {
@@ -398,8 +400,8 @@ fn no_ring(world: &RealWorld, why: Option<String>) -> CliError {
     }
 }
 
-/// A read-only mount replays the journal, too; and a remount makes it writable. For that the disk
-/// must be one that can be written.
+/// Returns the access needed. A read-only mount replays the journal, too; and a remount makes it
+/// writable. For that the disk must be writable.
 fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
     let settings = &plan.settings;
     if !settings.read_only {
@@ -440,8 +442,8 @@ fn is_read_only(device: u64) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
 }
 
-/// No claim on an image file keeps the kernel off. What the journal says from now on does, but for
-/// a loop device that came before it.
+/// Keeps the kernel off an image file, on which no claim does. From now on the journal's state
+/// does, except for a loop device that was made before.
 async fn refuse_kernel(plan: &MountPlan, volume: &Rc<Volume>) -> Result<(), CliError> {
     let Ok(Some(device)) = loop_device::device_on(&plan.source) else { return Ok(()) };
     let _ = volume.close().await;
@@ -497,8 +499,8 @@ async fn open_volume(
     Ok((volume, coerced))
 }
 
-/// As a mount for writing would begin, and its unmount end: journal replayed, orphans gone, marked
-/// clean.
+/// Recovers the volume as a mount for writing and its unmount would: journal replayed, orphans
+/// deleted, marked clean.
 async fn recover_first(parts: &OpenParts) -> Result<(), ext4::Error> {
     let mut writing = parts.clone();
     writing.options.access = ext4::Access::ReadWrite;
@@ -506,20 +508,20 @@ async fn recover_first(parts: &OpenParts) -> Result<(), ext4::Error> {
     writing.options.mount_point.clear();
     match Volume::open(writing).await {
         Ok(volume) => volume.close().await,
-        // What may not be changed can still be replayed.
+        // A volume that may not be changed can still be replayed.
         Err(ext4::Error::OnlyReadable { .. }) => ext4::recover(parts, false).await.map(|_| ()),
         Err(error) => Err(error),
     }
 }
 
-/// Why there is no mount, and whether the disk is still ours to write to.
+/// Reason for a failed mount, and whether the disk still belongs to this process.
 struct NotMounted {
     error: CliError,
     is_ours: bool,
 }
 
-/// Nobody holds the exclusive claim between our giving it up and the kernel's taking it. Programs
-/// of ours keep off by a lock; whether others did, the superblock tells.
+/// Mounts. Nobody holds the exclusive claim between its release and the kernel's taking it.
+/// Programs of Okeanos keep off by a lock; whether others did, the superblock shows.
 async fn mount(
     plan: &MountPlan,
     porter: &Porter,
@@ -559,8 +561,8 @@ async fn mount(
     }
 }
 
-/// What changes in the superblock when anybody else makes, checks or mounts the volume, and never
-/// while it is ours.
+/// Fields that change when another program makes, checks or mounts the volume, and never while this
+/// process has it.
 #[derive(PartialEq, Eq)]
 struct MarksOfUse {
     uuid: [u8; 16],

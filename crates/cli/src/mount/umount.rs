@@ -1,4 +1,4 @@
-//! `okeanos umount`: away with a mount, and back only when its daemon is gone.
+//! `okeanos umount`: unmounts, and returns only when the daemon has ended.
 
 use crate::daemon::control::{About, Again, Ask, Client, End};
 use crate::daemon::holders::holders_of;
@@ -66,7 +66,7 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
                 .with_remedy("See what is mounted: okeanos list"));
         }
     };
-    // Called from inside, we would keep it busy ourselves.
+    // Called from inside, this process would keep it busy itself.
     let _ = std::env::set_current_dir("/");
     if arguments.force {
         return cut(&mount);
@@ -83,7 +83,7 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     if arguments.lazy { Ok(()) } else { daemon.wait(&mount) }
 }
 
-/// The process behind a mount, and the line on which it says farewell.
+/// The process behind a mount, and the connection on which it reports its end.
 struct Daemon {
     process: OwnedFd,
     client: Client,
@@ -110,7 +110,7 @@ impl Daemon {
         let end = self.client.hear::<End>();
         let mut poll =
             libc::pollfd { fd: self.process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live structure. Interrupted or not, the process ends after its farewell.
+        // SAFETY: one live structure. Interrupted or not, the process ends after its last reply.
         while unsafe { libc::poll(&raw mut poll, 1, -1) } < 0 {}
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
@@ -146,7 +146,7 @@ fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
 }
 
 fn cut(mount: &Mount) -> Result<(), CliError> {
-    // MNT_FORCE aborts the connection: whoever waits gets an error. It may still leave the
+    // MNT_FORCE aborts the connection: waiting callers get an error. It may still leave the
     // directory busy.
     match take_away(mount, libc::MNT_FORCE) {
         Ok(()) => Ok(()),
@@ -165,7 +165,7 @@ fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
     })
 }
 
-/// umount2(2) as root, else through fusermount3.
+/// Unmounts by umount2(2) as root, otherwise through fusermount3.
 pub fn unmount(directory: &Path, flags: libc::c_int) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
     // SAFETY: the path ends with a zero byte.

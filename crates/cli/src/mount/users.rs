@@ -1,15 +1,15 @@
-//! Who keeps a mount busy. Only links in `/proc` are read, so a file system that does not answer
-//! delays nobody.
+//! Processes that keep a mount busy. Only links in `/proc` are read, so a file system that does not
+//! answer delays nobody.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// More of them help nobody.
+/// Maximum number listed; more would not help.
 const TOLD_MAX: usize = 5;
 
-/// The processes that we may look into and that use something below `directory`:
-/// `sleep (1234) in /mnt/a/b`. Whoever asks is not told of himself.
+/// Returns the processes that this process may inspect and that use something below `directory`:
+/// `sleep (1234) in /mnt/a/b`. This process is not listed.
 pub fn users_of(directory: &Path) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers =
@@ -32,7 +32,7 @@ pub fn users_of(directory: &Path) -> Vec<String> {
     users
 }
 
-/// The first thing below `directory` that a process uses, and how.
+/// Returns the first path below `directory` that a process uses, and how.
 fn used_by(process: &Path, directory: &Path) -> Option<String> {
     let below = |path: &PathBuf| path.starts_with(directory);
     let link = |name: &str| fs::read_link(process.join(name)).ok().filter(below);

@@ -1,24 +1,24 @@
-//! Words behind `-o` that change nothing here. They are those of mount(8) and fstab(5), and those
-//! of ext4 that are always so, mean nothing to us, or are not done. `docs/MOUNT_OPTIONS.md` is the
-//! same for people.
+//! Options behind `-o` that change nothing here. They are those of mount(8) and fstab(5), and those
+//! of ext4 that are always on, have no meaning here, or are not supported. `docs/MOUNT_OPTIONS.md`
+//! describes them for people.
 
-/// What a word means that is no setting of ours.
+/// Meaning of an option that is no setting of Okeanos.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meaning {
-    /// Nothing changes, for this reason.
+    /// No effect, for this reason.
     Nothing(Why),
-    /// The volume works without it; whoever mounts is told.
+    /// Not supported, but the volume works without it; the user is warned.
     NotDone(&'static str),
     Refused(&'static str),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// It concerns mount(8), systemd or nobody any more.
+    /// Concerns mount(8), systemd or nobody any more.
     NotOurs,
-    /// It is always so.
+    /// Always on.
     Always,
-    /// It tunes what is done otherwise here.
+    /// Tunes a mechanism that works differently here.
     Otherwise,
 }
 
@@ -31,7 +31,7 @@ const QUOTA: Meaning = Refused("quotas are not supported");
 const RESERVE: Meaning =
     Refused("it is kept in the superblock; set it there with tune2fs -u or -g");
 
-/// A word, or a name with a value behind it (`commit=`: any value).
+/// Options, or names with a value behind them (`commit=`: any value).
 pub const WORDS: &[(&str, Meaning)] = &[
     ("", Nothing(NotOurs)),
     ("defaults", Nothing(NotOurs)),
@@ -57,7 +57,7 @@ pub const WORDS: &[(&str, Meaning)] = &[
     ("mand", Nothing(NotOurs)),
     ("nomand", Nothing(NotOurs)),
     ("fuse", Nothing(NotOurs)),
-    // As the kernel tells them of a mount; mount(8) gives them back at a remount.
+    // As the kernel lists them for a mount; mount(8) passes them back at a remount.
     ("user_id=", Nothing(NotOurs)),
     ("group_id=", Nothing(NotOurs)),
     ("blksize=", Nothing(NotOurs)),
@@ -132,7 +132,7 @@ pub const WORDS: &[(&str, Meaning)] = &[
     ("inlinecrypt", Refused("encryption is not supported")),
 ];
 
-/// `None`: a setting, or not known.
+/// Returns `None` for a setting, or an unknown word.
 pub fn meaning(word: &str) -> Option<Meaning> {
     if word.starts_with("x-") || word.starts_with("X-") {
         return Some(Nothing(NotOurs));

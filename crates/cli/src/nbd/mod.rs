@@ -1,4 +1,4 @@
-//! `okeanos nbd`: any disk to NBD clients, with scattered logs in front of it or without.
+//! `okeanos nbd`: exports any disk to NBD clients, with scattered logs in front of it or without.
 
 mod scattered;
 
@@ -28,7 +28,7 @@ An emulated drive in real time: okeanos-lab nbd --help.
 
 ";
 
-/// The notes on an export, behind the examples of a command.
+/// Notes on an export, after the examples of a command.
 pub const NOTES: &str = "\
 The program stays in the foreground, says on which URI it listens, and ends on SIGTERM or Ctrl-C: it flushes, and with scattered
 logs saves the mapping table, so that the next start reads no log.
@@ -89,7 +89,7 @@ pub struct ExportArguments {
 /// The disk beneath an export.
 pub struct BackingDisk {
     pub disk: Rc<dyn Disk>,
-    /// An emulated drive, which is new: returns what it has done.
+    /// Statistics of an emulated drive, which is new.
     pub emulated: Option<Box<dyn Fn() -> serde_json::Value>>,
 }
 
@@ -164,7 +164,7 @@ async fn serve(
     if let Either::Left(result) = race(&mut serving, signals.next()).await {
         return result.map(|()| None).map_err(|error| CliError::system(uri, error));
     }
-    // No new clients; what is answered is made durable.
+    // No new clients; acknowledged writes are made durable.
     drop(serving);
     let failed = |error: device::DeviceError| CliError::new(error.to_string());
     if !arguments.read_only {

@@ -50,8 +50,8 @@ pub struct ScatteredArguments {
 }
 
 impl ScatteredArguments {
-    /// Refuses to format what holds something, and to export scattered logs raw. Call it when the
-    /// disk is claimed: then nobody else puts anything there.
+    /// Refuses to format a disk that holds something, and to export scattered logs raw. Call it
+    /// when the disk is claimed: then its content does not change.
     pub fn check_content(&self, disk: &Path) -> Result<(), CliError> {
         if !self.scattered {
             return content::refuse_raw_logs(disk);
@@ -87,7 +87,7 @@ fn parse_policy(text: &str) -> Result<CheckpointPolicy, String> {
     }
 }
 
-/// `None` without --scattered. An emulated drive is new, so its logs are made.
+/// Opens the logs. `None` without --scattered. An emulated drive is new, so its logs are made.
 pub async fn open(
     world: &RealWorld,
     in_world: &Rc<dyn World>,
@@ -114,7 +114,7 @@ pub async fn open(
         near_home: if arguments.near_home { NearHome::WrittenHome } else { NearHome::IsLogged },
         checkpoint: arguments.checkpoint,
         swap_above: arguments.swap_above,
-        // Nothing on such memory costs an arm its way: saved often, there is little to read at the
+        // Saving to such memory moves no arm: if it is saved often, there is little to read at the
         // next start.
         scan_bytes: if table.is_some() { 4 << 20 } else { Settings::default().scan_bytes },
         ..Settings::default()
@@ -130,7 +130,7 @@ pub async fn open(
     })
 }
 
-/// A file is made as long as the table's area needs.
+/// Opens the table. A file is made as long as the table's area needs.
 fn open_table(
     world: &RealWorld,
     path: &Path,

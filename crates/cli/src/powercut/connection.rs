@@ -1,4 +1,4 @@
-//! The machine under test talks to the listener.
+//! Connection from the machine under test to the listener.
 
 use super::protocol::{END, Event, Logged, OK, Request, read_line};
 use crate::error::CliError;
@@ -37,7 +37,7 @@ impl Connection {
         Ok(Connection { listener: listener.to_owned(), reader: BufReader::new(stream) })
     }
 
-    /// Returns when the listener has written it down.
+    /// Reports; returns when the listener has logged it.
     pub fn tell(&mut self, run: u64, event: Event) -> Result<(), CliError> {
         self.send(Request::Tell { run, event })?;
         match self.line()? {
@@ -46,7 +46,7 @@ impl Connection {
         }
     }
 
-    /// What was told of a run, or of the last one, from its beginning on.
+    /// Returns the events of a run, or of the last one, from its beginning on.
     pub fn report(
         &mut self,
         run: Option<u64>,

@@ -1,4 +1,4 @@
-//! The machine that keeps its power: it writes down what it is told, and tells it after the cut.
+//! Listener, on a machine that keeps its power: it logs events, and reports them after the cut.
 
 use super::protocol::{END, Event, LineError, Logged, OK, Request, read_line};
 use crate::error::CliError;
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CONNECTIONS_MAX: usize = 16;
-/// A connection on which nothing comes is one whose machine has lost its power.
+/// Timeout of a connection: a silent one belongs to a machine that has lost its power.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long, and how many bytes, one that is refused may go on to send.
+/// Time, and bytes, for which a refused client may go on sending.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 const LAST_MAX: u64 = 4 << 20;
-/// Bytes. At some 40 a line more than a hundred million of them.
+/// Maximum bytes of the log. At some 40 a line more than a hundred million lines.
 const LOG_MAX: u64 = 8 << 30;
 
 struct Listener {
     path: PathBuf,
     log: Mutex<Log>,
-    /// A clock that never goes back.
+    /// Monotonic start time.
     begun: Instant,
     begun_at: u64,
     connections: AtomicUsize,
@@ -33,7 +33,7 @@ struct Listener {
 
 struct Log {
     file: File,
-    /// The last line has no end: whoever wrote it was killed, or found no room.
+    /// Whether the last line has no end: its writer was killed, or the disk was full.
     is_torn: bool,
 }
 
@@ -58,7 +58,7 @@ impl Log {
     }
 }
 
-/// Until the program is ended.
+/// Serves until the program is ended.
 pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
     standard_error::tell_panics_without_waiting();
     let log = Log::open(path).map_err(|error| CliError::system(path.display(), error))?;
@@ -75,14 +75,14 @@ pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
     };
     std::thread::scope(|scope| {
         for stream in socket.incoming() {
-            // Such as a connection that is gone before it was taken, or too many open files: the
-            // next may work.
+            // Such as a connection that was closed before it was accepted, or too many open files:
+            // the next may work.
             let Ok(stream) = stream else {
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             };
             let listener = &listener;
-            // Counted in the order in which they come.
+            // Numbered in order of arrival.
             let open = listener.connections.fetch_add(1, Ordering::Relaxed);
             scope.spawn(move || {
                 listener.welcome(stream, open < CONNECTIONS_MAX);
@@ -159,7 +159,7 @@ impl Listener {
     }
 }
 
-/// The log from its first line on; what is no line of ours is left out.
+/// Returns the log from its first line on; lines that cannot be parsed are left out.
 fn logged(path: &Path) -> Result<impl Iterator<Item = Result<Logged, LineError>>, LineError> {
     let mut reader = BufReader::new(File::open(path)?);
     Ok(std::iter::from_fn(move || {
@@ -177,8 +177,8 @@ fn logged(path: &Path) -> Result<impl Iterator<Item = Result<Logged, LineError>>
     }))
 }
 
-/// The last answer. What has come meanwhile is read first: closing with bytes unread takes the
-/// answer back.
+/// Sends the last reply. Input that has arrived is read first: closing with bytes unread would
+/// discard the reply.
 fn refuse(mut stream: TcpStream, why: &str) {
     _ = stream.set_read_timeout(Some(LAST_PATIENCE));
     _ = writeln!(stream, "error {why}");
@@ -186,11 +186,11 @@ fn refuse(mut stream: TcpStream, why: &str) {
     _ = std::io::copy(&mut stream.take(LAST_MAX), &mut std::io::sink());
 }
 
-/// What one connection has told so far: writes come one after the other.
+/// State of one connection: writes come one after the other.
 #[derive(Default)]
 struct Conversation {
     run: Option<u64>,
-    /// Writes acknowledged.
+    /// Number of writes acknowledged.
     done: u64,
     about: bool,
 }

@@ -1,4 +1,4 @@
-//! `okeanos powercut`: two machines find out whether one of them keeps what it acknowledges when
+//! `okeanos powercut`: two machines determine whether one of them keeps acknowledged writes when
 //! its power fails.
 
 mod connection;

@@ -1,7 +1,7 @@
-//! Lines between the machine that loses its power and the one that remembers.
+//! Lines between the machine that loses its power and the listener.
 //!
 //! Each request is one line, answered by `ok`, by `error` and words, or, for a report, by the run's
-//! lines of the log and `end`. The log is made of the same lines, each behind the time and the run.
+//! lines of the log and `end`. The log consists of the same lines, each after the time and the run.
 
 use std::fmt;
 use std::io::{BufRead, Read};
@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// Bytes of a line, its end included.
 pub const LINE_MAX: u64 = 200;
-/// Blocks of a file under test.
+/// Maximum blocks of a file under test.
 pub const PLACES_MAX: u64 = 1 << 20;
 pub const OK: &str = "ok";
 pub const END: &str = "end";
@@ -26,7 +26,7 @@ pub enum LineError {
     CutOff,
 }
 
-/// The next line without its end; `None` behind the last.
+/// Returns the next line without its end; `None` after the last.
 pub fn read_line(reader: &mut impl BufRead) -> Result<Option<String>, LineError> {
     let mut line = Vec::new();
     reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)?;
@@ -45,13 +45,13 @@ pub struct FileLayout {
     pub places: u64,
 }
 
-/// What a writer tells.
+/// An event that a writer reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     Begins(FileLayout),
     /// This write is about to start.
     About(u64),
-    /// It has been made durable, as far as the writer was told.
+    /// This write has been made durable, according to the writer's system.
     Acknowledged(u64),
 }
 
@@ -61,11 +61,11 @@ pub enum Request {
         run: u64,
         event: Event,
     },
-    /// Of this run, or of the last.
+    /// Report of this run, or of the last.
     Report(Option<u64>),
 }
 
-/// A line of the log: when, in milliseconds on the listener's clock.
+/// A line of the log: time in milliseconds on the listener's clock, run and event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Logged {
     pub at: u64,

@@ -1,5 +1,5 @@
-//! What a block of the file under test holds: which write of which run put it there, and a checksum
-//! over all of it.
+//! Content of a block of the file under test: the run and number of the write that put it there,
+//! and a checksum over all of it.
 
 use format::ext4::checksum::crc32c;
 use runtime::SplitMix;
@@ -17,25 +17,25 @@ pub struct WriteRecord {
     pub number: u64,
 }
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
     WriteRecord(WriteRecord),
-    /// Begins as a record and is none.
+    /// A torn record: begins as a record and is none.
     Torn,
-    /// Nothing of ours.
+    /// Foreign content.
     Other,
 }
 
-/// Where write `number` goes: all `places` in turn (a power of two), no two neighbours after each
-/// other.
+/// Returns the place of write `number`: all `places` in turn (a power of two), no two neighbours
+/// after each other.
 pub fn place(number: u64, places: u64) -> u64 {
     debug_assert!(places.is_power_of_two());
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15 >> places.leading_zeros() | 1) & (places - 1)
 }
 
 impl WriteRecord {
-    /// `size` bytes, every sector of them different from what any other write puts there.
+    /// Returns `size` bytes; every sector differs from what any other write puts there.
     pub fn bytes(&self, size: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(size + 8);
         bytes.extend_from_slice(MAGIC);
@@ -51,7 +51,7 @@ impl WriteRecord {
         bytes
     }
 
-    /// Blocks of at least [`SIZE_MIN`] bytes.
+    /// Reads a block of at least [`SIZE_MIN`] bytes.
     pub fn read(block: &[u8]) -> Held {
         let (body, checksum) = block.split_at(block.len() - CHECKSUM);
         if !body.starts_with(MAGIC) {

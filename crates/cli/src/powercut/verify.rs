@@ -1,4 +1,4 @@
-//! After the cut: what was acknowledged, and what of it is there.
+//! Verification after the cut: which acknowledged writes survived.
 
 use super::connection::Connection;
 use super::protocol::{Event, FileLayout, Logged};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Milliseconds before the last message, and how the table says so.
+/// Milliseconds before the last message, and their names in the table.
 const AGES: [(u64, &str); 5] = [
     (10, "10 ms or less"),
     (100, "10 to 100 ms"),
@@ -19,37 +19,37 @@ const AGES: [(u64, &str); 5] = [
     (u64::MAX, "more than 10 s"),
 ];
 
-/// Of one age, the last acknowledged write of each place.
+/// Counts of one age, over the last acknowledged write of each place.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, serde::Serialize)]
 struct Counts {
     acknowledged: u64,
     present: u64,
     lost: u64,
     torn: u64,
-    /// The drive gives an error: as some do for a sector that was being written.
+    /// Number of read errors: some drives return one for a sector that was being written.
     unreadable: u64,
 }
 
 #[derive(serde::Serialize)]
 struct Verdict {
     run: String,
-    /// Acknowledged writes in all; those written over by later ones cannot be looked at.
+    /// Acknowledged writes in all; those overwritten by later ones cannot be verified.
     acknowledged: u64,
-    /// Places whose next write was under way when the last message came: whatever they hold is
-    /// right.
+    /// Places whose next write was in flight when the last message came: any content is right.
     under_way: u64,
     by_age: Vec<(&'static str, Counts)>,
     total: Counts,
-    /// Whose record stands where one of this run is missing: perhaps this is the file of that run.
+    /// Run whose record stands where one of this run is missing: perhaps this is the file of that
+    /// run.
     other_run: Option<String>,
     verdict: String,
 }
 
-/// What the listener knows of a run.
+/// The listener's log of a run.
 struct RunLog {
     run: u64,
     layout: FileLayout,
-    /// The last acknowledged write of each place, and when.
+    /// Number and time of the last acknowledged write of each place.
     newest: Vec<Option<(u64, u64)>>,
     acknowledged: u64,
     under_way: Option<u64>,
@@ -108,7 +108,7 @@ fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
     told.ok_or_else(|| CliError::new(format!("listener {listener}: it knows of no such run")))
 }
 
-/// `read`: so many bytes at an offset.
+/// Judges a run. `read`: bytes at an offset.
 fn judge(
     told: &RunLog,
     read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>,
@@ -138,8 +138,8 @@ fn judge(
         for counts in [&mut by_age[row].1, &mut total] {
             counts.acknowledged += 1;
             match held {
-                // A later one whose line the listener could not keep replaced this one: nothing is
-                // lost.
+                // A later write, whose line the listener could not keep, replaced this one: nothing
+                // is lost.
                 Some(Held::WriteRecord(record))
                     if record.run == told.run && record.number >= number =>
                 {
@@ -162,7 +162,7 @@ fn judge(
     })
 }
 
-/// Zeros behind the end of the file.
+/// Reads a block; zeros beyond the end of the file.
 fn read_block(file: &File, at: u64, size: usize) -> std::io::Result<Vec<u8>> {
     let mut block = vec![0; size];
     let mut done = 0;
@@ -220,8 +220,8 @@ mod tests {
 
     const LAYOUT: FileLayout = FileLayout { size: 512, places: 4 };
 
-    /// Of four acknowledged writes one is there, one is there again, one is gone, and the drive has
-    /// no answer for one.
+    /// Judges four acknowledged writes: one is present, one overwritten by a newer one, one lost,
+    /// and one unreadable.
     #[test]
     fn what_cannot_be_read_is_counted_and_what_is_newer_is_not_lost() {
         let mut newest = vec![None; 4];

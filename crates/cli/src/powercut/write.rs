@@ -1,5 +1,5 @@
-//! The machine that will lose its power: it writes, makes durable, and tells each time before and
-//! after.
+//! The writer, on the machine that will lose its power, reports before and after each durable
+//! write.
 
 use super::connection::Connection;
 use super::protocol::{Event, FileLayout, PLACES_MAX};
@@ -73,7 +73,7 @@ pub fn run(listener: &str, writing: &Writing<'_>) -> Result<(), CliError> {
     }
 }
 
-/// A new file; or what is there, if it may be overwritten.
+/// Opens a new file; or an existing one, if it may be overwritten.
 fn open(writing: &Writing<'_>) -> Result<File, CliError> {
     let path = writing.path;
     let mut options = File::options();
@@ -101,7 +101,7 @@ fn open(writing: &Writing<'_>) -> Result<File, CliError> {
     options.custom_flags(flags).open(path).map_err(|error| CliError::system(path.display(), error))
 }
 
-/// Zeroes the blocks, durably, so that from now on nothing but their content changes.
+/// Zeroes the blocks, durably, so that from now on only their content changes.
 fn lay_out(file: &File, writing: &Writing<'_>) -> Result<FileLayout, CliError> {
     let failed = |error| CliError::system(writing.path.display(), error);
     let is_device = file.metadata().map_err(failed)?.file_type().is_block_device();
@@ -126,7 +126,7 @@ fn lay_out(file: &File, writing: &Writing<'_>) -> Result<FileLayout, CliError> {
         file.set_len(length).map_err(failed)?;
     }
     file.sync_all().map_err(failed)?;
-    // The name of a new file, too.
+    // The name of a new file must be durable, too.
     let parent = writing.path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))
         .and_then(|directory| directory.sync_all())

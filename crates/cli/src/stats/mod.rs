@@ -1,4 +1,4 @@
-//! `okeanos stats`: what the daemon counted, as a table, as rates, as JSON, or for Prometheus.
+//! `okeanos stats`: prints the daemon's counters, as a table, as rates, as JSON, or for Prometheus.
 
 mod beneath;
 mod prometheus;
@@ -98,7 +98,7 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         let text = text.as_deref().map(harmless);
         match write!(out, "{}", text.as_deref().unwrap_or_default()).and_then(|()| out.flush()) {
-            // Whoever reads has seen enough.
+            // The reader has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             result => result.map_err(|error| CliError::system("standard output", error))?,
         }
@@ -110,7 +110,7 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A line for each count, a column for each drive of a RAID-0.
+/// Formats a line for each count, a column for each drive of a RAID-0.
 fn counts_of(drives: &[Value]) -> String {
     let heads = (1..=drives.len()).map(|number| format!("drive {number}"));
     let mut table = Table::new(std::iter::once("count".to_owned()).chain(heads));
@@ -181,7 +181,7 @@ fn requests_of(statistics: &Value) -> String {
     format!("{requests}{long}")
 }
 
-/// Steps for which everything else had to wait, the longest first.
+/// Formats steps for which everything else had to wait, the longest first.
 fn table_of_steps(long: &[Value]) -> Table {
     let mut table = Table::new(["steps of 2 ms or more", "count", "longest"]);
     for steps in long {
@@ -192,7 +192,7 @@ fn table_of_steps(long: &[Value]) -> Table {
     table
 }
 
-/// What a world says of steps that kept the processor for long.
+/// Returns a world's steps that kept the processor for long.
 pub fn long_steps(world: &dyn World) -> Value {
     let of_task = |steps: &LongSteps| {
         let longest = steps.longest.as_nanos() as u64;
@@ -203,7 +203,7 @@ pub fn long_steps(world: &dyn World) -> Value {
     world.long_steps().iter().map(of_task).collect()
 }
 
-/// How the journal is written.
+/// Describes how the journal is written.
 fn journal_of(log: &Value) -> String {
     match (log["records"].as_str(), number(&log["block_bytes"])) {
         (None | Some(""), _) => "no journal".into(),
@@ -221,7 +221,7 @@ fn journal_of(log: &Value) -> String {
     }
 }
 
-/// What the kernel asked for, by its names.
+/// Returns the kernel's requests, by its names.
 fn operations(statistics: &Value) -> impl Iterator<Item = (&String, &Value)> {
     statistics["door"]["by_operation"].as_object().into_iter().flatten()
 }
@@ -277,7 +277,7 @@ fn facts(engine: &Value) -> Vec<(String, String)> {
     rows.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// The disks whose flush is an eviction, home first, by name.
+/// Returns the disks whose flush is an eviction, home first, by name.
 fn coerced(statistics: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
     ["home", "journal"].into_iter().zip(statistics["coerced"].as_array().into_iter().flatten())
 }

@@ -1,6 +1,6 @@
 //! The text format of Prometheus, version 0.0.4. Every metric has HELP and TYPE, counters end in
 //! `_total`, units are seconds and bytes, and the volume is a label. `docs/MONITORING.md` shows how
-//! it is collected.
+//! to collect it.
 
 use super::{coerced, number, operations};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-/// Numbers of the engine, in the order of the page: name, kind, help, where they stand.
+/// Numbers of the engine, in the order of the page: name, kind, help, path in the statistics.
 const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
     (
         "payload_bytes_total",
@@ -207,8 +207,8 @@ pub fn exposition(statistics: &Value) -> String {
     page.text
 }
 
-/// What a volume counts: its engine, its door, the daemon's ring, and what evictions of a drive's
-/// cache cost.
+/// Adds a volume's counters: its engine, its front end, the daemon's ring, and the cost of cache
+/// evictions.
 fn engine(statistics: &Value, page: &mut Page) {
     for (place, name) in [("journal", "log_written"), ("home", "home_written")] {
         for (unit, help) in [("bytes", "Bytes"), ("blocks", "Blocks")] {
@@ -252,7 +252,7 @@ fn engine(statistics: &Value, page: &mut Page) {
     }
 }
 
-/// Steps for which all other requests of the daemon waited, by task.
+/// Adds steps for which all other requests of the daemon waited, by task.
 fn long_steps(statistics: &Value, page: &mut Page) {
     let long = statistics["long_steps"].as_array().filter(|long| !long.is_empty());
     let Some(long) = long else { return };
@@ -271,7 +271,7 @@ fn long_steps(statistics: &Value, page: &mut Page) {
     });
 }
 
-/// Buckets at 1, 2 and 5 of each power of ten: the daemon counts in finer classes.
+/// Adds buckets at 1, 2 and 5 of each power of ten: the daemon counts in finer classes.
 fn syncs(sync: &Value, page: &mut Page) {
     const NAME: &str = "sync_duration_seconds";
     page.head(NAME, "histogram", "How long syncs took, from asking to durable.");
@@ -290,7 +290,7 @@ fn syncs(sync: &Value, page: &mut Page) {
     page.sample(&format!("{NAME}_count"), &[], &count);
 }
 
-/// Of a striped disk: every count of each drive.
+/// Adds every counter of each drive of a striped disk.
 fn drives_of(drives: &[Value], page: &mut Page) {
     for name in drives.iter().filter_map(Value::as_object).take(1).flat_map(|drive| drive.keys()) {
         let metric = format!("drive_{name}_total");
@@ -305,8 +305,8 @@ fn drives_of(drives: &[Value], page: &mut Page) {
     }
 }
 
-/// Without rounding: `Display` of a floating-point number gives as many digits as it has, and no
-/// exponent.
+/// Formats without rounding: `Display` of a floating-point number gives as many digits as it has,
+/// and no exponent.
 fn seconds(nanoseconds: u64) -> String {
     (nanoseconds as f64 / 1e9).to_string()
 }

@@ -1,11 +1,11 @@
-//! What happens now: the difference of two looks at a daemon's counts, as one line.
+//! Current rates: the difference of two samples of a daemon's counters, as one line.
 
 use super::{number, sum_of_bytes};
 use crate::text::quantity::{format_duration, format_size};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Lines under one head.
+/// Number of lines under one head.
 const LINES_A_HEAD: u64 = 20;
 
 const HEAD: [&str; 9] = [
@@ -19,7 +19,7 @@ const HEAD: [&str; 9] = [
     "payload/s",
     "requests/s",
 ];
-/// Of a host's journal: where dirty bytes are now, and what went to the store since the mount.
+/// Head for a host's journal: dirty bytes now, and bytes sent to the store since the mount.
 const HOST_HEAD: [&str; 9] = [
     "in memory",
     "in journal",
@@ -43,8 +43,8 @@ impl Rates {
         Rates { before: None, lines: 0 }
     }
 
-    /// With a head where one is due. `None` for the first look, which has nothing to be compared
-    /// with.
+    /// Formats a line, with a head where one is due. `None` for the first sample, which nothing
+    /// precedes.
     pub fn line(&mut self, now: Instant, statistics: &Value) -> Option<String> {
         let before = self.before.replace((now, statistics.clone()));
         let (then, before) = before?;
@@ -110,7 +110,7 @@ fn host_cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.le
     ]
 }
 
-/// The class that the quantile of the syncs between lies in.
+/// Returns the class of the quantile of the syncs between two samples.
 fn quantile(part: f64, before: &Value, after: &Value) -> Option<Duration> {
     let classes = |all: &Value| {
         let classes = all["engine"]["sync"]["classes"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Whatever is wrong with a volume, the program says so in a line or two and changes none of its
+//! Tests that for any damage of a volume the program prints a line or two and changes none of its
 //! bytes.
 
 use crate::common::{okeanos, okeanos_within, said};
@@ -6,12 +6,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Bytes of address space that the program may take, whatever the volume says; its cache is limited
-/// to 256 MiB.
+/// Bytes of address space that the program may take, whatever the volume contains; its cache is
+/// limited to 256 MiB.
 const MEMORY_MAX: u64 = 768 << 20;
 
-/// The damaged golden images and those with features that are refused, and what their `expect`
-/// says.
+/// Returns the damaged golden images and those with features that are refused, and the content of
+/// their `expect`.
 fn images() -> Vec<(String, String)> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden");
     let names = std::fs::read_dir(&golden).unwrap().map(|entry| entry.unwrap().file_name());
@@ -34,7 +34,7 @@ fn unpack(name: &str, directory: &Path) -> PathBuf {
     image
 }
 
-/// A refusal: it fails, names the image, and takes two lines at most.
+/// Checks a refusal: it fails, names the image, and takes two lines at most.
 fn is_a_clear_refusal(output: &Output, image: &Path, what: &str) {
     let words = said(output);
     assert_eq!(output.status.code(), Some(1), "{what}: {words}");
@@ -45,7 +45,7 @@ fn is_a_clear_refusal(output: &Output, image: &Path, what: &str) {
     assert!(!blamed.iter().any(|word| words.contains(word)), "{what}: {words}");
 }
 
-/// Neither crashes nor hangs; what it says of damage it says shortly.
+/// Checks that the program neither crashes nor hangs; its report of damage is short.
 fn survives(output: &Output, image: &Path, what: &str) {
     if !output.status.success() {
         is_a_clear_refusal(output, image, what);
@@ -161,7 +161,7 @@ fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
             damage != "packed-middle" || !found.is_empty(),
             "nothing of what lies before the damage was replayed"
         );
-        // And it is a volume like any other again.
+        // The volume is usable again.
         assert!(said(&run(&["recover"], &image)).contains("nothing to recover"), "{damage}");
     }
 }
@@ -188,6 +188,6 @@ fn a_log_that_tune2fs_forgot_is_found_again() {
             "{path}"
         );
     }
-    // Where there is none, nothing is invented.
+    // Without a log, none is invented.
     assert!(said(&run(&["recover", "--find-log"], &whole)).contains("nothing to recover"));
 }

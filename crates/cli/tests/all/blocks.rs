@@ -1,8 +1,9 @@
-//! `okeanos blocks`: the kernel's own file systems and clients of others over a block volume.
+//! Tests of `okeanos blocks`: the kernel's own file systems and other projects' clients over a
+//! block volume.
 
 use crate::rig::Rig;
 
-/// `attach ARGUMENTS`: the block device is `$L`. `daemon`: the process that serves it.
+/// Functions. `attach ARGUMENTS`: the block device is `$L`. `daemon`: the process that serves it.
 const BLOCKS: &str = r#"
     attach() { L=$(timeout 60 $O blocks attach "$@"); }
     daemon() { $O stats --json image | sed -n 's/^ *"process": \([0-9]*\),*$/\1/p'; }
@@ -11,7 +12,7 @@ const BLOCKS: &str = r#"
     trap leave EXIT; mkdir here
 "#;
 
-/// What was synced before the daemon was killed is there, and e2fsck is content with the rest.
+/// Synced content survives a kill of the daemon, and e2fsck finds no error in the rest.
 fn ext4_survives_a_kill(format: &str, attach: &str) {
     let rig = Rig::new();
     let lines = rig.run(&format!(
@@ -54,7 +55,7 @@ fn the_same_with_scattered_logs() {
     ext4_survives_a_kill("--scattered-logs=log-size=2M,group-size=16M", "-o data=journal");
 }
 
-/// What lies in the exported disk is seen by no probe, and nobody mounts it past the log.
+/// No probe sees the content of the exported disk, and no mount bypasses the log.
 #[test]
 fn no_probe_and_no_mount_takes_the_disk_for_what_is_in_it() {
     let rig = Rig::new();

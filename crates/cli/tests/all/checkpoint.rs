@@ -1,10 +1,10 @@
-//! `checkpoint=` and `okeanos checkpoint`: when the log of a mounted volume goes home, and what is
-//! told of it.
+//! Tests of `checkpoint=` and `okeanos checkpoint`: when the log of a mounted volume is written
+//! back, and the reports of it.
 
 use crate::rig::{DETACHED, Rig};
 use serde_json::Value;
 
-/// The same blocks again and again, each time durably, and some that are neighbours.
+/// Overwrites the same blocks repeatedly, each time durably, and some that are neighbours.
 const OVERWRITES: &str = r#"for at in $(seq 20); do
     dd if=/dev/zero of=$M/file bs=4096 count=4 oflag=dsync conv=notrunc status=none; done"#;
 

@@ -1,10 +1,10 @@
-//! One disk, one user: what mkfs, mount and recover keep off, and what keeps the kernel off. Needs
-//! root, FUSE and loop devices; every mount is made in a namespace of its own.
+//! Tests of exclusive claims: what mkfs, mount and recover refuse, and what the kernel refuses.
+//! Needs root, FUSE and loop devices; every mount is made in a namespace of its own.
 
 use crate::rig::Rig;
 
-/// A volume on `image` is mounted, with a file on it. Then what is said here happens. Afterwards
-/// the file is still there and the volume whole.
+/// Mounts a volume on `image`, with a file on it, and runs `attempts`. Afterwards the file still
+/// exists and the volume is whole.
 fn keeps_off(mkfs: &str, mount: &str, attempts: &str) {
     let rig = Rig::new();
     rig.run(&format!(
@@ -48,7 +48,7 @@ fn mkfs_keeps_off_the_journal_of_a_mounted_volume() {
     );
 }
 
-/// A mke2fs that takes its time.
+/// A slow mke2fs.
 const SLOW: &str = r#"
     mkdir bin; REAL=$(PATH=$PATH:/sbin:/usr/sbin command -v mke2fs)
     printf '#!/bin/sh\ntouch %s/begun; while [ ! -e %s/go ]; do sleep 0.1; done; exec %s "$@"\n' $PWD $PWD $REAL >bin/mke2fs
@@ -74,7 +74,7 @@ fn nobody_mounts_what_mkfs_is_making() {
     ));
 }
 
-/// The kernel's ext4 and e2fsck keep off the image, also who would repair it.
+/// Attempts on the image that the kernel's ext4 and e2fsck refuse, also a repair.
 const REFUSED: &str = r#"
     mkdir -p other; L=$(losetup -f --show image)
     refuses mount -t ext4 $L other 2>out; refuses mount -t ext4 -o ro $L other 2>>out; losetup -d $L; settle image
@@ -128,7 +128,7 @@ fn an_image_is_not_mounted_beside_the_kernel() {
 
 #[test]
 fn a_volume_made_anew_between_claim_and_mount_is_refused_and_left_alone() {
-    // Each mount(2) of the daemon and its porter begins late: so there is time to be between.
+    // Each mount(2) of the daemon and its helper begins late: so there is time to be between.
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; L=$(losetup -f --show image); trap 'losetup -d $L' EXIT
            strace -f -qqq -o calls -e trace=mount -e inject=mount:delay_enter=1s $O mount $L $M 2>out & MOUNT=$!

@@ -1,4 +1,5 @@
-//! `barrier=coerce` through the program: flush zones on volumes, judged by e2fsck and the kernel.
+//! Tests of `barrier=coerce` through the program: flush zones on volumes, judged by e2fsck and the
+//! kernel.
 
 use crate::rig::Rig;
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneSuperblock};
@@ -41,8 +42,7 @@ fn every_mode_evicts_where_it_would_flush() {
                 .collect();
             let disks = if journal.is_empty() { 1 } else { 2 };
             assert_eq!(counts.len(), disks, "{mode} {journal}");
-            // Each of the 16 writes is durable by itself: on the disk that holds the log if nothing
-            // else.
+            // Each of the 16 writes is durable by itself: at least on the disk that holds the log.
             assert!(*counts.last().unwrap() >= 16, "{mode} {journal}: {counts:?}");
             if journal.is_empty() {
                 rig.check("");
@@ -126,7 +126,7 @@ fn claim_drive(rig: &Rig, model: &str, size: u64) {
     file.write_all_at(&zone.serialize(), at).unwrap();
 }
 
-/// An image tells no model, so it is another drive than any that has one.
+/// An image has no model, so it counts as another drive than any that has one.
 #[test]
 fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
     let rig = Rig::new();
@@ -156,7 +156,7 @@ fn a_damaged_zone_is_told_and_only_evictions_are_refused() {
         );
         assert!(told.contains("\"writes\": 16"), "{told}");
     }
-    // `writes` of the zone's superblock, one bit of it.
+    // The field `writes` of the zone's superblock, one bit of it.
     let at =
         rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
     let of_image = at.trim().parse::<u64>().unwrap() * 4096 + 36;
@@ -223,7 +223,7 @@ fn nobody_takes_the_zones_blocks_away() {
     rig.check("");
 }
 
-/// What a loop device keeps in the page cache pushes nothing out of a drive.
+/// Data that a loop device keeps in the page cache evicts nothing from a drive.
 #[test]
 fn a_loop_device_without_direct_io_is_refused() {
     let rig = Rig::new();

@@ -1,5 +1,5 @@
-//! The kernel's page cache beside what goes past it: memory maps, synchronous writes, holes, block
-//! addresses.
+//! Tests of the kernel's page cache beside accesses that bypass it: memory maps, synchronous
+//! writes, holes, block addresses.
 
 use crate::common::Volume;
 use crate::rig::Rig;
@@ -39,14 +39,14 @@ impl Map {
         assert!(map != libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         Map { words: map.cast(), bytes }
     }
-    /// The word that byte `at` begins.
+    /// Returns the word that begins at byte `at`.
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at < self.bytes);
         // SAFETY: inside the mapping, aligned, and only ever seen as an atomic.
         unsafe { AtomicU64::from_ptr(self.words.add(at / 8)) }
     }
     fn sync(&self) {
-        // SAFETY: the mapping is ours.
+        // SAFETY: the mapping belongs to this value.
         assert_eq!(unsafe { libc::msync(self.words.cast(), self.bytes, libc::MS_SYNC) }, 0);
     }
 }
@@ -70,8 +70,8 @@ fn word_at(file: &File, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Writers with descriptors of `flags`, each at its own words of a few pages, whose other words two
-/// threads change through a shared mapping meanwhile.
+/// Runs writers with descriptors of `flags`, each at its own words of a few pages, while two
+/// threads change the other words through a shared mapping.
 fn hammer(options: &str, flags: i32, map_through: i32) {
     const PAGES: usize = 4;
     const WRITERS: usize = 3;
@@ -81,7 +81,7 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
     std::fs::write(volume.at("file"), vec![0; PAGES * PAGE]).unwrap();
     let map = Map::new(&open(&volume, "file", map_through), PAGES * PAGE);
     let done = AtomicBool::new(false);
-    // A writer's word of a page, and a mapper's.
+    // Addresses of a writer's word of a page, and of a mapper's.
     let written = |writer: usize, page: usize| page * PAGE + writer * 1024;
     let mapped = |mapper: usize, page: usize| page * PAGE + 2048 + 1024 * mapper + 512;
     let last: Vec<u64> = std::thread::scope(|scope| {
@@ -162,7 +162,7 @@ fn seek(file: &File, offset: i64, whence: i32) -> Option<i64> {
     (found >= 0).then_some(found)
 }
 
-/// A file of `pages` pages: a hole, or space that nothing was written to.
+/// Makes a file of `pages` pages: a hole, or unwritten space.
 fn make_empty(volume: &Volume, name: &str, pages: usize, allocated: bool) {
     let file = File::create(volume.at(name)).unwrap();
     file.set_len((pages * PAGE) as u64).unwrap();
@@ -183,7 +183,7 @@ fn copies_have_what_a_mapping_changed_in_holes() {
             let name = format!("file{number}");
             make_empty(&volume, &name, PAGES, allocated);
             if number == 2 {
-                // The pages are there before anybody can change them.
+                // The pages are cached before they can be changed.
                 assert_eq!(std::fs::read(volume.at(&name)).unwrap().len(), PAGES * PAGE);
             }
             let file = open(&volume, &name, 0);
@@ -227,7 +227,7 @@ fn holes_that_nobody_can_have_changed_stay_holes() {
     volume.umount_and_check();
 }
 
-/// `FIBMAP` (linux/fs.h).
+/// Calls `FIBMAP` (linux/fs.h).
 fn address_of(file: &File, block: i32) -> u64 {
     let mut block = block;
     // SAFETY: the ioctl reads and writes one int.
@@ -256,14 +256,14 @@ fn what_a_told_address_holds_is_the_file_and_is_never_overwritten_late() {
         assert!(at_home(0) == wanted, "{mode}");
         wanted[..5].copy_from_slice(b"small");
         assert!(at_home(1) == wanted, "{mode}");
-        // Once told, each write is home before its answer, also one through a mapping.
+        // After the query, each write is home before its reply, also one through a mapping.
         file.write_all_at(b"other", PAGE as u64).unwrap();
         assert_eq!(&at_home(1)[..5], b"other", "{mode}");
         let map = Map::new(&map_file, PAGE);
         map.word(8).store(u64::MAX, Ordering::Relaxed);
         map.sync();
         assert_eq!(at_home(0)[8..16], [255; 8], "{mode}");
-        // Somebody uses the blocks past us, as swapping does.
+        // Another program uses the blocks directly, as swapping does.
         for address in &addresses {
             image.write_all_at(&[9; PAGE], address * PAGE as u64).unwrap();
         }
@@ -378,7 +378,7 @@ fn a_name_moves_without_replacing_and_leaves_a_whiteout() {
     volume.umount_and_check();
 }
 
-/// What the kernel lists as the inode of `name`, without looking it up.
+/// Returns the inode of `name` as the kernel lists it, without a lookup.
 fn listed(directory: &Path, name: &str) -> Option<u64> {
     let path = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
     // SAFETY: the path ends with NUL; the stream is used by this thread alone and closed once.
@@ -404,7 +404,7 @@ fn a_directory_that_moved_lists_its_new_parent() {
     volume.mount("data=ordered");
     let number = |name: &str| volume.at(name).metadata().unwrap().ino();
     let parent = |name: &str| {
-        // The second comes from what the kernel keeps, if it keeps anything.
+        // The second comes from the kernel's cache, if it caches anything.
         let [first, second] = [(); 2].map(|()| listed(&volume.at(name), "..").unwrap());
         assert_eq!(first, second, "{name}");
         first
@@ -503,7 +503,7 @@ fn a_listing_is_asked_for_once_and_tells_of_every_change() {
         let names = ["opendir", "readdir", "readdirplus", "releasedir"];
         names.map(|name| counts[name].as_u64().unwrap_or(0)).iter().sum::<u64>()
     };
-    // The first fills the kernel's cache, with all that came since the last change.
+    // The first fills the kernel's cache, with all changes so far.
     names();
     let before = listings();
     assert!(before > 0);
@@ -514,7 +514,7 @@ fn a_listing_is_asked_for_once_and_tells_of_every_change() {
     volume.umount_and_check();
 }
 
-/// As `xfstests` asks it (generic/285 and others): with a descriptor that could be mapped, and
+/// Queries as `xfstests` does (generic/285 and others): with a descriptor that could be mapped, and
 /// without any mapping.
 #[test]
 fn holes_lie_where_the_kernels_ext4_has_them() {
@@ -547,7 +547,7 @@ END
         rig.run(&format!("truncate -s 64M image; mke2fs -q -F -t ext4 -b {block} image >made"));
         let ours = rig.run(&format!("$O mount image $M; {script}; $O umount $M; settle image"));
         let theirs = rig.run(&format!("mount -o loop image $M; {script}; umount $M; settle image"));
-        // Where a page has several blocks, what the kernel cut out of one may have been changed.
+        // In a page of several blocks, one that the kernel cut out may have been changed.
         let same = |text: &str| match block {
             "4096" => text.to_owned(),
             _ => text.lines().filter(|line| !line.starts_with("shorter")).collect(),

@@ -1,4 +1,5 @@
-//! copy_file_range(2): copies within a volume, without the way through the kernel.
+//! Tests of copy_file_range(2): copies within a volume, without passing the data through the
+//! kernel.
 
 use crate::common::{Volume, gone, signal};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -6,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 
-/// All of it, in as many calls as that takes.
+/// Copies the whole range, in as many calls as that takes.
 fn copy(from: (&File, i64), to: (&File, i64), length: usize) -> io::Result<()> {
     let (mut at, mut place, mut rest) = (from.1, to.1, length);
     while rest > 0 {
@@ -48,11 +49,11 @@ fn a_copy_passes_no_data_through_the_kernel_and_is_seen_by_every_reader() {
         expected.reverse();
         fs::write(volume.at("to"), &expected).unwrap();
         let (from, to) = (open(&volume, "from", 0), open(&volume, "to", 0));
-        // The kernel holds the old content.
+        // The kernel has the old content cached.
         assert_eq!(fs::read(volume.at("to")).unwrap(), expected);
         let before = count(&volume, &["read", "write"]);
         copy((&from, 17), (&to, 4000), LENGTH - 17).unwrap();
-        // Kernels before Linux 6.18 carry the bytes themselves.
+        // Kernels before Linux 6.18 copy the bytes themselves.
         if count(&volume, &["copy_file_range"]) == 0 {
             assert_eq!(count(&volume, &["read", "write"]), before);
             assert_eq!(count(&volume, &["copy_file_range_64"]), 2, "16 MiB, and the rest");
@@ -79,7 +80,7 @@ fn a_copy_to_a_synchronous_descriptor_survives_the_death_of_the_daemon() {
     for mode in ["wasteless", "ordered"] {
         for flags in [libc::O_SYNC, libc::O_DSYNC] {
             let volume = Volume::new(&["-t", "ext4"]);
-            // Nothing becomes durable but what is asked for.
+            // Only requested content becomes durable.
             volume.mount(&format!("data={mode},commit=300,noloop"));
             let bytes = some_bytes(100_000);
             fs::write(volume.at("from"), &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The daemon's life: up, down, killed, refused.
+//! Tests of the daemon's life: start, end, kill, refusals.
 
 use crate::common::{Volume, gone, is_alive, okeanos, said, signal};
 use std::ffi::OsStr;
@@ -168,7 +168,7 @@ fn what_is_no_volume_is_refused_and_untouched() {
     }
 }
 
-/// The program as a user who is not root.
+/// Runs the program as a user who is not root.
 struct User<'a> {
     number: u32,
     program: &'a Path,
@@ -197,7 +197,7 @@ impl User<'_> {
 fn an_ordinary_user_mounts_looks_and_unmounts_and_others_are_kept_out() {
     const NOBODY: u32 = 65534;
     let volume = Volume::new(&["-t", "ext4", "-E", "root_owner=65534:65534"]);
-    // A device that everybody may open, as distributions have it; seen by this test alone.
+    // A device that everybody may open, as distributions have it; visible to this test alone.
     let device = volume.directory.path().join("fuse");
     let script = "mknod -m 666 $0 c 10 229; mount --bind $0 /dev/fuse";
     let made = Command::new("sh").args(["-ec", script]).arg(&device).output().unwrap();
@@ -205,7 +205,7 @@ fn an_ordinary_user_mounts_looks_and_unmounts_and_others_are_kept_out() {
     let own = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     own(&volume.image());
     own(&volume.root());
-    // The program itself may lie where nobody may look.
+    // The program itself may lie in a private directory.
     let program = volume.directory.path().join("okeanos");
     fs::copy(env!("CARGO_BIN_EXE_okeanos"), &program).unwrap();
     fs::set_permissions(volume.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
-//! The daemon and what is around it: namespaces that end, other mounts in the same place, limits,
-//! readers that are gone.
+//! Tests of the daemon and its environment: namespaces that end, other mounts in the same place,
+//! limits, readers that have ended.
 
 use crate::common::ring::Ring;
 use crate::common::{Volume, gone, is_alive, okeanos, said, signal};
@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Words for scripts whose failure would leave processes that wait for themselves. Whatever
+/// Functions for scripts whose failure would leave processes that wait for themselves. Whatever
 /// happens, at the end the connections to the daemons of `image` are cut, and they are killed.
-/// `ended PROCESS`: it does so in time.
+/// `ended PROCESS`: it ends in time.
 const RESCUED: &str = r#"
 rescue() {
     mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
@@ -38,8 +38,8 @@ $O mkfs --force image 64M -- -q >made
 
 const TRANSPORTS: [&str; 2] = ["classic", "uring"];
 
-/// Outer `None`: the kernel has no such transport. The ring is one's own as long as the answer is
-/// kept.
+/// Takes the ring. Outer `None`: the kernel has no such transport. The ring is reserved as long as
+/// the result is kept.
 fn ring_for(transport: &str) -> Option<Option<Ring>> {
     if transport == "uring" { Ring::allowed().map(Some) } else { Some(None) }
 }
@@ -63,7 +63,7 @@ fn a_killed_daemon_dies_and_nobody_who_syncs_waits_for_it() {
     let rig = Rig::new();
     for transport in TRANSPORTS {
         let Some(_ring) = ring_for(transport) else { continue };
-        // After its namespace, and in the moment when that ends.
+        // Killed after its namespace, and in the moment when that ends.
         for last in ["", "kill -9 $(cat daemon)"] {
             rig.run(&format!(
                 "{RESCUED}
@@ -112,7 +112,7 @@ fn the_image_keeps_the_file_system_under_it_busy_and_nothing_else_does() {
 #[test]
 fn a_signal_takes_no_mount_away_but_the_daemons_own() {
     for transport in TRANSPORTS {
-        // A served disk takes the ring where it may.
+        // A served disk uses the ring where it may.
         let Some(_ring) = ring_for(transport) else { continue };
         let rig = Rig::new();
         rig.run(&format!(
@@ -151,7 +151,7 @@ fn a_mount_may_cover_every_place_that_the_daemon_knows() {
     }
 }
 
-/// Over the directory, and over the one above it. His commands cannot look beneath a mount, and
+/// Covers the directory, and the one above it. The user's commands cannot look beneath a mount, and
 /// reach the daemon all the same.
 #[test]
 fn an_ordinary_user_may_cover_the_place_of_his_own_socket() {
@@ -159,7 +159,7 @@ fn an_ordinary_user_may_cover_the_place_of_his_own_socket() {
         let Some(_ring) = ring_for(transport) else { continue };
         let told = if transport == "uring" { "io_uring" } else { transport };
         for place in ["$PWD/run", "$PWD/run/okeanos"] {
-            // A node of our own for /dev/fuse: the system's may be closed to ordinary users.
+            // A private node for /dev/fuse: the system's may be closed to ordinary users.
             Rig::new().run(&format!(
                 "mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 755 .; cp $O okeanos
                  truncate -s 64M image; mke2fs -q -t ext4 -E root_owner=65534:65534 image; chown 65534 image
@@ -210,8 +210,8 @@ impl Foreground {
         command
             .args(["mount", "-f", "-o", "transport=classic"])
             .args([volume.image(), volume.root()]);
-        // Whoever runs the tests by nohup(1) has the signal ignored, and so would the daemon.
-        // SAFETY: a default action is no function of ours.
+        // Under nohup(1) the tests have the signal ignored, and so would the daemon. SAFETY: a
+        // default action is no function of this program.
         let hangs_up = || match unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } {
             libc::SIG_ERR => Err(std::io::Error::last_os_error()),
             _ => Ok(()),
@@ -295,7 +295,7 @@ fn reports_that_nobody_reads_harm_no_mount() {
 
 #[test]
 fn whoever_goes_on_writing_does_not_keep_a_terminated_daemon() {
-    /// Those who are in get ten seconds.
+    /// Present users get ten seconds.
     const PATIENCE: Duration = Duration::from_secs(40);
     for transport in ["classic", "uring"] {
         let Some(ring) = ring_for(transport) else { continue };
@@ -359,7 +359,7 @@ fn a_daemon_short_of_descriptors_mounts_and_unmounts_or_says_why_not() {
             .unwrap();
         if output.status.success() {
             mounted += 1;
-            // Those who only look must leave room.
+            // Queries must leave connections for others.
             let lookers: Vec<_> = (0..3).map(|_| volume.statistics()).collect();
             assert_eq!(lookers.len(), 3);
             volume.umount();

@@ -1,5 +1,5 @@
-//! What a daemon keeps of its caller, of root's rights and of memory; and what it leaves to others
-//! when it has died.
+//! Tests of what a daemon keeps of its caller, of root's rights and of memory; and of what it
+//! leaves behind when it has died.
 
 use crate::rig::Rig;
 
@@ -14,7 +14,8 @@ fn nothing_of_the_callers_stays_open_in_the_daemon() {
     );
 }
 
-/// All threads but the kernel's own workers; and the volume is served and unmounted all the same.
+/// Checks all threads but the kernel's own workers; the volume is served and unmounted all the
+/// same.
 #[test]
 fn a_daemon_of_root_gives_up_what_it_does_not_need() {
     let rig = Rig::new();
@@ -38,7 +39,8 @@ fn a_daemon_of_root_gives_up_what_it_does_not_need() {
     );
 }
 
-/// An image is free at once. A device is kept by the kernel, and those who keep it are named.
+/// Images are free at once. A device is kept by the kernel, and the processes that keep it are
+/// named.
 #[test]
 fn a_dead_mount_whose_files_are_open_is_mounted_again_or_its_users_are_named() {
     let rig = Rig::new();
@@ -61,7 +63,7 @@ fn a_dead_mount_whose_files_are_open_is_mounted_again_or_its_users_are_named() {
     );
 }
 
-/// Where the heap has no address space for its region.
+/// Runs where the heap has no address space for its region.
 #[test]
 fn a_daemon_short_of_address_space_serves_blocks_of_every_size() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Details that users of ext4 count on, each once through the kernel.
+//! Tests of details that users of ext4 count on, each once through the kernel.
 
 use crate::common;
 
@@ -60,8 +60,7 @@ fn the_journal_has_checksums_unless_told_otherwise() {
 #[test]
 fn changes_become_durable_in_time_without_being_synced() {
     let rig = Rig::new();
-    // Waits as long as it takes; with the default of five seconds the second part would not be
-    // there.
+    // Waits as long as it takes; with the default of five seconds the second part would be lost.
     rig.run(
         r#"$O mkfs --force image 64M -- -q >made
            commits() { $O stats --json $M | tr -d ' ' | grep -o '"commits":[0-9]*' | cut -d: -f2; }
@@ -74,7 +73,7 @@ fn changes_become_durable_in_time_without_being_synced() {
 #[test]
 fn times_of_four_centuries_are_kept_and_others_become_the_nearest() {
     let rig = Rig::new();
-    // With their nanoseconds, which are zero where a time became the nearest.
+    // With their nanoseconds, which are zero where a time was clamped.
     let tell = "stat -c '%n %.9Y %.9X' $M/*";
     let script = |mount: &str, umount: &str, size: u32| {
         format!(
@@ -91,7 +90,7 @@ fn times_of_four_centuries_are_kept_and_others_become_the_nearest() {
     }
 }
 
-/// A small one, which is in the inode, and a large one.
+/// Overwrites a small one, which is in the inode, and a large one.
 #[test]
 fn an_attribute_overwritten_with_itself_changes_no_time_as_in_the_kernels_ext4() {
     let rig = Rig::new();
@@ -182,7 +181,7 @@ fn limits_are_told_by_their_errors() {
     volume.umount_and_check();
 }
 
-/// Tries in another process what `attempt` does, and gives its errno; 0: it worked.
+/// Runs `attempt` in another process, and returns its errno; 0: success.
 fn elsewhere(attempt: impl Fn() -> libc::c_int + Send + Sync + 'static) -> i32 {
     let mut command = Command::new("/bin/true");
     // SAFETY: between fork and exec only system calls on memory of ours are made.

@@ -1,4 +1,4 @@
-//! `okeanos doctor`: a page about this machine and a disk.
+//! Tests of `okeanos doctor`: a page about this machine and a disk.
 
 use crate::common::{okeanos, said};
 use std::ffi::OsStr;

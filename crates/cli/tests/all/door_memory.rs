@@ -1,4 +1,4 @@
-//! What requests under way may hold of the daemon's memory, however many come at once.
+//! Tests of the bound on the daemon's memory for requests in flight, however many come at once.
 
 use crate::common::ring::Ring;
 use crate::common::{Volume, okeanos_within, said};
@@ -9,21 +9,22 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 const MEBIBYTE: usize = 1 << 20;
 const WRITERS: usize = 600;
 const WRITES_EACH: usize = 2;
-/// `cache=16M`, and what comes on top of it: 64 MiB of requests at the door, 32 for the program.
+/// Maximum: `cache=16M`, and 64 MiB of requests at the front end, 32 for the program.
 const WHOLE_MAX: usize = (16 + 64 + 32) * MEBIBYTE;
-/// Over the ring another 128 MiB may be under way.
+/// Maximum over the ring, where another 128 MiB may be in flight.
 const WHOLE_MAX_RING: usize = WHOLE_MAX + 128 * MEBIBYTE;
-/// More than a daemon takes, and less than the ring's buffers.
+/// Address space: more than a daemon takes, and less than the ring's buffers.
 const ADDRESS_SPACE: u64 = 100 << 20;
 
-/// The most that a process ever had in memory, in bytes.
+/// Returns the peak memory of a process, in bytes.
 fn peak_of(process: i32) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
 }
 
-/// All write the same mebibyte: they wait for one another, so that all of them are under way.
+/// Writes the same mebibyte from many threads: they wait for one another, so that all are in
+/// flight.
 fn crowd_of_writers(volume: &Volume) {
     let path = volume.at("file");
     fs::write(&path, vec![0; MEBIBYTE]).unwrap();
@@ -43,7 +44,7 @@ fn crowd_of_writers(volume: &Volume) {
     assert_eq!(fs::read(&path).unwrap(), content);
 }
 
-/// Reads past the page cache of a file that the cache does not hold.
+/// Reads, past the page cache, a file that the daemon's cache does not hold.
 fn crowd_of_readers(volume: &Volume) {
     let path = volume.at("large");
     fs::write(&path, vec![9; 40 * MEBIBYTE]).unwrap();

@@ -1,6 +1,6 @@
-//! One file is changed at random through descriptors of every kind, and compared with a vector of
-//! bytes after each step. The page cache, O_SYNC, O_DIRECT and memory maps must show one content at
-//! any time. `OPERATIONS` and `SEED` in the environment make it longer and different.
+//! Random changes of one file through descriptors of every kind, compared with a vector of bytes
+//! after each step. The page cache, O_SYNC, O_DIRECT and memory maps must show one content at any
+//! time. `OPERATIONS` and `SEED` in the environment change its length and choices.
 
 use crate::common::Volume;
 use runtime::SplitMix;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 const SIZE_MAX: usize = 400_000;
 const LENGTH_MAX: usize = 40_000;
-/// Through the page cache, durable at once, past the page cache, and both.
+/// Flags of descriptors: page cache, durable at once, past the page cache, and both.
 const KINDS: [i32; 4] = [0, libc::O_SYNC, libc::O_DIRECT, libc::O_DIRECT | libc::O_DSYNC];
 
 struct Dice(SplitMix);
@@ -21,7 +21,7 @@ impl Dice {
     fn below(&self, end: usize) -> usize {
         self.0.below(end as u64) as usize
     }
-    /// Often at a block's border, where mistakes live.
+    /// Returns an offset, often at a block's border, where mistakes live.
     fn offset(&mut self, end: usize) -> usize {
         match self.below(3) {
             0 => self.below(end) & !1023,
@@ -54,7 +54,7 @@ impl Exerciser<'_> {
         self.files = KINDS.iter().map(open).collect();
     }
 
-    /// One change, or look, at random. What it was.
+    /// Performs a random change or check; returns its description.
     fn step(&mut self) -> io::Result<String> {
         let kind = self.dice.below(self.files.len());
         let what = self.dice.below(100);
@@ -148,7 +148,7 @@ impl Exerciser<'_> {
         Ok(format!("read mapped {range:?}"))
     }
 
-    /// The size as every descriptor tells it.
+    /// Returns the size, alike for every descriptor.
     fn look(&mut self) -> io::Result<String> {
         for file in &self.files {
             assert_eq!(file.metadata()?.len(), self.model.len() as u64);
@@ -172,10 +172,10 @@ impl Exerciser<'_> {
     }
 }
 
-/// Maps the whole file, lets `work` at it, and has the changes written.
+/// Maps the whole file, passes it to `work`, and syncs the changes.
 fn with_map<T>(file: &File, length: usize, work: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
-    // SAFETY: the mapping has `length` bytes, is used only within `work`, and is unmapped once.
-    // Nobody else changes the file meanwhile.
+    // SAFETY: the mapping has `length` bytes, is used only within `work`, and is unmapped once. No
+    // other code changes the file during that time.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let map = libc::mmap(
@@ -221,7 +221,7 @@ fn exercise(arguments: &[&str], options: &str) {
         if last.len() > 12 {
             last.pop_front();
         }
-        // Everything anew, from the disk.
+        // Reopens everything, reading from the disk.
         if number % 1000 == 999 {
             exerciser.files.clear();
             volume.umount_and_check();

@@ -1,4 +1,4 @@
-//! `okeanos fingerprint` through the program: where it writes.
+//! Tests of the disks to which `okeanos fingerprint` writes.
 
 use crate::rig::Rig;
 

@@ -1,4 +1,4 @@
-//! File handles, as an NFS server keeps them: `name_to_handle_at` and `open_by_handle_at`.
+//! Tests of file handles, as an NFS server keeps them: `name_to_handle_at` and `open_by_handle_at`.
 
 use crate::common::{Volume, c_path};
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ fn handle_of(path: &Path) -> Handle {
     let mut handle =
         Handle { bytes: 128, kind: 0, node_high: 0, node_low: 0, generation: 0, rest: [0; 29] };
     let (path, mut mount) = (c_path(path), 0i32);
-    // SAFETY: the path ends with a zero byte, and the handle has the room that it says.
+    // SAFETY: the path ends with a zero byte, and the handle has the space that its header states.
     let result = unsafe {
         let (handle, mount) = (&raw mut handle, &raw mut mount);
         libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path.as_ptr(), handle, mount, 0)
@@ -35,7 +35,7 @@ fn handle_of(path: &Path) -> Handle {
 
 fn open(root: &Path, mut handle: Handle) -> Result<File> {
     let mount = File::open(root)?;
-    // SAFETY: the handle is as long as it says; a descriptor that comes back is nobody else's.
+    // SAFETY: the handle is as long as its header states; a returned descriptor is new.
     unsafe {
         match libc::syscall(
             libc::SYS_open_by_handle_at,
@@ -59,7 +59,7 @@ fn is_stale<T>(result: Result<T>) -> bool {
     result.is_err_and(|error| error.raw_os_error() == Some(libc::ESTALE))
 }
 
-/// What the superblock says of the volume.
+/// Returns the volume's state according to the superblock.
 fn state_of(volume: &Volume) -> String {
     let output = Command::new("dumpe2fs").arg("-h").arg(volume.image()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -75,7 +75,7 @@ fn a_handle_opens_its_file_after_the_inode_left_memory() {
     fs::write(volume.at("top"), "top").unwrap();
     fs::write(volume.at("a/b/deep"), "deep").unwrap();
     let handles = ["top", "a/b/deep", "a/b", ""].map(|name| handle_of(&volume.at(name)));
-    // After a mount the kernel remembers none of them.
+    // After a mount the kernel has none of them cached.
     volume.umount();
     volume.mount("");
     let [top, deep, directory, root] = handles;
@@ -118,8 +118,7 @@ fn a_handle_that_somebody_made_up_is_stale_and_damages_nothing() {
         let nodes = (0..40).chain([1000, 16_000, 16_384, 16_385, 1 << 31, u32::MAX]);
         for node_low in nodes.filter(|node| *node != real.node_low) {
             for node_high in [0, 1, u32::MAX] {
-                // Whoever guesses the generation of the root or of lost+found (zero) has a real
-                // handle.
+                // A guess of the generation of the root or of lost+found (zero) is a real handle.
                 let forged = Handle { node_low, node_high, generation: 0x1234_5678, ..real };
                 let opened = open(&volume.root(), forged);
                 assert!(is_stale(opened), "node {node_high}:{node_low}");

@@ -1,9 +1,9 @@
-//! Volumes go back and forth between Okeanos, the kernel and e2fsck, healthy and crashed, and all
-//! three find the same in them.
+//! Tests of volumes that go back and forth between Okeanos, the kernel and e2fsck, healthy and
+//! crashed: all three find the same content.
 
 use crate::rig::{Rig, TELL, WORK};
 
-/// Attributes whose values need inodes of their own, one of them overwritten and one removed.
+/// Sets attributes whose values need inodes of their own, one of them overwritten and one removed.
 const LARGE: &str = "python3 -c '
 import os, sys
 os.chdir(sys.argv[1])
@@ -12,8 +12,7 @@ for name, length in ((\"log\", 65536), (\"a\", 20000), (\"large\", 5000), (\"lat
 os.setxattr(\"a\", \"user.large\", b\"again\" * 4000)
 os.removexattr(\"late\", \"user.large\")' $M";
 
-/// A kind of volume is worked on by Okeanos and seen by the kernel, then worked on by the kernel
-/// and seen by Okeanos.
+/// Changes a volume with Okeanos and compares what the kernel sees, then the reverse.
 fn both_ways(mke2fs: &str, mount: &str) {
     let rig = Rig::new();
     let extents = if mke2fs.contains("^extents") || mke2fs.contains("ext3") { "no" } else { "yes" };
@@ -137,8 +136,8 @@ fn features_that_cannot_be_kept_right_are_refused_by_name() {
     }
 }
 
-/// Synced work of the kernel, all of which a recovery must bring back, and some that was not
-/// synced. Keeps a file open that has no name, takes the image as it is then, and lets go.
+/// Synced work of the kernel, all of which a recovery must restore, and some that was not synced.
+/// Keeps an unlinked file open, copies the image as it is then, and closes the file.
 const CRASH: &str = r#"
     mkdir $M/d $M/gone; for i in $(seq 200); do echo "content $i" >$M/d/f$i; done; sync -f $M
     for i in $(seq 50); do rm $M/d/f$i; echo more >>$M/d/f$((i+50)); done
@@ -148,8 +147,8 @@ const CRASH: &str = r#"
     copy image crash; exec 7>&-; umount $M; settle image
 "#;
 
-/// A volume is crashed under the kernel. e2fsck, the kernel, `okeanos recover` and a mount by
-/// Okeanos each recover a copy of it, and the kernel sees the same in all.
+/// Crashes a volume under the kernel. e2fsck, the kernel, `okeanos recover` and a mount by Okeanos
+/// each recover a copy of it, and the kernel sees the same in all.
 fn recovered_alike(mke2fs: &str, options: &str) {
     let rig = Rig::new();
     rig.run(&format!(
@@ -203,11 +202,11 @@ fn live_fast_commits_are_left_to_the_kernel() {
     ));
 }
 
-/// Mounts with external journals name it in three ways.
+/// Places of the journal. Mounts name an external one in three ways.
 const PLACES: [&str; 2] = ["internal", "external"];
 
-/// Okeanos is killed among eight synchronous writers. Leaves `image`, for an external journal
-/// `log`, and `ack`: what was acknowledged.
+/// Kills Okeanos among eight synchronous writers. Leaves `image`, for an external journal `log`,
+/// and `ack`: the acknowledged writes.
 fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
     let rig = Rig::new();
     let (mkfs, option) = match place {
@@ -224,14 +223,14 @@ fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
     rig
 }
 
-/// `$J` tells e2fsck, `$K` the kernel where an external journal is.
+/// Sets `$J` for e2fsck, `$K` for the kernel, to name an external journal.
 const JOURNAL: &str = r#"
     J= K=; journal() { if [ -f log ]; then L=$(losetup -f --show $1); J="-j $L" K=",journal_path=$L"; fi; }
     no_journal() { if [ -f log ]; then losetup -d $L; settle $1; fi; }
     trap 'no_journal log' EXIT
 "#;
 
-/// The kernel finds all that was acknowledged on `$1`.
+/// Checks that the kernel finds all acknowledged writes on `$1`.
 const VERIFY: &str = r#"
     verify() { mount -o loop$K $1 $M; $LAB bench verify --acknowledged ack --json $M
                grep -q 'content 3' $M/d/f3; [ $(ls $M/d | wc -l) = 19 ]; umount $M; settle $1; }

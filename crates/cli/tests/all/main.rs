@@ -1,5 +1,4 @@
-//! All tests of `cli` that use it from outside: one program, because linking each costs more than
-//! running it.
+//! Tests of `cli` from outside: one program, because linking each costs more than running it.
 
 mod bad_input;
 mod blocks;

@@ -1,4 +1,4 @@
-//! `cache=` bounds what the daemon holds, within the constant that the manual states.
+//! Tests that `cache=` bounds the daemon's memory, within the constant that the manual states.
 
 use crate::common::Volume;
 use std::fs::{self, File, OpenOptions};
@@ -10,17 +10,15 @@ use std::time::{Duration, Instant};
 const MEBIBYTE: usize = 1 << 20;
 const CACHE: usize = 96 * MEBIBYTE;
 const FILE: usize = 2 * CACHE;
-/// What comes on top of `cache=`, as `okeanos mount --help` says: the program and what belongs to
-/// it,
+/// Bytes on top of `cache=`, as in `okeanos mount --help`: the program and its data,
 const PROGRAM: usize = 32 * MEBIBYTE;
-/// and large requests at the door.
+/// and large requests at the front end.
 const DOOR: usize = 64 * MEBIBYTE;
-/// Of parts of blocks on their way to the log: what the heap loses between short buffers, while
-/// they come.
+/// Bytes that the heap loses between short buffers, for parts of blocks in flight to the log.
 const PARTS: usize = 8 * MEBIBYTE;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A figure of the process, in bytes.
+/// Returns a figure of the process, in bytes.
 fn status_of(process: i32, name: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -28,9 +26,9 @@ fn status_of(process: i32, name: &str) -> usize {
         * 1024
 }
 
-/// `on_top`: what `work` may take beside the cache.
+/// Bounds the daemon's memory. `on_top`: bytes that `work` may take beside the cache.
 fn with_bounded_memory(mode: &str, on_top: usize, work: impl Fn(&Volume)) {
-    // Large transactions: the log must not be what bounds them.
+    // Large transactions: the log must not be their bound.
     let volume = Volume::with_size(&["-t", "ext4", "-J", "size=300"], 1 << 30);
     volume.mount(&format!("cache={CACHE},data={mode}"));
     let daemon = volume.daemon();
@@ -80,7 +78,7 @@ impl Mapping {
         Mapping { start: start.cast(), length }
     }
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is as long as this value lives, and nobody cuts the file.
+        // SAFETY: the mapping is as long as this value lives, and the file is not truncated.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
     }
     fn sync(&self) {
@@ -116,7 +114,7 @@ fn written_and_removed(volume: &Volume) {
     }
 }
 
-/// Parts of blocks are copied for the log. Clean blocks take what others leave.
+/// Writes parts of blocks, which are copied for the log. Clean blocks take the rest.
 fn halves_of_blocks(volume: &Volume) {
     let path = volume.at("read");
     fs::write(&path, vec![5; CACHE]).unwrap();

@@ -1,11 +1,11 @@
-//! `okeanos nbd` and the clients of others: nbdinfo, nbdcopy, qemu-io, fio, and the kernel's ext4
-//! over nbdfuse and a loop device.
+//! Tests of `okeanos nbd` with other projects' clients: nbdinfo, nbdcopy, qemu-io, fio, and the
+//! kernel's ext4 over nbdfuse and a loop device.
 use crate::rig::Rig;
 use std::process::Command;
 
-/// `start OPTIONS…`: a server on the socket `s`, said what to `out`. `stop`: ends it as SIGTERM
-/// does. `kill_server`: as a power cut of the program. A script that fails leaves none behind: it
-/// would hold the pipe that the test reads.
+/// Functions. `start OPTIONS…`: a server on the socket `s`, printing to `out`. `stop`: ends it as
+/// SIGTERM does. `kill_server`: as a power cut of the program. A script that fails leaves none
+/// behind: it would hold the pipe that the test reads.
 const WORDS: &str = r#"
     U='nbd+unix:///?socket=s'
     P=; end() { [ -z "$P" ] || kill -9 $P 2>/dev/null || true; }; trap end EXIT
@@ -20,7 +20,7 @@ const WORDS: &str = r#"
 "#;
 
 fn run(script: &str) -> String {
-    // Does nothing, and needs no network, when all are there.
+    // Does nothing, and needs no network, if all are installed.
     let packages = ["libnbd-bin", "qemu-utils", "fio", "fuse3", "e2fsprogs"];
     let install = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-packages.sh");
     assert!(Command::new(install).args(packages).status().unwrap().success(), "{packages:?}");
@@ -61,7 +61,7 @@ fn ext4_of_the_kernel_lives_on_scattered_logs() {
          wait $F; stop");
 }
 
-/// Also while it is exported, and with the table on other memory.
+/// Covers an exported device, too, and a table on other memory.
 #[test]
 fn inspect_logs_tells_of_the_logs_of_a_block_device() {
     let out = run("truncate -s 64M disk
@@ -98,7 +98,7 @@ fn other_machines_other_tables_and_plain_disks_are_refused() {
 }
 
 /// A raw export of scattered logs shows old blocks, and lets a write destroy the logs; `--format`
-/// destroys whatever else is there.
+/// destroys any other content.
 #[test]
 fn nothing_is_exported_raw_or_formatted_unasked() {
     run("truncate -s 64M disk other; P=

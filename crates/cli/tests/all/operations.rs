@@ -1,4 +1,4 @@
-//! Every operation once, through the kernel, against volumes of mke2fs.
+//! Tests of every operation once, through the kernel, on volumes made by mke2fs.
 
 use crate::common;
 
@@ -12,7 +12,7 @@ use std::os::unix::fs::{
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-/// The result of a system call as the standard library would give it.
+/// Returns the result of a system call as the standard library would.
 fn check(result: impl Into<i64>) -> io::Result<i64> {
     match result.into() {
         -1 => Err(io::Error::last_os_error()),
@@ -220,7 +220,7 @@ fn extended_attributes(volume: &Volume) {
     let c_path = c_path(&path);
     let (name, value) = (c"user.colour", b"blue");
     let mut room = [0u8; 64];
-    // SAFETY: all strings end with a zero byte, and each buffer is as long as said.
+    // SAFETY: all strings end with a zero byte, and each buffer is as long as stated.
     unsafe {
         let set = |flags| {
             check(libc::setxattr(c_path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), 4, flags))

@@ -1,5 +1,5 @@
-//! Mount options that do something, on real mounts. Needs root, FUSE and loop devices; every mount
-//! is made in a namespace of its own.
+//! Tests of mount options that have an effect, on real mounts. Needs root, FUSE and loop devices;
+//! every mount is made in a namespace of its own.
 
 use crate::rig::Rig;
 
@@ -85,7 +85,7 @@ fn attributes_that_a_mount_leaves_out_are_not_served() {
     rig.check("");
 }
 
-/// Also what was written synchronously to a file that was there, which then takes two requests.
+/// Covers synchronous writes to an existing file, too, which then take two requests.
 #[test]
 fn noopen_opens_without_asking_and_loses_nothing() {
     let rig = Rig::new();
@@ -234,7 +234,8 @@ fn after_damage_remount_ro_refuses_changes_and_syncs_fail() {
     ));
 }
 
-/// `has WORD`: the mount's options tell it. `refuses_changes`: as on a volume that is read-only.
+/// Functions for scripts. `has WORD`: the mount's options list it. `refuses_changes`: as on a
+/// read-only volume.
 const REMOUNT: &str = r#"
     has() { findmnt -no OPTIONS $M | grep -qw -- "$1"; }
     refuses_changes() { refuses touch $M/new 2>out; grep -q 'Read-only file system' out; }

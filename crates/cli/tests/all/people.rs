@@ -1,5 +1,5 @@
-//! What people meet in their first minutes and every day: refusals that help, mounts that can be
-//! looked at, deaths that are told.
+//! Tests of what users meet in their first minutes and every day: refusals that help, readable
+//! mount tables, reports of deaths.
 
 use crate::rig::Rig;
 
@@ -112,7 +112,7 @@ fn an_ordinary_user_finds_his_mount_from_every_login() {
     );
 }
 
-/// Plays what systemd would make of the unit.
+/// Acts as systemd would on the unit.
 #[test]
 fn the_unit_mounts_again_after_the_daemon_died() {
     let rig = Rig::new();

@@ -1,5 +1,5 @@
-//! The power-cut tester with real processes: whoever keeps what was acknowledged is believed,
-//! whoever does not is found out.
+//! Tests of the power-cut tester with real processes: it passes a disk that keeps acknowledged
+//! writes, and detects one that does not.
 
 use crate::rig::Rig;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
 
-/// Ended with the test.
+/// A process, ended with the test.
 struct Process(Child);
 impl Drop for Process {
     fn drop(&mut self) {
@@ -51,7 +51,7 @@ impl Listener {
         let output = self.run(&[&["write", "--length", "256K"], words].concat(), path);
         assert!(output.status.success(), "{output:?}");
     }
-    /// The exit status and the JSON of `verify`.
+    /// Returns the exit status and the JSON of `verify`.
     fn verify(&self, path: &Path) -> (bool, serde_json::Value) {
         let output = self.run(&["verify", "--json"], path);
         (output.status.success(), serde_json::from_slice(&output.stdout).expect("JSON"))
@@ -77,7 +77,7 @@ fn a_file_that_keeps_everything_is_clean() {
     }
     let said = String::from_utf8(listener.run(&["verify"], &rig.path("round")).stdout).unwrap();
     assert!(said.contains("honest this time"), "{said}");
-    // It is there, and nobody has said that it may go.
+    // The file exists, and nobody has permitted overwriting it.
     let again = listener.run(&["write", "--count", "1"], &rig.path("one"));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--destroy"), "{again:?}");
     listener.write(&["--count", "1", "--destroy"], &rig.path("one"));
@@ -107,7 +107,7 @@ fn a_file_that_falls_back_to_old_content_is_found_out() {
         ["acknowledged", "present", "lost", "torn"].map(|name| total[name].as_u64().unwrap());
     assert_eq!(counts, [50, 47, 2, 1], "{verdict}");
     assert!(verdict["verdict"].as_str().unwrap().starts_with("it lies"), "{verdict}");
-    // Nor does an older run's content count.
+    // An older run's content does not count either.
     listener.write(&["--count", "10", "--destroy"], &rig.path("other"));
     let output = listener.run(&["verify"], &path);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -116,7 +116,7 @@ fn a_file_that_falls_back_to_old_content_is_found_out() {
         String::from_utf8_lossy(&output.stderr).contains(&format!("say --run {run}")),
         "{output:?}"
     );
-    // All of it is gone.
+    // All writes are lost.
     file.set_len(0).unwrap();
     assert!(!listener.verify(&path).0);
 }
@@ -145,7 +145,7 @@ fn garbage_is_answered_with_an_error_and_harms_nobody() {
     let listener = Listener::new(&rig.path("log"));
     let said = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(&listener.address).unwrap();
-        // It may hang up before all of it is sent.
+        // The listener may hang up before all of it is sent.
         _ = stream.write_all(bytes);
         _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! What a system call asks that the kernel passes on unchecked is checked by the daemon.
+//! Tests of checks by the daemon on system calls that the kernel passes on unchecked.
 
 use crate::common::{Volume, okeanos, said};
 use crate::rig::Rig;
@@ -16,7 +16,7 @@ const GETFLAGS: libc::c_ulong = 0x8008_6601;
 const SETFLAGS: libc::c_ulong = 0x4008_6602;
 const SETFLAGS_32: libc::c_ulong = 0x4004_6602;
 
-/// A volume whose mount everybody may enter.
+/// Makes a volume whose mount everybody may enter.
 fn volume_for_all() -> Volume {
     let volume = Volume::new(&["-t", "ext4"]);
     std::fs::set_permissions(volume.directory.path(), Permissions::from_mode(0o755)).unwrap();
@@ -64,7 +64,7 @@ fn without_capabilities<T: Send>(numbers: &[u32], act: impl FnOnce() -> T + Send
     })
 }
 
-/// The error number, or zero.
+/// Returns the error number, or zero.
 fn ioctl(path: &Path, command: libc::c_ulong, word: u64) -> i32 {
     let file = File::open(path).unwrap();
     let mut area = [0u8; 256];
@@ -88,7 +88,7 @@ fn all_flags_of(path: &Path) -> u64 {
     flags
 }
 
-/// The error number, or zero. Flags that this test knows nothing of stay.
+/// Sets flags. Returns the error number, or zero. Flags unknown to this test stay.
 fn set_flags(path: &Path, command: libc::c_ulong, flags: u64) -> i32 {
     ioctl(path, command, all_flags_of(path) & !(IMMUTABLE | APPEND | NO_DUMP) | flags)
 }
@@ -111,7 +111,7 @@ fn flags_change_for_nobody_whom_the_kernel_did_not_check() {
             assert_ne!(set_flags(&log, command, 0), 0, "{command:x}");
             assert_ne!(set_flags(&mine, command, IMMUTABLE), 0, "{command:x}");
         }
-        // What one owns one may mark, as far as it takes no capability.
+        // An owner may set flags that need no capability.
         assert_eq!(set_flags(&mine, SETFLAGS, NO_DUMP), 0);
         assert_eq!(set_flags(&mine, SETFLAGS_32, 0), libc::ENOTTY, "as the kernel's ext4 says");
     });
@@ -127,7 +127,7 @@ fn flags_change_for_nobody_whom_the_kernel_did_not_check() {
     volume.umount_and_check();
 }
 
-/// Each call by which the door changes something, and the first word of what it is given.
+/// Calls by which the front end changes something, and the first word of their argument.
 /// (linux/fs.h)
 const CHANGES: [(&str, libc::c_ulong, u64); 9] = [
     ("FS_IOC_SETFLAGS", SETFLAGS, IMMUTABLE),
@@ -177,9 +177,9 @@ fn no_call_changes_what_its_caller_may_only_read() {
     volume.umount_and_check();
 }
 
-/// As `fileattr_set_prepare` has it for all file systems: what an owner of a user namespace of his
-/// own chose would be charged to others. The kernel's ext4 takes no volume with projects for
-/// writing where it was built without quotas.
+/// Expects the rules of `fileattr_set_prepare` for all file systems: otherwise an owner's choice in
+/// a user namespace of their own would be charged to others. The kernel's ext4 takes no volume with
+/// projects for writing if it was built without quotas.
 #[test]
 fn projects_are_changed_by_owners_whom_the_machine_knows() {
     let rig = Rig::new();
@@ -214,7 +214,7 @@ END
         "done done done 22",
         "1 1 1 1",
         "1 1 1 1",
-        // To leave it as it is may anybody who owns it.
+        // Any owner may set it to its present value.
         "22 22 done 22",
         "1 1 1 1",
         "done done done 22",
@@ -226,7 +226,7 @@ END
 /// `_IOW('O', 0xd0, __u32)`.
 const SET_DURABILITY: libc::c_ulong = 0x4004_4fd0;
 
-/// The error number, or zero.
+/// Returns the error number, or zero.
 fn set_durability(file: &File, is_enough: u32) -> i32 {
     // SAFETY: the command reads one word.
     match unsafe { libc::ioctl(file.as_raw_fd(), SET_DURABILITY, &raw const is_enough) } {
@@ -246,7 +246,7 @@ fn whoever_may_write_to_a_file_may_say_that_durability_is_enough() {
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
         told["engine"]["home_written"]["data"]["blocks"].as_u64().unwrap_or(0)
     };
-    // What is logged of a block decides for its next updates, too: so each write has its own.
+    // Logging a block decides for its next updates, too: so each write has a block of its own.
     let place = std::sync::atomic::AtomicU64::new(0);
     let writes_go_home = |file: &File| {
         let before = data_home();
@@ -274,7 +274,7 @@ fn whoever_may_write_to_a_file_may_say_that_durability_is_enough() {
     assert_eq!(set_durability(&File::open(volume.root()).unwrap(), 1), libc::EINVAL);
     assert!(!writes_go_home(&file));
     drop(file);
-    // The daemon hears of the close when the caller is done.
+    // The daemon receives the close after the caller has returned.
     let again = || File::options().write(true).open(&path).unwrap();
     assert!((0..100).any(|_| writes_go_home(&again())));
     volume.umount_and_check();

@@ -1,4 +1,4 @@
-//! What a daemon must bear: killed at work, its disk unplugged, full volumes, crowds.
+//! Tests of failures and loads: a kill at work, an unplugged disk, full volumes, many files.
 
 use crate::common;
 
@@ -26,8 +26,8 @@ fn record(number: u64) -> [u8; RECORD] {
     bytes
 }
 
-/// Writers that append records until a write fails. How many records of each writer were
-/// acknowledged.
+/// Runs writers that append records until a write fails. Returns the number of acknowledged records
+/// of each writer.
 fn append_until_failure(
     directory: &Path,
     writers: usize,
@@ -51,7 +51,7 @@ fn append_until_failure(
 
 fn expect_records(directory: &Path, acknowledged: &[u64], what: &str) {
     for (writer, &count) in acknowledged.iter().enumerate() {
-        // A file of which nothing was acknowledged need not be there: its making was not synced.
+        // A file without acknowledged records need not exist: its creation was not synced.
         let bytes =
             fs::read(directory.join(format!("log{writer}"))).or_else(|error| match error.kind() {
                 ErrorKind::NotFound => Ok(Vec::new()),
@@ -104,7 +104,7 @@ fn a_mount_point_comes_back_after_its_daemon_was_killed_under_load() {
     }
 }
 
-/// The volume on a disk that may fail, mounted with `data=mode`.
+/// Mounts the volume on a disk that may fail, with `data=mode`.
 fn mount_failing(disk: &FailingDisk, volume: &Volume, mode: &str) {
     let options = format!("noloop,data={mode}");
     let (path, root) = (disk.path(), volume.root());
@@ -118,7 +118,7 @@ fn mount_failing(disk: &FailingDisk, volume: &Volume, mode: &str) {
     assert!(mounted.status.success(), "{}", said(&mounted));
 }
 
-/// The disk is well again at once; what it holds is unknown all the same.
+/// Lets the disk work again at once; its content is unknown all the same.
 #[test]
 fn a_failed_write_or_flush_fails_later_syncs_and_loses_nothing_acknowledged() {
     for (mode, request) in [
@@ -234,7 +234,7 @@ fn ten_thousand_files_are_open_at_once() {
     volume.umount_and_check();
 }
 
-/// How many: `OKEANOS_FILES`, a million in `make test-apps`.
+/// Number of files: `OKEANOS_FILES`, a million in `make test-apps`.
 #[test]
 fn a_crowded_directory_is_made_listed_asked_and_emptied() {
     let files: u64 = std::env::var("OKEANOS_FILES").map_or(10_000, |text| text.parse().unwrap());
@@ -255,7 +255,7 @@ fn a_crowded_directory_is_made_listed_asked_and_emptied() {
         assert!(!std::mem::replace(&mut seen[number], true), "{name} is listed twice");
     }
     assert!(seen.iter().all(|seen| *seen), "every file is listed");
-    // The kernel remembers them all; the daemon has its cache of 256 MiB and little more.
+    // The kernel caches them all; the daemon has its cache of 256 MiB and little more.
     assert!(most_resident(&volume) < 450);
     volume.umount_and_check();
     volume.mount("data=wasteless");
@@ -417,7 +417,7 @@ fn a_sparse_file_of_five_tebibytes_takes_what_is_written() {
     volume.umount_and_check();
 }
 
-/// MiB of the daemon in memory at the worst moment.
+/// Returns the daemon's peak memory in MiB.
 fn most_resident(volume: &Volume) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", volume.daemon())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -426,7 +426,7 @@ fn most_resident(volume: &Volume) -> u64 {
     kibibytes >> 10
 }
 
-/// Free blocks and free inodes.
+/// Returns free blocks and free inodes.
 fn space(path: &Path) -> (u64, u64) {
     let path = common::c_path(path);
     // SAFETY: zeros are a valid value; the call fills it, and the string ends with a zero byte.
@@ -449,7 +449,7 @@ fn wait_for_space(volume: &Volume, expected: (u64, u64)) {
     assert_eq!(space(&volume.root()), expected, "free blocks and inodes as before");
 }
 
-/// This process may have so many files open; other tests may have asked for more.
+/// Raises this process's limit of open files; other tests may have requested more.
 fn raise_open_files(count: u64) {
     // SAFETY: zeros are a valid value, and the structure outlives the calls.
     unsafe {

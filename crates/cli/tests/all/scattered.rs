@@ -1,16 +1,16 @@
-//! `log=scattered` through the program: logs that mkfs makes, judged by e2fsck and the kernel,
-//! mounted in every mode, and recovered after the daemon was killed.
+//! Tests of `log=scattered` through the program: logs that mkfs makes, judged by e2fsck and the
+//! kernel, mounted in every mode, and recovered after the daemon was killed.
 
 use crate::rig::{DETACHED, Rig, TELL, WORK};
 use serde_json::Value;
 
 const MODES: [&str; 6] = ["writeback", "ordered", "journal", "wasteless", "selective", "adaptive"];
 
-/// 16 synced writes, of which none may be lost.
+/// Performs 16 synced writes, of which none may be lost.
 const SYNC_WRITES: &str = "for at in 1 2 3 4; do
          dd if=/dev/zero of=$M/log bs=100 count=4 oflag=sync,append conv=notrunc status=none; done";
 
-/// Kills the daemon, and takes the mount away.
+/// Kills the daemon, and removes the mount.
 const KILL: &str = "kill_daemon; umount -l $M; settle image";
 
 fn logs(rig: &Rig, options: &str) -> Value {
@@ -19,7 +19,7 @@ fn logs(rig: &Rig, options: &str) -> Value {
 fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"))
 }
-/// Tells of the logs that recovery would look at, and of what lives in all of them.
+/// Counts live runs in all logs that recovery would look at.
 fn live_runs(told: &Value) -> u64 {
     told["told"].as_array().unwrap().iter().map(|log| number(log, "live_runs")).sum()
 }
@@ -27,8 +27,7 @@ fn live_runs(told: &Value) -> u64 {
 #[test]
 fn mkfs_makes_the_wanted_logs_and_e2fsck_and_the_kernel_accept_them() {
     let rig = Rig::new();
-    // How it is asked for, more for mke2fs, and the logs: how many, how long, how far apart (in
-    // MiB).
+    // Options, further arguments for mke2fs, and the logs: number, length, distance (in MiB).
     for (sizes, extra, expected) in [
         ("", "", (4, 10, 100)),
         ("=log-size=4M,group-size=64M", "", (5, 4, 64)),
@@ -93,7 +92,7 @@ fn all_modes_and_formats_work_over_scattered_logs_and_the_kernel_reads_them() {
             ));
             rig.check("");
             let kernel = rig.run(&format!("mount -o loop image $M; {TELL} umount $M; {DETACHED}"));
-            // The kernel shows no more of the file that holds the logs than we do.
+            // The kernel shows no more of the file that holds the logs than Okeanos does.
             assert_eq!(ours, kernel, "{mode} {records}");
             let told = logs(&rig, "");
             assert_eq!((&told["live"], live_runs(&told)), (&Value::Bool(false), 0), "{told}");
@@ -150,7 +149,8 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
         let told = logs(&rig, "");
         assert_eq!(told["live"], Value::Bool(true), "{told}");
         assert!(live_runs(&told) >= 16, "{mode} {records}: {told}");
-        // Others leave the live log alone, though e2fsck says in the superblock that it was there.
+        // Other programs leave the live log alone, though e2fsck records its visit in the
+        // superblock.
         rig.run(
             "refuses timeout 60 e2fsck -fp image >/dev/null 2>&1; cp --sparse=always image before",
         );
@@ -176,11 +176,11 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
     }
 }
 
-/// Writers, and files that come and go, while the daemon is killed: what was acknowledged is there.
+/// Kills the daemon among writers, and files that come and go: acknowledged writes survive.
 #[test]
 fn acknowledged_files_survive_many_kills_of_the_daemon() {
     let rig = Rig::new();
-    // So small that the logs are full again and again.
+    // So small that the logs fill up repeatedly.
     rig.run(
         "$O mkfs --scattered-logs=log-size=1M,group-size=16M image 64M -- -q; touch acknowledged",
     );
@@ -206,8 +206,8 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
     rig.check("");
 }
 
-/// Where the runs lie the next mount reads from memory. A mount without it makes what is there
-/// count for nothing.
+/// Reads the addresses of the runs from memory at the next mount. A mount without it makes its
+/// content obsolete.
 #[test]
 fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     let rig = Rig::new();
@@ -244,8 +244,8 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     );
 }
 
-/// More than a restart should have to read of the logs: then a snapshot tells of it, and those who
-/// look tell of that.
+/// Writes more than a restart should have to read of the logs: then a snapshot covers it, and dry
+/// runs report the snapshot.
 #[test]
 fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     let rig = Rig::new();
@@ -266,7 +266,7 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     for name in ["end", "read_from", "pieces"] {
         assert_eq!(number(restart, name), number(&logs["snapshot"], name), "{name}: {dry} {logs}");
     }
-    // The file's six mebibytes, and what came after them.
+    // The file's six mebibytes, and later writes.
     assert!(
         number(restart, "blocks_covered") >= 6 << 8 && number(restart, "transactions") >= 16,
         "{dry}"
@@ -283,7 +283,7 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
         journal.contains("it lies in scattered logs") && journal.contains("of a snapshot"),
         "{journal}"
     );
-    // The first piece is lost.
+    // The first extent is lost.
     let lost = rig.run(
         "dd if=/dev/zero of=before bs=4096 count=1 seek=$(debugfs -R 'bmap <8> 1' before 2>/dev/null) conv=notrunc status=none
          $O recover --dry-run before",
@@ -300,8 +300,8 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     rig.check("");
 }
 
-/// In idle time a full log moves; what it holds is read where it is now, and is there when the
-/// daemon was killed.
+/// Moves a full log in idle time; its content is read at its new place, and survives a kill of the
+/// daemon.
 #[test]
 fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
     let rig = Rig::new();
@@ -373,7 +373,7 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
     for log in told["told"].as_array().unwrap().iter().filter(|log| number(log, "live_runs") > 0) {
         assert_eq!(number(log, "age"), newest - number(log, "first_transaction"), "{log}");
     }
-    // What recovery finds is what was told.
+    // Recovery finds what the dry run reported.
     let found: Value = serde_json::from_str(&rig.run("$O recover --json image")).unwrap();
     let cost = &told["checkpoint"];
     let written = number(&found, "home_blocks_written");
@@ -418,7 +418,7 @@ fn a_mount_without_logs_or_with_logs_that_lost_their_protection_is_refused() {
     rig.check("");
 }
 
-/// The header of a long run rots, and short runs follow it in the same log.
+/// Rots the header of a long run that short runs follow in the same log.
 #[test]
 fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
     let rig = Rig::new();
@@ -459,7 +459,7 @@ fn logs_that_overlap_are_refused() {
     let starts: Vec<u64> =
         told["told"].as_array().unwrap().iter().map(|log| number(log, "first_block")).collect();
     assert!(starts.len() >= 2, "{told}");
-    // The third entry of the inode's extents is the second log's: behind the header's three words
+    // The third entry of the inode's extents is the second log's: after the header's three words
     // and two entries of three.
     let said = rig.run(&format!(
         "debugfs -w -R 'sif /.scattered-logs block[11] {}' image 2>&1; $O inspect logs --all image
@@ -467,6 +467,6 @@ fn logs_that_overlap_are_refused() {
         starts[0] + 100
     ));
     assert!(said.contains("overlap"), "{said}");
-    // Who does not use them does not care.
+    // A mount without scattered logs does not care.
     rig.run(&format!("$O mount image $M; $O umount $M; {DETACHED}"));
 }

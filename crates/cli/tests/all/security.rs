@@ -1,4 +1,5 @@
-//! What others may not do: other users, whoever made the image, and whoever had the blocks before.
+//! Tests of what others may not do: other users, the maker of the image, and earlier owners of the
+//! blocks.
 
 use crate::rig::Rig;
 use std::os::unix::process::CommandExt;
@@ -54,7 +55,7 @@ fn only_whoever_mounted_reaches_the_daemon() {
     );
 }
 
-/// The ways to change a file; `{file}` is its path.
+/// Ways to change a file; `{file}` is its path.
 const CHANGES: [(&str, &str); 9] = [
     ("a write", "echo x 1<>{file}"),
     ("an append", "echo x >>{file}"),
@@ -95,7 +96,8 @@ fn whoever_changes_a_program_takes_its_privileges_away_at_once_and_for_good() {
     rig.check("");
 }
 
-/// Root keeps set-id bits, since it may set them anyway; capabilities go whoever writes.
+/// Root keeps set-id bits, since root may set them anyway; capabilities are removed for every
+/// writer.
 #[test]
 fn what_root_changes_of_a_program_leaves_the_privileges_that_the_kernels_ext4_leaves() {
     let rig = Rig::new();
@@ -121,7 +123,7 @@ fn what_root_changes_of_a_program_leaves_the_privileges_that_the_kernels_ext4_le
     rig.check("");
 }
 
-/// By `chown(FILE, -1, -1)`, too, which asks for nothing. The change time is another afterwards.
+/// Covers `chown(FILE, -1, -1)`, too, which requests nothing. The change time is updated.
 #[test]
 fn an_owner_that_stays_the_same_takes_the_privileges_that_the_kernels_ext4_takes() {
     let rig = Rig::new();
@@ -153,8 +155,8 @@ fn an_owner_that_stays_the_same_takes_the_privileges_that_the_kernels_ext4_takes
     assert_eq!(ours, theirs);
 }
 
-/// An ordinary user maps the file and changes it. As in the kernel's ext4 the bits stay, since
-/// nobody knows at the time of the write-back who changed a page.
+/// An ordinary user maps the file and changes it. As in the kernel's ext4 the bits stay, since at
+/// the time of the write-back the writer of a page is unknown.
 #[test]
 fn a_write_through_a_mapping_leaves_what_the_kernels_ext4_leaves() {
     let rig = Rig::new();
@@ -176,7 +178,7 @@ fn a_write_through_a_mapping_leaves_what_the_kernels_ext4_leaves() {
     );
 }
 
-/// Not a test of its own: run as a program by the one above.
+/// Helper program of the test above; no test of its own.
 #[test]
 #[ignore = "run by a_write_through_a_mapping_leaves_what_the_kernels_ext4_leaves"]
 fn a_helper_changes_a_mapped_file() {
@@ -215,7 +217,7 @@ fn change_mapped(path: &Path) -> std::io::Result<()> {
 #[test]
 fn a_mount_of_an_ordinary_user_has_no_devices_and_no_set_id_programs() {
     let rig = Rig::new();
-    // A node of our own for /dev/fuse: the system's may be closed to ordinary users.
+    // A private node for /dev/fuse: the system's may be closed to ordinary users.
     let told = rig.run(
         r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; truncate -s 64M image; mke2fs -q -t ext4 image
            $O mount image $M; cp /bin/true $M/program; chmod 4755 $M/program; mknod $M/null c 1 3; chmod 666 $M/null; chmod 755 $M; $O umount $M; settle image
@@ -236,7 +238,7 @@ fn a_mount_of_an_ordinary_user_has_no_devices_and_no_set_id_programs() {
 fn names_that_a_hostile_image_holds_lead_nowhere() {
     let rig = Rig::new();
     // Without checksums names can be changed in place. As long as the original, as the hash of a
-    // name in a directory of one block is nowhere stored.
+    // name in a directory of one block is not stored.
     rig.run(
         r#"chmod 755 .; mke2fs -q -t ext4 -O ^metadata_csum image 64M; $O mount image $M; mkdir $M/d $M/e $M/f $M/g; echo inside >$M/inside
            for d in d e f g; do echo $d >$M/$d/good; done

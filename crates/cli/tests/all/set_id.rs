@@ -1,9 +1,10 @@
-//! Set-id bits, capabilities and attributes beside the kernel's ext4: who loses what by which call.
+//! Tests of set-id bits, capabilities and attributes beside the kernel's ext4: which call removes
+//! which.
 
 use crate::rig::Rig;
 
-/// Words for the scripts: `stranger`, `member` (of group 7000), `other` (owner of nothing) run a
-/// command without capabilities; `fresh MODE` makes a program `file` of root's in group 7000;
+/// Functions for the scripts: `stranger`, `member` (of group 7000), `other` (owner of nothing) run
+/// a command without capabilities; `fresh MODE` makes a program `file` of root's in group 7000;
 /// `touched COMMAND...` runs it and prints its exit code, and whether the file's change time moved.
 const WORDS: &str = r#"
 stranger() { setpriv --reuid 1000 --regid 1000 --clear-groups -- "$@"; }
@@ -16,7 +17,7 @@ touched() {
 }
 "#;
 
-/// Runs the script in a volume of ours and in one of the kernel's, which must print the same.
+/// Runs the script on a volume of Okeanos and on one of the kernel's, which must print the same.
 fn same_as_kernel(make: &str, script: &str) -> String {
     let rig = Rig::new();
     rig.run(&format!("chmod 755 .; truncate -s 64M image; mke2fs -q -F {make} image >made 2>&1"));
@@ -107,7 +108,7 @@ fn set_group_id_goes_for_those_outside_the_group() {
     assert!(printed.contains("write 2666 member: done  2666"), "{printed}");
 }
 
-/// Of copies within one file system only; the kernel copies between two by reads and writes.
+/// Copies within one file system only; the kernel copies between two by reads and writes.
 #[test]
 fn a_copy_takes_the_bits_that_a_write_takes() {
     same_as_kernel(
@@ -141,7 +142,7 @@ fn fallocate_that_fails_keeps_what_ext4_keeps() {
         ),
     );
     assert!(printed.contains("0 0 0x7fffffffffff: EFBIG  6777"), "{printed}");
-    // Without extents: only holes, and also behind what indirect blocks can map.
+    // Without extents: only holes, and also beyond what indirect blocks can map.
     let printed = same_as_kernel(
         "-t ext4 -b 1024 -O ^extents,^64bit,huge_file",
         &ranges(

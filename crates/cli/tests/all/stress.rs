@@ -1,5 +1,5 @@
-//! Many threads at once on one volume, through the kernel, in every mode. `OPERATIONS` and `SEED`
-//! in the environment make it longer and different.
+//! Tests of many threads at once on one volume, through the kernel, in every mode. `OPERATIONS` and
+//! `SEED` in the environment change their length and choices.
 
 use crate::common::{Volume, lab, said};
 use crate::programs;
@@ -11,11 +11,11 @@ fn from_environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// Stress, then a clean unmount, e2fsck, and everything again where it was.
+/// Runs stress, a clean unmount, e2fsck, and checks all content again.
 fn survives(arguments: &[&str], options: &str) {
     let operations = from_environment("OPERATIONS", 8000).to_string();
     let seed = from_environment("SEED", 1).to_string();
-    // Built before the volume is there, which waits for nobody long.
+    // Built before the volume exists, as its time limit is short.
     programs::lab();
     let volume = Volume::new(arguments);
     let complaints = volume.directory.path().join("complaints");

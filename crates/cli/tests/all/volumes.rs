@@ -1,5 +1,5 @@
-//! The program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and loop
-//! devices; every mount is made in a namespace of its own.
+//! Tests of the program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and
+//! loop devices; every mount is made in a namespace of its own.
 
 use crate::rig::{DETACHED, Rig, TELL, WORK};
 use ext4::{OpenParts, VolumeOptions};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 const MODES: [&str; 5] = ["writeback", "ordered", "journal", "wasteless", "selective"];
 
-/// Works on the volume with okeanos, then has e2fsck and the kernel look at it.
+/// Works on the volume with okeanos, then checks it with e2fsck and the kernel.
 fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
     let rig = Rig::new();
     rig.run(mkfs);
@@ -22,7 +22,7 @@ fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
     assert_eq!(ours, again, "{mkfs}: after an unmount");
     let theirs = rig.run(&format!("mount -o loop{kernel} image $M\n{TELL}\numount $M"));
     assert_eq!(ours, theirs, "{mkfs}: as the kernel sees it");
-    // And on from what the kernel leaves.
+    // Okeanos continues where the kernel left.
     rig.run(&format!(
         "mount -o loop{kernel} image $M; mkdir $M/kernel; cp $M/log $M/kernel; umount $M"
     ));
@@ -48,8 +48,8 @@ fn ext4_with_blocks_of_2_kib_is_the_same_to_okeanos_and_the_kernel() {
 fn ext3_is_the_same_to_okeanos_and_the_kernel() {
     prove("mke2fs -q -t ext3 -b 4096 image 256M", "-o data=ordered", "", "");
 }
-/// The kernel mounts no blocks longer than a page. Made, worked on, killed, recovered, checked and
-/// read back by programs.
+/// Tests blocks longer than a page, which the kernel does not mount. Programs make, change, kill,
+/// recover, check and read back the volume.
 fn prove_without_kernel(block: u32, mode: &str) {
     let rig = Rig::new();
     rig.run(&format!("$O mkfs image 320M -- -q -b {block}"));
@@ -211,8 +211,8 @@ fn transactions_behind_gaps_are_told_as_recovery_finds_them() {
     rig.check("");
 }
 
-/// How many writers share a commit is the machine's doing (`make demo` shows the ratio of bytes);
-/// what one commit costs is not.
+/// The number of writers that share a commit depends on the machine (`make demo` shows the ratio of
+/// bytes); the cost of one commit does not.
 #[test]
 fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
     const RECORDS: u64 = 100 * 100;
@@ -239,7 +239,7 @@ fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
     };
     let (wasteless, journal, ordered) =
         (engine("wasteless,records=blocks"), engine("journal"), engine("ordered"));
-    // Only the last multiwrite block of a commit may have room for another record.
+    // Only the last multiwrite block of a commit may have space for another record.
     let filled = RECORDS * RECORD / (4096 - RECORD) + number(&wasteless["commits"]);
     let multiwrite = number(&wasteless["log_written"]["multiwrite"]["blocks"]);
     assert!(multiwrite <= filled, "{multiwrite} multiwrite blocks, {filled} would do");
@@ -291,7 +291,7 @@ fn what_is_in_use_is_refused() {
     rig.check("");
 }
 
-/// What `okeanos recover` does first.
+/// Performs the first step of `okeanos recover`.
 fn replay(image: &Path) {
     let world = RealWorld::new().unwrap();
     let disk = disks::FileDisk::open(world.ring(), image, disks::DiskAccess::ReadWrite).unwrap();

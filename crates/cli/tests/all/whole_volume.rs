@@ -1,9 +1,9 @@
-//! What system calls and tools do to a whole volume, mounted and not.
+//! Tests of system calls and tools on a whole volume, mounted and not.
 
 use crate::rig::Rig;
 
-/// `ask FILE NUMBER BYTES`: an ioctl; what came back, without zeros at the end. Its number is
-/// decimal.
+/// Function `ask FILE NUMBER BYTES`: an ioctl; prints the result, without zeros at the end. Its
+/// number is decimal.
 const ASK: &str = r#"
 ask() { perl -e 'open F, "<", $ARGV[0] or exit 2; $b = $ARGV[2] . "\0" x 256; ioctl F, $ARGV[1], $b or exit 1; $b =~ s/\0+$//; print $b' "$@"; }
 GET_LABEL=$((0x81009431)); SET_LABEL=$((0x41009432)); SHUTDOWN=$((0x8004587d))
@@ -75,7 +75,7 @@ for path, number in ((".", FREEZE), (".", THAW), ("file", FIEMAP), (".", RESIZE)
     );
     let told: Vec<i32> =
         told.split_whitespace().map(|number| number.parse().expect("an error")).collect();
-    // Nothing is frozen that could be thawed.
+    // Freezing is refused, so nothing can be thawed.
     assert_eq!(told, [libc::EOPNOTSUPP, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOTTY]);
     rig.check("");
 }

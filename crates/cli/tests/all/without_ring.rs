@@ -1,4 +1,5 @@
-//! Machines that refuse io_uring: by seccomp, as Docker does, with each errno that kernels give.
+//! Tests on machines that refuse io_uring: by seccomp, as Docker does, with each errno that kernels
+//! give.
 
 use crate::common::{Volume, gone, said, signal};
 #[path = "../../../runtime/tests/all/filter.rs"]
@@ -10,13 +11,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-/// `okeanos` with these arguments, where io_uring_setup(2) fails so.
+/// Runs `okeanos` with these arguments, where io_uring_setup(2) fails with `errno`.
 fn refused(errno: i32, choice: &str, arguments: &[&OsStr]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_okeanos")]).args(arguments);
     command.env("OKEANOS_IO", choice).stdin(Stdio::null());
     let program = filter::program(&[(libc::SYS_io_uring_setup, errno)]);
-    // SAFETY: the closure makes two system calls, and takes no memory.
+    // SAFETY: the closure makes two system calls, and allocates no memory.
     unsafe { command.pre_exec(move || filter::install(&program)) };
     command.output().unwrap()
 }
@@ -27,7 +28,7 @@ fn mount(volume: &Volume, errno: i32, choice: &str, options: &str) -> Output {
     refused(errno, choice, &[&words[..], &[image.as_os_str(), root.as_os_str()]].concat())
 }
 
-/// What a refusal with this errno is put down to, by a filter and no sysctl.
+/// Returns the cause of a refusal with this errno, by a filter and no sysctl.
 fn cause_of(errno: i32) -> &'static str {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     match errno {

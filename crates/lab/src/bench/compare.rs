@@ -64,8 +64,8 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
     )
 }
 
-/// A line for each number of writers, a column for each contender: speed, and its ratio to the
-/// first one. Then bytes likewise.
+/// Formats a line for each number of writers, a column for each contender: speed, and its ratio to
+/// the first one. Then bytes likewise.
 fn markdown(rows: &[Comparison]) -> String {
     let speed = by_writers("writers", rows, |row, is_first| {
         let ratio = if is_first { String::new() } else { format!(" ({:.2})", row.ratio) };

@@ -29,7 +29,8 @@ impl From<Done> for SyncKind {
     }
 }
 
-/// The seed given, or one by chance; told on standard error, so that a run can be repeated.
+/// Returns the given seed, or a random one; prints it on standard error, so that a run can be
+/// repeated.
 pub fn choose_seed(given: Option<u64>) -> u64 {
     let chance = || {
         u64::from(std::process::id()) ^ std::time::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_secs())
@@ -39,7 +40,7 @@ pub fn choose_seed(given: Option<u64>) -> u64 {
     seed
 }
 
-/// A workload could not make its files, most often because those of an earlier run are there.
+/// Reports files that could not be made, most often because those of an earlier run exist.
 pub fn cannot_run(directory: &Path) -> impl FnOnce(io::Error) -> CliError {
     move |error| {
         CliError::system(directory.display(), error)

@@ -107,7 +107,7 @@ pub fn run(arguments: FilebenchArguments) -> Result<(), CliError> {
     print(&table)
 }
 
-/// The personality's own, and what was asked for.
+/// Returns the personality's own options, changed as requested.
 fn options(
     arguments: &FilebenchArguments,
     own: FilebenchOptions,

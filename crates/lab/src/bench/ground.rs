@@ -45,7 +45,7 @@ impl GroundArguments {
         Ok(Ground { directory, model, programs: Programs::find().map_err(rig_error)? })
     }
 
-    /// As [`ToldArguments::run`].
+    /// Runs as [`ToldArguments::run`].
     pub fn run<Row: serde::Serialize>(
         &self,
         compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,
@@ -56,7 +56,7 @@ impl GroundArguments {
 }
 
 impl ToldArguments {
-    /// Runs `compare`, shows how far it is, and prints its rows.
+    /// Runs `compare`, shows its progress, and prints its rows.
     pub fn run<Row: serde::Serialize>(
         &self,
         compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,

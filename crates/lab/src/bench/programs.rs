@@ -48,7 +48,7 @@ pub struct ProgramsArguments {
 }
 
 pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
-    // Ways to use PostgreSQL, which are no comparison of file systems, are for who asks for them.
+    // Works that compare ways to use PostgreSQL, not file systems, run only on request.
     let all = || {
         WORKS.map(|(name, _)| name.to_owned()).into_iter().filter(|name| name != "wal").collect()
     };
@@ -100,8 +100,8 @@ fn table(rows: &[ProgramsRow]) -> Table {
     table
 }
 
-/// A line for each work, a column for each contender: the value, and the ratio of speed to the
-/// first one.
+/// Formats a line for each work, a column for each contender: the value, and the ratio of speed to
+/// the first one.
 fn markdown(rows: &[ProgramsRow], contenders: &[Contender]) -> String {
     let names: Vec<_> = contenders.iter().map(|contender| format!(" {contender} |")).collect();
     let mut text = format!("| work |{}\n|---|{}\n", names.concat(), "---:|".repeat(names.len()));

@@ -1,4 +1,4 @@
-//! `okeanos-lab disk`: the emulated disks, listed, held against recorded requests, and served.
+//! `okeanos-lab disk`: lists emulated disks, compares them with recorded requests, and serves them.
 
 mod serve;
 mod time;
@@ -73,7 +73,7 @@ fn parse_chunk(text: &str) -> Result<u64, String> {
 }
 
 impl DriveArguments {
-    /// The drives, and the disk that they make together.
+    /// Returns the drives, and the disk that they make together.
     pub fn disk(
         &self,
         world: &Rc<dyn World>,
@@ -108,7 +108,7 @@ pub enum Switch {
 }
 
 impl Switch {
-    /// Of a drive's cache.
+    /// Returns the mode of a drive's cache.
     pub fn mode(self) -> CacheMode {
         match self {
             Switch::On => CacheMode::On,
@@ -156,7 +156,7 @@ struct Replayed {
     #[serde(flatten)]
     report: TraceReport,
     virtual_seconds: f64,
-    /// Of this program, for the replay alone.
+    /// Processor time of this program, for the replay alone.
     processor_seconds: f64,
     requests_per_processor_second: f64,
 }
@@ -228,7 +228,7 @@ fn text_of(replayed: &Replayed) -> String {
     )
 }
 
-/// What this thread has used since it began.
+/// Returns the processor time of this thread since it began.
 fn processor_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills `time`, which lives here. Its only error is an unknown clock.
@@ -236,13 +236,13 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Help for an option that takes a model: what it is for, and the names that it takes.
+/// Returns the help of an option that takes a model: its purpose, and the names that it takes.
 pub fn models_help(purpose: &str) -> String {
     let names: Vec<&str> = shipped().map(|(name, _)| name).collect();
     format!("{purpose}; a model file, or one of okeanos-lab disk list: {}", names.join(", "))
 }
 
-/// A shipped model by name, or a model file by path.
+/// Finds a shipped model by name, or a model file by path.
 pub fn find(name: &str) -> Result<Model, CliError> {
     if let Some((_, text)) = shipped().find(|(shipped, _)| *shipped == name) {
         return parse(name, text);

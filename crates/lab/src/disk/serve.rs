@@ -1,5 +1,4 @@
-//! `okeanos-lab disk serve`: an emulated disk in real time, as a file that a loop device can stand
-//! on.
+//! `okeanos-lab disk serve`: an emulated disk in real time, as a file for a loop device.
 
 use super::{DriveArguments, Switch, find};
 use crate::error::CliError;
@@ -108,7 +107,7 @@ fn options(arguments: &ServeArguments, model: &Model) -> Result<DriveOptions, Cl
     Ok(DriveOptions { cache: arguments.cache.mode(), lies, size: arguments.size })
 }
 
-/// The disk as it is begun, for whoever finds a volume on it.
+/// Returns the disk's parameters, for commands that find a volume on it.
 fn begun_as(drives: &DriveArguments, options: &DriveOptions) -> ServedDisk {
     let file = std::fs::canonicalize(&drives.model).ok().map(|path| path.display().to_string());
     let is_shipped = shipped().any(|(name, _)| name == drives.model);
@@ -121,7 +120,7 @@ fn begun_as(drives: &DriveArguments, options: &DriveOptions) -> ServedDisk {
     }
 }
 
-/// What is served.
+/// State of a served disk.
 struct Served {
     begun_as: ServedDisk,
     drives: Vec<EmulatedDisk>,

@@ -1,4 +1,4 @@
-//! `okeanos-lab disk time`: how long requests take on a disk like one that is served.
+//! `okeanos-lab disk time`: times requests on a copy of a served disk.
 //!
 //! The first line of the input is the disk, each other one requests; each is answered by a line.
 
@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most requests at once: as write-back and recovery have them.
+/// Maximum number of requests at once: as in write-back and recovery.
 const REQUESTS_AT_ONCE: usize = 16;
 
-/// A disk like the one that is served.
+/// A copy of the served disk.
 struct LikeServed {
     drives: DriveArguments,
     model: Model,

@@ -1,4 +1,4 @@
-//! `okeanos-lab sim`: the crash explorer from the command line, to replay one case or to run many.
+//! `okeanos-lab sim`: the crash explorer on the command line, to replay one case or to run many.
 
 mod report;
 mod state;
@@ -86,7 +86,7 @@ pub struct SimArguments {
     jobs: Option<usize>,
     /// This script instead of random ones; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
-    // By its whole path: of a `Vec` clap expects one value for each element.
+    // Named by its whole path: for a `Vec` clap expects one value for each element.
     script: Option<std::vec::Vec<Script>>,
     /// What random scripts do most: all, overwrites, crossing, large or scattered; otherwise the
     /// seed says it
@@ -167,7 +167,7 @@ enum Lying {
     Random,
 }
 
-/// The disks that the arguments ask for.
+/// Returns the disks that the arguments request.
 fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
     let replacement = match arguments.lying {
         Some(Lying::Lru) => LineReplacement::LeastRecentlyUsed,
@@ -184,7 +184,7 @@ fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
     }))
 }
 
-/// The case on the disks that the arguments ask for.
+/// Returns the case on the disks that the arguments request.
 fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
     let barrier = match arguments.barrier {
         SimulatedBarrier::None => BarrierKind::None,
@@ -193,9 +193,9 @@ fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
     Case { barrier, liar: liar.clone(), ..case }
 }
 
-/// A letter more has ten times as many scripts.
+/// Letters of a script. One more has ten times as many scripts.
 const LETTERS: usize = 3;
-/// One more has about ten times as many states.
+/// Operations of a script. One more has about ten times as many states.
 const OPERATIONS: usize = 4;
 
 pub fn run(arguments: SimArguments) -> Result<(), CliError> {
@@ -241,7 +241,7 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
         _ => explore(&arguments, &liar, &mut reports)?,
     }
     print(&reports, liar.and_then(Evictions::of).as_ref(), arguments.json)?;
-    // A state file has them already.
+    // A state file includes them already.
     let stalls = sim::stalls::take();
     match arguments.json || stalls.is_empty() {
         true => Ok(()),
@@ -304,7 +304,7 @@ fn explore(
     Ok(())
 }
 
-/// On as many threads as there are jobs, each world on one.
+/// Explores on as many threads as there are jobs, each world on one.
 fn explore_small_worlds(
     arguments: &SimArguments,
     proof: &mut Proof,
@@ -386,7 +386,7 @@ fn run_all(
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = run_on(&mut volumes, case, arguments);
                     let failed = result.is_err();
-                    // Nobody listens any more once a case has failed.
+                    // The receiver has stopped once a case has failed.
                     if sender.send(result).is_err() || failed {
                         return;
                     }

@@ -1,4 +1,4 @@
-//! What the crash explorer has found, as a table or JSON.
+//! Report of the crash explorer, as a table or JSON.
 
 use crate::error::CliError;
 use crate::text::table::Table;
@@ -9,21 +9,21 @@ use sim::liar::Liar;
 use sim::small_world::SmallReport;
 use std::collections::BTreeMap;
 
-/// What was found so far, by mode.
+/// Counts so far, by mode.
 pub type Reports = BTreeMap<&'static str, CaseReport>;
 
-/// What stood in for flushes, and how good it is for single sectors.
+/// Evictions that replaced flushes, and their reliability for single sectors.
 #[derive(serde::Serialize)]
 pub struct Evictions {
     profile: Profile,
-    /// With 95 % confidence an eviction fails at most this often.
+    /// Upper bound of an eviction's failure rate, with 95 % confidence.
     loss_bound: f64,
     /// Sectors written, evicted and cut off at once, and how many of them were lost.
     targets: u64,
     targets_lost: u64,
 }
 
-/// Enough to see one loss in a thousand.
+/// Sectors, enough to see one loss in a thousand.
 const TARGETS: u64 = 10_000;
 
 impl Evictions {
@@ -78,7 +78,7 @@ pub fn print(reports: &Reports, evictions: Option<&Evictions>, json: bool) -> Re
     crate::text::output::print(&format_args!("{table}{evictions}{verdict}\n"))
 }
 
-/// What was explored exhaustively.
+/// Prints the exhaustive explorations.
 pub fn print_small_worlds(explored: &[(&str, SmallReport)]) -> Result<(), CliError> {
     let mut table = Table::new([
         "small world",
@@ -100,7 +100,7 @@ pub fn print_small_worlds(explored: &[(&str, SmallReport)]) -> Result<(), CliErr
     crate::text::output::print(&table)
 }
 
-/// Steps of tasks that took more than 2 ms of processor time.
+/// Prints steps of tasks that took more than 2 ms of processor time.
 pub fn print_stalls(stalls: &[LongSteps]) -> Result<(), CliError> {
     let mut table = Table::new(["task", "steps of 2 ms", "longest (ms)"]);
     for LongSteps { task, count, longest } in stalls {
@@ -110,9 +110,9 @@ pub fn print_stalls(stalls: &[LongSteps]) -> Result<(), CliError> {
     crate::text::output::print(&table)
 }
 
-/// Every count, and what it is called.
+/// Returns every count with its name.
 fn columns(report: &CaseReport) -> [(&'static str, u64); 22] {
-    // All of them: a new one is not to be forgotten here.
+    // Destructured in full: a new count must not be forgotten here.
     let CaseReport {
         scripts,
         cuts,

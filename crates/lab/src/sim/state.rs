@@ -1,12 +1,12 @@
-//! The state file of the crash explorer: the next seed in the first line, and behind it, as JSON,
-//! what was explored.
+//! The state file of the crash explorer: the next seed in the first line, then, as JSON, the
+//! explored cases.
 
 use super::SimArguments;
 use crate::error::CliError;
 use sim::proof::Proof;
 use std::path::{Path, PathBuf};
 
-/// From the state file if there is one.
+/// Reads the state file if there is one.
 pub fn read(arguments: &SimArguments) -> Result<(u64, Proof), CliError> {
     let Some(path) = &arguments.state else { return Ok((arguments.seed, Proof::default())) };
     Ok(read_file(path)?.unwrap_or((arguments.seed, Proof::default())))
@@ -29,7 +29,7 @@ fn read_file(path: &Path) -> Result<Option<(u64, Proof)>, CliError> {
     }
 }
 
-/// Into a new file that takes the place of the old one, so that a kill leaves one of the two.
+/// Writes a new file that replaces the old one, so that a kill leaves one of the two.
 pub fn write(arguments: &SimArguments, seed: u64, proof: &mut Proof) -> Result<(), CliError> {
     let Some(path) = &arguments.state else { return Ok(()) };
     proof.programs.insert(crate::VERSION.to_owned());
@@ -42,7 +42,7 @@ pub fn write(arguments: &SimArguments, seed: u64, proof: &mut Proof) -> Result<(
         .map_err(|error| CliError::system(path.display().to_string(), error))
 }
 
-/// What these files hold, as a page.
+/// Prints the content of these files, as a page.
 pub fn print_proof(files: &[PathBuf]) -> Result<(), CliError> {
     let mut all = Proof::default();
     for path in files {

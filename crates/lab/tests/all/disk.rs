@@ -1,12 +1,12 @@
-//! Emulated disks from the command line: served in real time under the kernel's own file systems,
-//! and replayed.
+//! Tests of emulated disks from the command line: served in real time under the kernel's own file
+//! systems, and replayed.
 
 use crate::common::{lab, said};
 use crate::rig::Rig;
 use serde_json::Value;
 use std::ffi::OsStr;
 
-/// `drive NAME`: one of its counts.
+/// Function `drive NAME`: one of its counts.
 const DRIVE: &str = r#"
     drive() { $O stats --json $M | tr -d ' ,' | sed -n "s/^\"$1\"://p"; }
     serve_disk() { $LAB disk serve "$@" $M; }
@@ -75,7 +75,7 @@ fn raid_0_drives_share_the_writes_and_the_replay_goes_to_all() {
     assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["49152"; 4]);
 }
 
-/// On a loop device that somebody else has set up, and on one of the mount's own.
+/// Uses a loop device that another program has set up, and one of the mount's own.
 #[test]
 fn stats_of_a_volume_tell_how_far_the_arm_beneath_it_went() {
     let rig = Rig::new();
@@ -183,8 +183,7 @@ fn bad_models_and_traces_are_refused_with_their_place_and_nothing_is_printed() {
 
 #[test]
 fn a_daemon_whose_connection_is_aborted_before_the_first_request_ends_and_says_so() {
-    // The porter's mount(2) comes back late, so nobody reads the first request before it is too
-    // late.
+    // The mount helper's mount(2) returns late, so the first request is read after the abort.
     for what in ["$LAB disk serve --model hitachi-7k80 --size 1G", "$O mount -o noloop image"] {
         Rig::new().run(&format!(
             r#"$O mkfs image 64M -- -q; mkdir control; mount -t fusectl none control

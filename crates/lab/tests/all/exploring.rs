@@ -1,8 +1,8 @@
-//! `okeanos-lab sim` as people use it.
+//! Tests of `okeanos-lab sim` as people use it.
 
 use std::process::Command;
 
-/// What a failure of the crash explorer prints last is the command that shows it again.
+/// Checks that the last line of a failure is the command that shows it again.
 #[test]
 fn the_line_that_a_failing_exploration_prints_replays_it() {
     let sim = |arguments: &[&str]| {
@@ -13,7 +13,7 @@ fn the_line_that_a_failing_exploration_prints_replays_it() {
             .unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    // Without barriers something is lost soon.
+    // Without barriers a write is lost soon.
     let (fine, said) = sim(&[
         "--mode",
         "journal",

@@ -1,8 +1,9 @@
-//! `okeanos-lab fingerprint` through the program: what it goes on from.
+//! Tests that `okeanos-lab fingerprint` continues saved measurements.
 
 use crate::rig::Rig;
 
-/// Stopped once measurements are kept, it refuses to put others to them, and goes on with the same.
+/// Stopped once measurements are saved, it refuses to combine others with them, and continues the
+/// same.
 #[test]
 fn what_is_kept_goes_on_under_the_same_conditions_alone() {
     let rig = Rig::new();

@@ -1,11 +1,11 @@
-//! `okeanos-lab bench growth` and `okeanos-lab bench mixed`: small runs measure all that large ones
-//! do.
+//! Tests of `okeanos-lab bench growth` and `okeanos-lab bench mixed`: small runs measure all that
+//! large ones do.
 
 use crate::rig::Rig;
 use serde_json::Value;
 
-/// Runs `okeanos-lab bench WORDS` in the rig's directory, and sees that no image and no loop device
-/// stays.
+/// Runs `okeanos-lab bench WORDS` in the rig's directory, and checks that no image and no loop
+/// device stays.
 fn bench(rig: &Rig, words: &str) -> Value {
     let told = rig.run(&format!(
         "$LAB bench {words} --directory . --turns 1 --json >told 2>said || {{ cat said; exit; }}

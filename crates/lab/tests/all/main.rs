@@ -1,5 +1,5 @@
-//! All tests of `okeanos-lab` that use it from outside: one program, because linking each costs
-//! more than running it. What scripts and mounts need is that of the tests of `okeanos`.
+//! Tests of `okeanos-lab` from outside: one program, because linking each costs more than running
+//! it. The support for scripts and mounts is that of the tests of `okeanos`.
 
 #[path = "../../../cli/tests/all/common/mod.rs"]
 #[expect(dead_code, reason = "for the tests of both programs")]

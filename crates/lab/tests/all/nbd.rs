@@ -1,11 +1,12 @@
-//! `okeanos-lab nbd`, and `okeanos nbd` on an emulated disk, with a client of others.
+//! Tests of `okeanos-lab nbd`, and of `okeanos nbd` on an emulated disk, with another project's
+//! client.
 
 use crate::rig::Rig;
 use serde_json::Value;
 use std::process::Command;
 
-/// `serve PROGRAM OPTIONS…`: a server on the socket `s`, said what to `out`, until `stop`.
-/// `q COMMANDS…`: a client.
+/// Functions. `serve PROGRAM OPTIONS…`: a server on the socket `s`, printing to `out`, until
+/// `stop`. `q COMMANDS…`: a client.
 const WORDS: &str = r#"
     P=; trap '[ -z "$P" ] || kill -9 $P 2>/dev/null || true' EXIT
     export_disk() {
@@ -17,11 +18,11 @@ const WORDS: &str = r#"
 "#;
 
 fn run(script: &str) -> Value {
-    // Does nothing, and needs no network, when all are there.
+    // Does nothing, and needs no network, if all are installed.
     let install = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-packages.sh");
     assert!(Command::new(install).arg("qemu-utils").status().unwrap().success());
     let out = Rig::new().run(&format!("{WORDS}{script}"));
-    // One object, behind the lines that the program says while it serves.
+    // One object, after the lines that the program prints while it serves.
     serde_json::from_str(&out[out.find('{').unwrap()..]).expect(&out)
 }
 
@@ -35,7 +36,7 @@ fn an_emulated_drive_is_exported_in_real_time_and_tells_what_it_did() {
     assert!(told["drive"]["cylinders_crossed"].as_u64().unwrap() > 0, "{told}");
 }
 
-/// `okeanos inspect` asks `okeanos-lab` how long requests take on a disk that it serves.
+/// Asks `okeanos-lab` how long requests take on a disk that it serves.
 #[test]
 fn inspect_times_a_checkpoint_on_the_disk_that_is_served() {
     let told = run("$LAB disk serve --model cheetah-15k5 --size 64M $M

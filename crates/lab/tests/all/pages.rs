@@ -1,4 +1,4 @@
-//! Help, man pages and completions.
+//! Tests of help, man pages and completions.
 
 use crate::rig::Rig;
 

@@ -1,4 +1,4 @@
-//! `okeanos-lab reproduce` as a user meets it.
+//! Tests of `okeanos-lab reproduce` as a user runs it.
 
 use std::path::Path;
 use std::process::{Command, Output};

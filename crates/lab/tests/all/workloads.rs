@@ -1,11 +1,11 @@
-//! The workloads of `okeanos-lab bench` on a mounted volume: they do what was asked, and leave what
-//! they say.
+//! Tests of the workloads of `okeanos-lab bench` on a mounted volume: their operations, and the
+//! files that they leave.
 
 use crate::rig::Rig;
 use serde_json::Value;
 
-/// Mounts a volume, runs `okeanos-lab bench WORDS $M/d`, and checks the volume. Returns what was
-/// printed, and how many files of how many bytes stay.
+/// Mounts a volume, runs `okeanos-lab bench WORDS $M/d`, and checks the volume. Returns the output,
+/// and the number of files that stay, and their bytes.
 fn bench(words: &str) -> (Value, u64, u64) {
     let rig = Rig::new();
     let told = rig.run(&format!(

@@ -1,4 +1,4 @@
-//! Where values lie on an axis, and which of them are written beside it.
+//! Positions of values on an axis, and the labels of the axis.
 
 use crate::figure::{Axis, Scale};
 use crate::number::short;
@@ -19,16 +19,16 @@ enum Kind {
     Names,
 }
 
-/// About how many ticks a linear axis gets.
+/// Approximate number of ticks on a linear axis.
 const TICKS: f64 = 6.0;
-/// At most this many labels on a logarithmic axis.
+/// Maximum number of labels on a logarithmic axis.
 const TICKS_MAX: usize = 9;
-/// Room between the outermost points and the ends of an x axis, of its length.
+/// Margin between the outermost points and the ends of an x axis, as a fraction of its length.
 const MARGIN: f64 = 0.03;
 
 impl Ruler {
-    /// An axis on which a value's height counts: a linear one begins at zero, and both end at a
-    /// tick.
+    /// Builds an axis on which a value's height counts: a linear one begins at zero, and both end
+    /// at a tick.
     pub fn upright(axis: &Axis, values: &[f64]) -> Ruler {
         match axis.scale {
             Scale::Logarithmic => Ruler::logarithmic(axis, values),
@@ -36,7 +36,7 @@ impl Ruler {
         }
     }
 
-    /// An axis whose outermost points keep some distance from its ends.
+    /// Builds an axis whose outermost points keep some distance from its ends.
     pub fn across(axis: &Axis, values: &[f64]) -> Ruler {
         let mut ruler = match &axis.scale {
             Scale::Logarithmic => Ruler::logarithmic(axis, values),
@@ -80,7 +80,7 @@ impl Ruler {
         (self.measure(value) - low) / (high - low)
     }
 
-    /// Where bars stand.
+    /// Returns the base of bars.
     pub fn ground(&self) -> f64 {
         if self.low <= 0.0 && self.kind == Kind::Linear { self.place(0.0) } else { 0.0 }
     }
@@ -124,7 +124,7 @@ fn ends(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     Some((low, values.max_by(f64::total_cmp)?))
 }
 
-/// The next of 1, 2, 5, 10, …
+/// Returns the next of 1, 2, 5, 10, …
 fn round_step(least: f64) -> f64 {
     let decade = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -143,8 +143,8 @@ fn powers_of_two(low: f64, high: f64) -> Vec<f64> {
     (first..=last.max(first + 1)).map(|exponent| 2f64.powi(exponent)).collect()
 }
 
-/// From below the least to above the greatest: 1, 2, 5, 10, … if they are few, otherwise powers of
-/// ten.
+/// Returns ticks from below the least to above the greatest: 1, 2, 5, 10, … if they are few,
+/// otherwise powers of ten.
 fn steps_of_decades(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let spread = |steps: &[f64]| -> Vec<f64> {

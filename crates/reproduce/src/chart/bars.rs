@@ -6,12 +6,12 @@ use super::{Plot, whisker};
 use crate::figure::{Picture, Series};
 use crate::number::short;
 
-/// Of a name's room, what its bars take together.
+/// Fraction of a name's width that its bars take together.
 const FILLED: f64 = 0.8;
 const BAR_MAX: f64 = 64.0;
 const LABEL_SIZE: f64 = 10.5;
 
-/// Bars in the order of the series, each with its number above it if there is room.
+/// Draws bars in the order of the series, each with its number above it if it fits.
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
     let count = picture.series.len().max(1) as f64;
     let room = (plot.right - plot.left) / plot.x.ticks.len().max(1) as f64;
@@ -43,7 +43,8 @@ fn bar(slot: usize, series: &Series, left: f64, thick: f64, ground: f64, end: f6
     )
 }
 
-/// Flat above a bar that is wide enough, upright above a narrower one, none above a hair.
+/// Draws a number: flat above a bar that is wide enough, upright above a narrower one, none above a
+/// hair.
 fn label(value: &str, middle: f64, top: f64, thick: f64) -> String {
     if width(value, LABEL_SIZE) <= thick + 4.0 {
         let y = top - 5.0;
@@ -60,7 +61,7 @@ fn label(value: &str, middle: f64, top: f64, thick: f64) -> String {
     }
 }
 
-/// How the bar looks in the legend.
+/// Draws a bar for the legend.
 pub(super) fn sample(slot: usize, x: f64, y: f64, of_paper: bool) -> String {
     let (look, top) = (look(slot, of_paper), y - 7.0);
     format!("<rect {look} x=\"{:.1}\" y=\"{top:.1}\" width=\"16\" height=\"14\"/>", x + 6.0)

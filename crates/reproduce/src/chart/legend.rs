@@ -1,4 +1,4 @@
-//! What the legend says, and where it stands.
+//! Content and position of the legend.
 
 use super::style::Slots;
 use super::text::{escaped, width, wrapped};
@@ -6,11 +6,11 @@ use super::{Form, Plot, TEXT_SIZE, bars, lines};
 use crate::figure::{Picture, Scale, Series};
 
 const LINE: f64 = 22.0;
-/// How wide the sample of a line or bar is, with what keeps it from its name.
+/// Width of the sample of a line or bar, with the gap before its name.
 pub(super) const SAMPLE: f64 = 34.0;
 
-/// The series from top to bottom as they end at the right, so that the eye finds its line. And how
-/// high the picture is with it.
+/// Draws the series from top to bottom as they end at the right, so that the eye finds its line.
+/// Returns the height with the legend, too.
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> (String, f64) {
     let mut entries: Vec<_> = picture.series.iter().collect();
     if !matches!(picture.x.scale, Scale::Names(_)) {
@@ -52,7 +52,7 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> (String, f6
     (text, end)
 }
 
-/// What the legend says of a line that lies under others, in lines of the legend's width.
+/// Returns the legend's text for a line that lies under others, wrapped to the legend's width.
 fn under(series: &Series, picture: &Picture, plot: &Plot) -> Vec<String> {
     if matches!(picture.x.scale, Scale::Names(_)) {
         return Vec::new();
@@ -67,7 +67,7 @@ fn under(series: &Series, picture: &Picture, plot: &Plot) -> Vec<String> {
     }
 }
 
-/// How wide names in the legend may be.
+/// Returns the maximum width of names in the legend.
 pub(super) fn room(picture: &Picture, form: Form) -> f64 {
     const LEAST: f64 = 110.0;
     if form == Form::Phone {

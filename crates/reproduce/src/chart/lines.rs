@@ -4,13 +4,13 @@ use super::style::{Slots, marker};
 use super::{Plot, whisker};
 use crate::figure::{Picture, Series};
 
-/// Above this many points, markers would hide the line.
+/// Number of points above which markers would hide the line.
 const MARKERS_MAX: usize = 40;
 
-/// Points of two series nearer than this, in the picture's units, are drawn on each other.
+/// Distance, in the picture's units, below which points of two series are drawn on each other.
 const NEAR: f64 = 2.5;
 
-/// Ours first, so that the paper's hollow markers stay visible on them.
+/// Draws our series first, so that the paper's hollow markers stay visible on them.
 pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
     let mut text = String::new();
     for of_paper in [false, true] {
@@ -28,7 +28,7 @@ pub(super) fn draw(picture: &Picture, plot: &Plot, slots: &Slots) -> String {
     text
 }
 
-/// The series that are drawn later, and on most points of this one.
+/// Returns the series that are drawn later, and on most points of this one.
 pub(super) fn on_top_of<'a>(series: &Series, picture: &'a Picture, plot: &Plot) -> Vec<&'a Series> {
     let placed = place(series, plot);
     let later = picture.series.iter().skip_while(|other| !std::ptr::eq(*other, series)).skip(1);
@@ -42,7 +42,7 @@ fn place(series: &Series, plot: &Plot) -> Vec<(f64, f64)> {
     shown.map(|(x, y)| (plot.x(x), plot.y(y))).collect()
 }
 
-/// Whether most points of the line below lie under one of the line above.
+/// Whether most points of the lower line lie under one of the upper line.
 fn covers(above: &[(f64, f64)], below: &[(f64, f64)]) -> bool {
     let is_near =
         |a: &(f64, f64), b: &(f64, f64)| (a.0 - b.0).abs() < NEAR && (a.1 - b.1).abs() < NEAR;
@@ -51,7 +51,7 @@ fn covers(above: &[(f64, f64)], below: &[(f64, f64)]) -> bool {
     below.len() <= MARKERS_MAX && covered * 2 > below.len()
 }
 
-/// A line that lies under others is wider, so that its colour shows on both sides.
+/// Draws a line. A line that lies under others is wider, so that its colour shows on both sides.
 fn line(points: &[(f64, f64)], slot: usize, of_paper: bool, above: usize) -> String {
     let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     let many = points.len() > MARKERS_MAX;
@@ -70,7 +70,7 @@ fn line(points: &[(f64, f64)], slot: usize, of_paper: bool, above: usize) -> Str
     text + "\n"
 }
 
-/// How the line looks in the legend.
+/// Draws a line for the legend.
 pub(super) fn sample(slot: usize, x: f64, y: f64, of_paper: bool) -> String {
     let (thick, dash) = stroke(of_paper, false);
     format!(

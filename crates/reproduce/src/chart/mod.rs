@@ -25,11 +25,11 @@ pub(crate) use text::escaped;
 const TITLE_SIZE: f64 = 18.0;
 const TITLE_LINE: f64 = 24.0;
 const TEXT_SIZE: f64 = 13.0;
-/// Below the plot: the labels of the ticks, the first line of them, and what x is.
+/// Height below the plot: the labels of the ticks, the first line of them, and the name of x.
 const FOOT: f64 = 58.0;
 const FOOT_LINE: f64 = 16.0;
 
-/// What a picture is drawn for.
+/// Medium of a picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// The legend stands beside the plot.
@@ -42,7 +42,7 @@ impl Form {
     fn width(self) -> f64 {
         if self == Form::Screen { 900.0 } else { 400.0 }
     }
-    /// Kept free at the sides.
+    /// Returns the margin at the sides.
     fn edge(self) -> f64 {
         if self == Form::Screen { 24.0 } else { 10.0 }
     }
@@ -54,26 +54,27 @@ impl Form {
     }
 }
 
-/// Where the points go, in the picture's coordinates.
+/// Area of the points, in the picture's coordinates.
 struct Plot {
     form: Form,
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
-    /// Where the labels of the ticks and of x end.
+    /// Bottom of the labels of the ticks and of x.
     end: f64,
     names: NameRows,
     x: Ruler,
     y: Ruler,
 }
 
-/// Names below the plot stand in as many rows, in turns, as keeps each clear of its neighbours.
+/// Rows of names below the plot; names alternate between as many rows as keep each clear of its
+/// neighbours.
 struct NameRows {
     rows: usize,
-    /// Of each row, at most.
+    /// Maximum number of lines of each row.
     lines: usize,
-    /// For a name.
+    /// Width available for a name.
     room: f64,
 }
 
@@ -111,7 +112,7 @@ pub(crate) fn svg(picture: &Picture, form: Form) -> String {
     shades::svg(picture, form).unwrap_or_else(|| drawn(picture, form, None).0)
 }
 
-/// Pictures of lines or bars in one file, one below the other.
+/// Draws pictures of lines or bars in one file, one below the other.
 pub fn sheet(pictures: &[Picture], form: Form) -> String {
     let (mut parts, mut height) = (String::new(), 0.0);
     for picture in pictures {
@@ -124,7 +125,8 @@ pub fn sheet(pictures: &[Picture], form: Form) -> String {
     )
 }
 
-/// A picture of lines or bars, and how high it is. In a file with others it begins at `top`.
+/// Draws a picture of lines or bars, and returns its height. In a file with others it begins at
+/// `top`.
 fn drawn(picture: &Picture, form: Form, top: Option<f64>) -> (String, f64) {
     let slots = Slots::of(&picture.series);
     let plot = plan(picture, form);
@@ -135,7 +137,7 @@ fn drawn(picture: &Picture, form: Form, top: Option<f64>) -> (String, f64) {
     let (legend, height) = legend::draw(picture, &plot, &slots);
     let (width, title, rules) = (form.width(), escaped(&picture.title), style::rules());
     let height = height.round();
-    // Of a picture that is the whole file, its size is left to the page.
+    // A picture that is the whole file leaves its size to the page.
     let place = top.map(|top| format!(" y=\"{top}\" width=\"{width}\" height=\"{height}\""));
     let place = place.unwrap_or_default();
     let text = format!(
@@ -174,11 +176,12 @@ fn plan(picture: &Picture, form: Form) -> Plot {
     Plot { form, left, right, top, bottom, end, names, x, y }
 }
 
-/// Where a mean lies with 90 %: an upright stroke, if it is long enough to be seen.
+/// Draws the 90 % confidence interval of a mean: an upright stroke, if it is long enough to be
+/// seen.
 fn whisker(plot: &Plot, spread: Option<&(f64, f64)>, x: f64) -> String {
     const SEEN: f64 = 3.0;
     let Some(&(low, high)) = spread else { return String::new() };
-    // A logarithmic axis has no place for what is not above zero.
+    // A logarithmic axis cannot show values that are not above zero.
     let ends = [low, high].map(|end| if plot.y.can_show(end) { plot.y(end) } else { plot.bottom });
     if (ends[0] - ends[1]).abs() < SEEN {
         return String::new();
@@ -191,7 +194,7 @@ fn whisker(plot: &Plot, spread: Option<&(f64, f64)>, x: f64) -> String {
     )
 }
 
-/// The title, and what y is.
+/// Draws the title, and the name of y.
 fn head(picture: &Picture, plot: &Plot) -> String {
     let edge = plot.form.edge();
     let mut text = String::new();
@@ -205,7 +208,7 @@ fn head(picture: &Picture, plot: &Plot) -> String {
     text + &format!("<text class=\"ch-faint\" x=\"{edge}\" y=\"{y}\">{label}</text>\n")
 }
 
-/// Axes, grid, and the labels of the ticks, as many as have room.
+/// Draws axes, grid, and the labels of the ticks, as many as fit.
 fn frame(picture: &Picture, plot: &Plot) -> String {
     let Plot { left, right, top, bottom, .. } = *plot;
     let mut text = String::new();
@@ -257,7 +260,7 @@ mod tests {
     use super::*;
     use crate::made_up;
 
-    /// All values of an attribute, of the elements that contain `with`.
+    /// Returns all values of an attribute, of the elements that contain `with`.
     fn values(svg: &str, with: &str, attribute: &str) -> Vec<f64> {
         let elements = svg.split('<').filter(|element| element.contains(with));
         let after = |element: &'_ str| {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const SIDE: f64 = 40.0;
-/// Of one field, with what stands beside it.
+/// Width of one field, with its labels.
 const WIDE: f64 = 143.0;
 const LABEL_SIZE: f64 = 13.0;
 const SQUARE: f64 = 7.5;
 const TEXT_SIZE: f64 = 10.0;
-/// Above a field, for its name, and below it, for the columns'.
+/// Height above a field, for its name, and below it, for the columns' names.
 const HEAD: f64 = 30.0;
 const FOOT: f64 = 52.0;
 
@@ -24,11 +24,11 @@ type Rows<'a> = Vec<(&'a str, &'a [(f64, f64)])>;
 struct Field<'a> {
     name: &'a str,
     rows: Rows<'a>,
-    /// Column and the number of its row; whether the paper's.
+    /// Column, row number, and whether it is the paper's.
     chosen: Vec<(f64, f64, bool)>,
 }
 
-/// `None` if the picture is none of shades.
+/// Draws the picture. `None` if it is none of shades.
 pub(super) fn svg(picture: &Picture, form: Form) -> Option<String> {
     let (Scale::Names(columns), Scale::Shades { white, black, logarithmic }) =
         (&picture.x.scale, &picture.y.scale)
@@ -63,7 +63,7 @@ pub(super) fn svg(picture: &Picture, form: Form) -> Option<String> {
     Some(svg + "</svg>\n")
 }
 
-/// The title, and what the fields show; and where that ends.
+/// Draws the title, and the meaning of the shades; returns the lower end.
 fn head(picture: &Picture, form: Form) -> (String, f64) {
     let (edge, mut y) = (form.edge(), 6.0);
     let mut text = String::new();
@@ -140,7 +140,7 @@ fn draw(
                 at.0, at.1
             );
         }
-        // Every fifth has room for its name.
+        // Only every fifth row has space for its name.
         if row % 5 == 0 || row + 1 == field.rows.len() {
             let (right, base) = (left - 3.0, y(row) + SQUARE - 0.5);
             let name = escaped(name);

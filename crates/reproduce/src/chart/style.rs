@@ -1,10 +1,9 @@
-//! What a series looks like: the same name has the same colour in every picture, and its own
-//! marker.
+//! Styles of series: the same name has the same colour in every picture, and its own marker.
 
 use crate::figure::Series;
 
-/// The modes keep their colours from picture to picture; the colours are told apart by colour-blind
-/// readers too.
+/// Colours of the modes, which are the same in every picture; colour-blind readers can distinguish
+/// them, too.
 const KNOWN: [(&str, usize); 8] = [
     ("wasteless", 0),
     ("selective", 1),
@@ -16,7 +15,7 @@ const KNOWN: [(&str, usize); 8] = [
     ("xfs", 6),
 ];
 pub(super) const COLOURS: usize = 10;
-/// For a light page, and for a dark one.
+/// Colours for a light page, and for a dark one.
 const PALETTE: [(&str, &str); COLOURS] = [
     ("#00865f", "#2fc795"),
     ("#b8478a", "#e68bc0"),
@@ -30,8 +29,8 @@ const PALETTE: [(&str, &str); COLOURS] = [
     ("#666666", "#b0b0b0"),
 ];
 
-/// Rules for the classes that the pictures use. The same in each picture, so that many may share
-/// one page.
+/// Returns rules for the classes that the pictures use. They are the same in each picture, so that
+/// many may share one page.
 pub(super) fn rules() -> String {
     let theme = |ink: &str,
                  faint: &str,
@@ -53,7 +52,7 @@ pub(super) fn rules() -> String {
     format!("{light}@media (prefers-color-scheme:dark){{{dark}}}")
 }
 
-/// The colour of each name: the mode's own if it is free, otherwise the next free one.
+/// Colours by name: the mode's own if it is free, otherwise the next free one.
 pub(super) struct Slots(Vec<(String, usize)>);
 
 impl Slots {
@@ -66,7 +65,7 @@ impl Slots {
             let taken = |slot: &usize| slots.iter().any(|(_, other)| other == slot);
             let known = KNOWN.iter().find(|(mode, _)| name.to_lowercase().contains(mode));
             let own = known.map(|(_, slot)| *slot).filter(|slot| !taken(slot));
-            // From the end, where no mode has its own.
+            // Counted from the end, where no mode has its own.
             let free = (0..COLOURS).rev().find(|slot| !taken(slot));
             slots.push((name.clone(), own.or(free).unwrap_or(slots.len() % COLOURS)));
         }
@@ -78,7 +77,7 @@ impl Slots {
     }
 }
 
-/// A marker around a point: filled for ours, hollow for the paper's.
+/// Draws a marker around a point: filled for ours, hollow for the paper's.
 pub(super) fn marker(slot: usize, x: f64, y: f64, of_paper: bool) -> String {
     let size = if of_paper { 6.5 } else { 4.2 };
     let classes = match of_paper {

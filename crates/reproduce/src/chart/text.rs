@@ -1,5 +1,4 @@
-//! Text in a picture: how wide it will be, and how it breaks. Fonts differ, so the estimate is on
-//! the large side.
+//! Width and wrapping of text in a picture. Fonts differ, so the estimate is on the large side.
 
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let of = |letter: char| match letter {
@@ -12,7 +11,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(of).sum::<f64>() * size
 }
 
-/// Broken at blanks into lines that fit; a word that does not fit alone stands alone.
+/// Breaks text at blanks into lines that fit; a word that does not fit stands alone.
 pub(super) fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -60,7 +60,7 @@ enum PaperSetting {
     Ceph1,
     CephSync,
     Okeanos60,
-    /// It looks for old files more often than the paper's.
+    /// Okeanos, looking for old files more often than the paper's 60 s.
     Okeanos60Often,
     OkeanosInfinite,
 }
@@ -76,7 +76,7 @@ impl PaperSetting {
             PaperSetting::OkeanosInfinite => "Okeanos, infinite",
         }
     }
-    /// All times divided by `scale`.
+    /// Divides all times by `scale`.
     fn client(self, scale: u32) -> SharedClient {
         let s = SECOND / scale;
         let journaled =
@@ -92,8 +92,8 @@ impl PaperSetting {
     }
 }
 
-/// The paper's cluster: links of 1 Gbit/s, drives of 15,000 turns, a file system that syncs every 5
-/// s.
+/// Returns the paper's cluster: links of 1 Gbit/s, drives of 15,000 rpm, a file system that syncs
+/// every 5 s.
 fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration) -> SharedOptions {
     SharedOptions {
         client: setting.client(scale),
@@ -107,12 +107,12 @@ fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration
     }
 }
 
-/// What a real server (Ceph 16.2.15, one OSD in memory) takes of its processor, all its threads
-/// together. These are medians, to two digits, of three runs of
-/// `scripts/measure-metadata-server.py`, with five rounds each. A change was measured as a new
-/// file. A removal of a file with buffered content takes 378 us in all. What that is more than a
-/// removal is `names_left`. It is the question, and what the discard of the content tells. A token
-/// was measured with its return, as its grant comes with the answer to an open.
+/// Processor time of a real server (Ceph 16.2.15, one OSD in memory), all its threads together.
+/// These are medians, to two digits, of three runs of `scripts/measure-metadata-server.py`, with
+/// five repetitions each. A change was measured as a new file. A removal of a file with buffered
+/// content takes 378 us; the part beyond a plain removal is `names_left`: the question, and the
+/// reports of the discarded content. A token was measured with its return, as its grant comes with
+/// the answer to an open.
 const METADATA_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(190),
     removal: Duration::from_micros(170),
@@ -138,8 +138,8 @@ fn metadata_source() -> String {
 const CLIENT: &str = "Ceph's client is Linux's, as the paper's: fsync waits for content, and attributes follow. A new file comes open and with its \
 capabilities. The host's journal stands before a client that waits for both, and that asks a question after each sync.";
 const CHOSEN: &str = "the metadata server's times, which are measured now";
-/// What was in the place of the measured times, until they were measured. What the server is told
-/// took nothing. The question how many names are left was no message.
+/// Values used before the times were measured. Reports to the server took no time. The question how
+/// many names are left was no message.
 const CHOSEN_TIMES: MetadataTimes = MetadataTimes {
     change: Duration::from_micros(500),
     removal: Duration::from_micros(500),
@@ -151,11 +151,11 @@ const CHOSEN_TIMES: MetadataTimes = MetadataTimes {
     token: Duration::ZERO,
 };
 
-/// With which of the metadata server's times a cell is played.
+/// The metadata server's times with which a cell is played.
 #[derive(Clone, Copy)]
 enum Served {
     AsMeasured,
-    /// Times by this.
+    /// Multiples of the measured times.
     By(f64),
     AsChosen,
 }
@@ -179,12 +179,12 @@ const OURS: &str = "The paper's client logs and fetches whole pages. Ours keeps 
 
 // Figure 1
 
-/// Of the paper's workload we know the files and the time; the rate is set so that Ceph's client
-/// has about as much dirty data.
+/// Duration of a loop. The paper states the files and the time; the rate is set so that Ceph's
+/// client has about as much dirty data.
 const FILESERVER_LOOP: Duration = Duration::from_millis(150);
-/// Of a second.
+/// Samples per second.
 const SAMPLES: usize = 4;
-/// Seconds that are not shown: what the preparation left dirty is at the servers after them.
+/// Seconds that are not shown: data left dirty by the preparation is at the servers after them.
 const FIRST: u32 = 40;
 
 fn figure_1(context: &Context) -> Result<Results, FigureError> {
@@ -252,7 +252,7 @@ fn figure_1(context: &Context) -> Result<Results, FigureError> {
 
 // Figure 4
 
-/// Places among its settings.
+/// Indices among its settings.
 const CEPH: usize = 0;
 const CEPH_SYNC: usize = 2;
 const OKEANOS: usize = 3;
@@ -266,11 +266,12 @@ struct LoadCell {
 struct Loaded {
     report: FilebenchReport,
     per_second: f64,
-    /// By one data server, in bytes for each operation.
+    /// Bytes received by one data server for each operation.
     received: f64,
 }
 
-/// Seconds until what the preparation left dirty is at the servers, with the longest of the times.
+/// Seconds until data left dirty by the preparation is at the servers, with the longest of the
+/// times.
 const SETTLED: u32 = 70;
 
 fn load(context: &Context, cell: &LoadCell) -> Result<Loaded, FigureError> {
@@ -298,7 +299,7 @@ fn load(context: &Context, cell: &LoadCell) -> Result<Loaded, FigureError> {
         Ok::<_, std::io::Error>(report)
     })?;
     let marks = marks.take();
-    // The last minute, if there is one; else all of it.
+    // The last minute, if there is one; otherwise the whole run.
     let from = |(last, _, _): &(f64, u64, u64)| {
         marks.iter().find(|(at, operations, _)| *operations > 0 && last - at <= 60.0)
     };
@@ -362,7 +363,8 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
             axis("KB for each operation", Scale::Linear),
             bars(&|loaded| loaded.received / 1e3),
         ));
-        // `a` over `b`, by their places among the settings, and what it is with other times.
+        // Judges `a` over `b`, by their indices among the settings, and adds the ratio with other
+        // times.
         let judged = |says: &str, paper: &str, expected, value: &dyn Fn(&Loaded) -> f64, (a, b)| {
             let over = |loaded: &[Loaded]| short(value(&loaded[a]) / value(&loaded[b]));
             let others = Served::ALL[1..].iter().zip(others.chunks(settings.len()));
@@ -441,16 +443,15 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
 
 // Figure 5
 
-/// The paper's 2 GiB and all its times by this.
+/// Divisor of the paper's 2 GiB and of all its times.
 const ZIPF_SCALE: u32 = 8;
-/// What a write takes of the client, where it waits for nothing: the least latency that the paper
-/// has.
+/// Client time of a write that does not wait: the least latency that the paper has.
 const ZIPF_PROCESSOR: Duration = Duration::from_micros(600);
 const ZIPF_ALPHA: f64 = 1.0001;
-/// FIO has offsets and lengths at multiples of the least length.
+/// FIO's offsets and lengths are multiples of the least length.
 const UNIT: u64 = 2048;
-/// Nobody starts a program when the flusher wakes: the first write comes at any time between two of
-/// its looks.
+/// Range of the first write's time: no program starts when the flusher wakes, so the first write
+/// comes at any time between two of its looks.
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 const LOOKS: &str = "the host looks for old files every 60 s, as the paper says";
 

@@ -1,4 +1,4 @@
-//! Figure 1: what 100 synchronous writers make a journal write, by the size of their requests.
+//! Figure 1: journal traffic of 100 synchronous writers, by the size of their requests.
 
 use super::shared::{at_least, axis, of_paper, ours, picture, ratio};
 use super::streams::{Cell, Played, play};
@@ -23,7 +23,7 @@ pub fn figure() -> Figure {
     }
 }
 
-/// The paper shows the first three.
+/// Modes shown; the paper shows the first three.
 const SHOWN: [DataMode; 5] = [
     DataMode::Journal,
     DataMode::Ordered,

@@ -25,8 +25,7 @@ pub fn figure() -> Figure {
 }
 
 const SIZE: usize = 8;
-/// So that drives that were left alone have written their caches out, and nothing is old enough to
-/// go home.
+/// Idle time, in which drives write their caches out, and too short for write-back of old blocks.
 const REST: Duration = Duration::from_secs(1);
 
 type Nanoseconds = fn(&RecoveryReport) -> u64;
@@ -116,7 +115,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// Of the log itself.
+/// Returns the time of the log's scan.
 fn scan_of(report: &RecoveryReport) -> u64 {
     report.scan.nanoseconds - report.look_ahead_nanoseconds
 }

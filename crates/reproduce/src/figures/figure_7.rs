@@ -1,4 +1,4 @@
-//! Figures 7a to 7c: what streams make the two devices write.
+//! Figures 7a to 7c: write traffic of streams at the two devices.
 
 use super::shared::{FIVE_MODES, axis, claim, of_paper, ours, picture, ratio};
 use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
@@ -51,7 +51,7 @@ pub fn figure_7c() -> Figure {
     }
 }
 
-/// How many streams of 1 Kbps, and for how many seconds.
+/// Returns the numbers of streams of 1 Kbps, and the seconds they run.
 pub(super) fn slow_counts(context: &Context) -> (&'static [u32], u64) {
     match (context.quick, context.varied) {
         (true, _) => (&[20, 60], 3),
@@ -72,12 +72,12 @@ pub(super) fn slow_streams(context: &Context) -> Result<Runs, FigureError> {
     {
         cells.extend(of(data, VolumeLayout::Ext4));
     }
-    // The longest first, so that none is left over when all others are done.
+    // The longest run first, so that none is left over when all others are done.
     cells.sort_by_key(|cell| std::cmp::Reverse(cell.streams));
     play(context, cells).map(sorted)
 }
 
-/// How many streams of 1 Mbps, and for how many seconds.
+/// Returns the numbers of streams of 1 Mbps, and the seconds they run.
 pub(super) fn fast_counts(context: &Context) -> (&'static [u32], u64) {
     match (context.quick, context.varied) {
         (true, _) => (&[1, 4], 3),
@@ -100,7 +100,7 @@ fn sorted(mut runs: Runs) -> Runs {
     runs
 }
 
-/// On the paper's layout.
+/// Returns a line on the paper's layout.
 pub(super) fn paper_line(
     runs: &Runs,
     data: DataMode,
@@ -116,13 +116,13 @@ pub(super) fn last(runs: &Runs, data: DataMode, value: fn(&Played) -> f64) -> f6
     paper_line(runs, data, value).last().expect("every mode is played").1
 }
 
-/// Of selective with a threshold for each block, if it was played.
+/// Returns the line of selective with a threshold for each block, if it was played.
 pub(super) fn per_block_line(runs: &Runs, value: fn(&Played) -> f64) -> Option<Series> {
     let points = runs.points(|cell| cell.per_block, |played| f64::from(played.cell.streams), value);
     (!points.is_empty()).then(|| ours("selective, each block judged", points))
 }
 
-/// What that gives at the most streams, for notes.
+/// Describes that line's value at the most streams, for notes.
 pub(super) fn per_block_note(runs: &Runs, what: &str, value: fn(&Played) -> f64) -> String {
     let line = per_block_line(runs, value);
     let at_most =
@@ -137,7 +137,7 @@ pub(super) fn per_block_note(runs: &Runs, what: &str, value: fn(&Played) -> f64)
     )
 }
 
-/// A line for each mode, and the ones on today's layout.
+/// Returns a line for each mode, and the ones on today's layout.
 fn lines(runs: &Runs, value: fn(&Played) -> f64) -> Vec<Series> {
     let mut series: Vec<Series> =
         FIVE_MODES.iter().map(|&data| ours(data.name(), paper_line(runs, data, value))).collect();

@@ -1,4 +1,4 @@
-//! Figures 8a and 8b: how long synchronous appends of streams take.
+//! Figures 8a and 8b: latency of synchronous appends of streams.
 
 use super::figure_7::{
     fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts,
@@ -138,7 +138,7 @@ fn run_8b(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures: vec![picture], claims, notes })
 }
 
-/// The mean latency, over the number of streams, on a log-structured drive.
+/// Returns the mean latency, over the number of streams, on a log-structured drive.
 fn log_structured(
     context: &Context,
     counts: &[u32],

@@ -1,4 +1,4 @@
-//! Figure 9: how long asynchronous appends take, along a sequence of them.
+//! Figure 9: latency of asynchronous appends, along a sequence of them.
 
 use super::shared::{axis, ours, picture, ratio};
 use super::streams::{Cell, Played, Runs, SLOW, play};
@@ -81,7 +81,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes: notes() })
 }
 
-/// Without the first appends, which read bitmaps and inode tables.
+/// Leaves out the first appends, which read bitmaps and inode tables.
 fn steady(runs: &Runs, data: DataMode, writers_wait: bool) -> f64 {
     let is_it = |cell: &Cell| (cell.data, cell.writers_wait) == (data, writers_wait);
     let played = runs.0.iter().find(|played| is_it(&played.cell)).expect("it is played");

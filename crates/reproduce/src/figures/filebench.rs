@@ -66,7 +66,7 @@ const WORKLOADS: [Workload; 3] = [
     },
 ];
 
-/// The paper's: files of fileserver, bytes of one of oltp's ten, bytes of memory.
+/// The paper's number of fileserver's files.
 const FILES: u64 = 250_000;
 const FILE_SIZE: u64 = 600 << 20;
 const MEMORY: u64 = 3 << 30;
@@ -75,14 +75,14 @@ const MEMORY: u64 = 3 << 30;
 struct Cell {
     workload: usize,
     mode: DataMode,
-    /// What part of the paper's files and memory there is: one in so many.
+    /// Divisor of the paper's files and memory.
     share: u64,
 }
 
-/// Who is ahead by less counts as level.
+/// Ratio below which a lead counts as level.
 const LEAD: f64 = 1.02;
 
-/// What Table I is played with.
+/// Returns the divisor for Table I.
 fn share_of_table(personality: Personality) -> u64 {
     if personality == Personality::Oltp { 10 } else { 100 }
 }
@@ -93,7 +93,7 @@ struct Played {
     latency_mean_ms: f64,
 }
 
-/// Table I and its curve have some cells in common.
+/// Plays cells, some of which Table I and its curve share.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureError> {
     static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
     ALL.all(context, cells, play)
@@ -102,7 +102,7 @@ fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureErro
 pub(super) fn title(workload: usize) -> &'static str {
     WORKLOADS[workload].title
 }
-/// Of selective journaling, operations per second in each part of Table I.
+/// Returns operations per second of selective journaling in each part of Table I.
 pub(super) fn selective(context: &Context, workload: usize) -> Result<f64, FigureError> {
     let share = share_of_table(WORKLOADS[workload].personality);
     Ok(play(context, &Cell { workload, mode: DataMode::Selective, share })?.operations_per_second)
@@ -237,7 +237,7 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
             cells.extend(FOUR_MODES.map(|mode| Cell { workload, mode, share }));
         }
     }
-    // What Table I has of oltp.
+    // The cells that Table I has of oltp.
     let tenth = cells.len();
     if !context.quick {
         cells.extend(FOUR_MODES.map(|mode| Cell { workload: 2, mode, share: 10 }));
@@ -282,7 +282,7 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// Where the order of the modes is settled. From this row on no two change places.
+/// Returns the first row from which on no two modes change their order.
 fn stable_from(rows: &[(u64, &[f64])]) -> usize {
     let ahead = |rates: &[f64], one: usize, other: usize| rates[one] > rates[other] * LEAD;
     let change_places = |(_, earlier): &(u64, &[f64]), (_, later): &(u64, &[f64])| {

@@ -50,7 +50,7 @@ disk. Cmt/Cache: each commit writes without a flush and joins the transaction th
 after tick in both modes. Where every commit is flushed, ordered journaling asks 70,500 home writes for the minute, and takes 80 s \
 longer. The paper's flushes took seconds in both modes, so its disks had far more to do.";
 
-/// Each record gets a new length: from 512 bytes to 32 KiB in sectors, each doubling equally
+/// Gives each record a new length: from 512 bytes to 32 KiB in sectors, each doubling equally
 /// likely. Times and syncs stay.
 fn with_made_records(mut trace: LogTrace, seed: u64) -> LogTrace {
     const SECTOR: u64 = 512;
@@ -93,8 +93,8 @@ fn play(context: &Context, cell: &Cell) -> Result<ReplayReport, FigureError> {
     Ok(stage.run(move |files| async move { replay_log(&files, &trace, &options, |_| ()).await })?)
 }
 
-/// Of selective journaling, how many writes of the mail store's log one of so many instances could
-/// have made durable in a second.
+/// Returns writes per second of the mail store's log that one of `instances` could have made
+/// durable, in selective mode.
 pub(super) fn selective(
     context: &Context,
     made_records: bool,

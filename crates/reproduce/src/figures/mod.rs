@@ -1,4 +1,4 @@
-//! All figures, one file for each workload.
+//! Registry of all figures, one file for each workload.
 
 mod arion;
 mod discreet;
@@ -27,7 +27,7 @@ pub(crate) use sensitivity::row_of;
 
 use crate::Figure;
 
-/// In the order of the papers.
+/// Figures in the order of the papers.
 pub fn all() -> Vec<Figure> {
     let okeanos = [
         figure_1::figure(),

@@ -58,7 +58,7 @@ struct MpiOutcome {
     database_mib: f64,
     journal_mib: f64,
     home_mib: f64,
-    /// Of the data volume.
+    /// Commits of the data volume.
     commits: u64,
 }
 
@@ -102,7 +102,7 @@ fn play(context: &Context, cell: &Cell) -> Result<MpiOutcome, FigureError> {
     })
 }
 
-/// Of selective journaling with 520 processes, in MiB/s.
+/// Returns MiB/s of selective journaling with 520 processes.
 pub(super) fn selective(context: &Context, size: u64) -> Result<f64, FigureError> {
     let processes = if context.quick { 52 } else { 520 };
     Ok(play(context, &Cell { size, mode: DataMode::Selective, processes })?.mib_per_second)
@@ -191,7 +191,7 @@ fn figure_12(context: &Context) -> Result<Results, FigureError> {
             ours("file system", bars(|it| it.home_mib)),
         ];
         if title.ends_with("KiB") {
-            // Ordered and data, as the text has them.
+            // Ordered and data, as in the text.
             series.push(of_paper("journal", vec![(0.0, 139.0), (2.0, 415.0)]));
             series.push(of_paper("file system", vec![(0.0, 255.0)]));
         }

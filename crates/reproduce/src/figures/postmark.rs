@@ -35,7 +35,7 @@ pub const FIGURE_14: Figure = Figure {
 
 const TRANSACTIONS: &str = "transactions per second";
 const REQUEST: &str = "bytes of a request";
-/// The largest file: as the paper says (97.66 KiB), and Postmark's default (9.77 KiB).
+/// Largest file in the paper (97.66 KiB), and Postmark's default (9.77 KiB).
 const AS_PAPER: u64 = 100_000;
 const AS_POSTMARK: u64 = 10_000;
 const KIB: u64 = 1024;
@@ -64,13 +64,13 @@ struct Cell {
     barrier: BarrierKind,
 }
 
-/// Transactions per second, by cell. Figure 14 has some of 10a's.
+/// Returns transactions per second, by cell. Figure 14 has some of 10a's.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<f64>, FigureError> {
     static ALL: super::remembered::Remembered<Cell, f64> = super::remembered::Remembered::new();
     ALL.all(context, cells, play)
 }
 
-/// Of selective journaling with the default sizes of Postmark, transactions per second.
+/// Returns transactions per second of selective journaling with Postmark's default sizes.
 pub(super) fn selective(context: &Context, request: u64) -> Result<f64, FigureError> {
     let (mode, size_max) = (DataMode::Selective, AS_POSTMARK);
     play(
@@ -79,7 +79,7 @@ pub(super) fn selective(context: &Context, request: u64) -> Result<f64, FigureEr
     )
 }
 
-/// Transactions per second.
+/// Returns transactions per second.
 fn play(context: &Context, cell: &Cell) -> Result<f64, FigureError> {
     let mut options = rig(context, cell.mode);
     options.engine.barrier = cell.barrier;

@@ -24,7 +24,7 @@ pub fn figure() -> Figure {
 
 const SHOWN: [DataMode; 2] = [DataMode::Ordered, DataMode::Wasteless];
 
-/// Numbers of streams, and for how many seconds each plays.
+/// Numbers of streams, and the seconds that each plays.
 type Plays = (&'static [u32], u64);
 
 fn run(context: &Context) -> Result<Results, FigureError> {
@@ -94,7 +94,7 @@ fn line(runs: &Runs, size: usize, rig: Rig, data: DataMode) -> Vec<(f64, f64)> {
     runs.points(wanted, |played: &Played| f64::from(played.cell.streams), |played| played.mean_ms)
 }
 
-/// How many times longer ordered takes than wasteless in RAID-0, for each number of streams.
+/// Returns ordered's time over wasteless's in RAID-0, for each number of streams.
 fn gains(runs: &Runs, size: usize) -> Vec<f64> {
     let [ordered, wasteless] = SHOWN.map(|data| line(runs, size, Rig::Raid0, data));
     ordered.iter().zip(&wasteless).map(|(ordered, wasteless)| ordered.1 / wasteless.1).collect()

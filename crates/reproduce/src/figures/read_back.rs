@@ -22,7 +22,7 @@ pub const FIGURE_8C: Figure = Figure {
     run: figure_8c,
 };
 
-/// 1 Mbit/s, one write a second.
+/// Bytes of 1 Mbit/s, one write a second.
 const WRITE: usize = 125_000;
 const READ: usize = 4096;
 /// The kernel's default window.
@@ -39,7 +39,7 @@ const MODES: [DataMode; 5] = [
 ];
 
 struct Cell {
-    /// `None`: log-structured.
+    /// Mode. `None`: log-structured.
     mode: Option<DataMode>,
     files: u32,
 }
@@ -68,7 +68,7 @@ fn play(context: &Context, cell: &Cell) -> Result<ReadBackReport, FigureError> {
             let on = LogStructuredFiles::new(world.clone(), drive_alone(context, &world)?);
             let result = world.run(async move {
                 write(&on, &options).await?;
-                // As long as a remount takes at least: the drive has nothing more to write.
+                // The minimum time of a remount: the drive has nothing more to write.
                 on.sleep_until(on.now().plus(Duration::from_secs(30))).await;
                 on.drop_caches();
                 Ok(read_back(&on, PREFIX, files, (READ, READ_AHEAD)).await?)

@@ -1,9 +1,9 @@
-//! Cells that were played, for figures of one command that look at the same ones.
+//! Cache of played cells, for figures of one command that share cells.
 
 use crate::{Context, FigureError, Varied};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// What cells gave, by seed and by what was varied. Quick ones are not kept: they cost little, and
+/// Results of cells, by seed and by what was varied. Quick ones are not kept: they cost little, and
 /// tests play them twice.
 pub(super) struct Remembered<C, R> {
     begun: Mutex<Vec<Kept<C, R>>>,
@@ -14,7 +14,7 @@ struct Kept<C, R> {
     seed: u64,
     varied: Option<Varied>,
     cell: C,
-    /// `None`: it is being played, for a figure beside this one.
+    /// The result. `None`: another figure is playing the cell.
     result: Option<R>,
 }
 
@@ -22,7 +22,7 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
     pub const fn new() -> Remembered<C, R> {
         Remembered { begun: Mutex::new(Vec::new()), played: Condvar::new() }
     }
-    /// Plays the cells that were not, side by side.
+    /// Plays the missing cells, side by side.
     pub fn all(
         &self,
         context: &Context,
@@ -35,8 +35,8 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
     {
         context.play(cells, |cell| self.once(context, cell, || play(context, cell)))
     }
-    /// Plays the cell in the caller's place, unless it was. Whoever plays it already is waited for
-    /// without a place.
+    /// Plays the cell in the caller's slot, unless it was. Waits without a slot for a thread that
+    /// plays it.
     pub fn once(
         &self,
         context: &Context,
@@ -55,7 +55,7 @@ impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
         let mut all = self.begun();
         if is_played(&mut all) {
             drop(all);
-            // Nothing is held while a place is waited for again: whoever has one may need it.
+            // The slot is released during the wait: the thread that plays the cell may need it.
             context.jobs.lend(|| drop(self.played.wait_while(self.begun(), is_played)));
             all = self.begun();
         }

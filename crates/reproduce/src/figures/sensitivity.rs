@@ -1,4 +1,4 @@
-//! How far each statement depends on what was chosen for want of a fact: figures once more, each
+//! Dependence of each statement on parameters chosen for want of a fact: figures once more, each
 //! choice half and double.
 
 use super::shared::{axis, ours};
@@ -25,11 +25,11 @@ pub fn figure() -> Figure {
     }
 }
 
-/// As `crates/emulated/models/cheetah-15k5-300.toml` has it: those that are chosen and are numbers
+/// Parameters in `crates/emulated/models/cheetah-15k5-300.toml` that are chosen and are numbers
 /// other than 0.
 const CHOSEN: [&str; 5] =
     ["hit_ms", "bus_mb_s", "destage_delay_ms", "destage_above", "band_skew_ms"];
-/// All of Okeanos that have statements.
+/// Figures of Okeanos that have statements.
 const FIGURES: [&str; 17] = [
     "1", "7a", "7b", "7c", "8a", "8b", "8c", "9", "10a", "table-1", "10b", "10c", "11", "12", "13",
     "14", "raid-0",
@@ -69,7 +69,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         }
         Ok(claims)
     };
-    // By choice: the claims of all figures.
+    // The claims of all figures, by choice.
     let all: Result<Vec<Vec<(&str, Claim)>>, FigureError> =
         context.jobs.side_by_side(choices.len(), of_choice).into_iter().collect();
     let all = all?;
@@ -104,12 +104,13 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures: vec![picture], claims, notes })
 }
 
-/// What the row of a figure's statement says.
+/// Returns the name of the row of a figure's statement.
 pub fn row_of(figure: &str, says: &str) -> String {
     format!("judged alike whatever was chosen: {figure}: {says}")
 }
 
-/// With which choices a figure's statement is judged otherwise, if it was played with all.
+/// Returns the choices with which a figure's statement is judged otherwise, if it was played with
+/// all.
 pub fn otherwise<'a>(finished: &'a [Finished], figure: &str, says: &str) -> Option<&'a [String]> {
     let sensitivity = finished.iter().find(|finished| finished.figure == NAME)?;
     let row = row_of(figure, says);
@@ -117,7 +118,7 @@ pub fn otherwise<'a>(finished: &'a [Finished], figure: &str, says: &str) -> Opti
     Some(&claim.otherwise)
 }
 
-/// A statement over all choices.
+/// Summarises a statement over all choices.
 fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Option<Claim> {
     let (figure, own) = all[0].get(at)?;
     if own.origin != Origin::Paper {

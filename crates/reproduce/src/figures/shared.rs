@@ -1,4 +1,4 @@
-//! What figures have in common.
+//! Common parts of figures.
 
 use crate::number::short;
 use crate::statement::Expected;
@@ -9,11 +9,11 @@ use runtime::VirtualWorld;
 use std::rc::Rc;
 use testbeds::StageOptions;
 
-/// The paper's four, from the slowest to the fastest as its figure 10a has them.
+/// The paper's four modes, from the slowest to the fastest in its figure 10a.
 pub const FOUR_MODES: [DataMode; 4] =
     [DataMode::Ordered, DataMode::Selective, DataMode::Journal, DataMode::Wasteless];
 
-/// In the order of the paper's figure 7.
+/// Modes in the order of the paper's figure 7.
 pub const FIVE_MODES: [DataMode; 5] = [
     DataMode::Ordered,
     DataMode::Writeback,
@@ -22,7 +22,7 @@ pub const FIVE_MODES: [DataMode; 5] = [
     DataMode::Selective,
 ];
 
-/// The paper's rig; in quick runs with the first 2 GiB of the disk and a small journal.
+/// Returns the paper's rig; in quick runs with the first 2 GiB of the disk and a small journal.
 pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
     let mut options = StageOptions { seed: context.seed, ..StageOptions::of_paper(mode) };
     if context.quick {
@@ -38,9 +38,9 @@ pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
     options
 }
 
-/// The rig's drive for what is not a stage: without a file system, and of the model's own size.
+/// Returns the rig's drive without a file system, of the model's own size.
 pub fn drive_alone(context: &Context, world: &VirtualWorld) -> Result<EmulatedDisk, FigureError> {
-    // The mode is of no matter to the drive.
+    // The mode does not affect the drive.
     let model = rig(context, DataMode::Ordered).home.find_model()?;
     Ok(EmulatedDisk::new(Rc::new(world.clone()), model, emulated::DriveOptions::default()))
 }
@@ -57,27 +57,27 @@ pub fn of_paper(name: &str, points: Vec<(f64, f64)>) -> Series {
 pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
     Picture { title: title.to_string(), x, y, series }
 }
-/// A statement of the paper that is so or not.
+/// Builds a claim that is either true or false.
 pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
     let verdict = if holds { Verdict::Agrees } else { Verdict::Differs };
     let (says, paper, chosen) = (says.to_string(), paper.to_string(), String::new());
     Claim { says, paper, ours, verdict, origin: Origin::Paper, chosen, otherwise: Vec::new() }
 }
-/// `a` over `b`, as the paper has it: `paper` in its words, `expected` as a number.
+/// Returns a claim on the ratio of `a` to `b`: `paper` in its words, `expected` as a number.
 pub fn ratio(says: &str, paper: &str, expected: Expected, (a, b): (f64, f64)) -> Claim {
     let ratio = a / b;
     let verdict = expected.judge(ratio);
     Claim { verdict, ..claim(says, paper, short(ratio), true) }
 }
-/// Our own question: whether `a` is at least `bound` times `b`.
+/// Returns a claim of our own: whether `a` is at least `bound` times `b`.
 pub fn at_least(says: &str, (a, b): (f64, f64), bound: f64) -> Claim {
     claim(says, "not asked", short(a / b), a / b >= bound).of_ours()
 }
 
-/// What the host's clock is, for statements that failed without its ticks.
+/// The host's clock, for statements that failed without its ticks.
 pub const WITH_TICKS: &str = "the paper's host commits at ticks of 4 ms";
 
-/// What no figure of ours has, and the paper's machines had.
+/// Costs of the paper's machines that none of our figures has.
 pub const NO_KERNEL: &str = "Virtual time passes on the disks alone: system calls, copies and the kernel's own waits cost \
 nothing. Rates that a processor or the kernel limited in the paper are higher here, and ratios to modes that the disk \
 limits are larger.";

@@ -1,5 +1,5 @@
-//! Figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play streams. Their threads begin together
-//! and append to a file of their own once a second. Here one run of them.
+//! Streams, as figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play them. Their threads begin
+//! together and append to a file of their own once a second. This is one run of them.
 
 use super::shared::rig;
 use crate::{Context, FigureError};
@@ -8,17 +8,17 @@ use std::time::Duration;
 use testbeds::{Stage, StageOptions, Traffic, VolumeLayout};
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
-/// 1 Kbps at one append a second, in bytes.
+/// Bytes of an append of 1 Kbps at one append a second.
 pub(super) const SLOW: usize = 125;
-/// 1 Mbps.
+/// Bytes of an append of 1 Mbps.
 pub(super) const FAST: usize = 125_000;
 
-/// Where the journal lies.
+/// Location of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rig {
     /// One drive for the volume, one for the journal.
     TwoDrives,
-    /// Both drives in a RAID-0, the journal a hidden file.
+    /// A RAID-0 of both drives, the journal a hidden file.
     Raid0,
 }
 
@@ -32,14 +32,14 @@ pub(super) struct Cell {
     pub size: usize,
     pub sync: SyncKind,
     pub seconds: u64,
-    /// As in ext3: [`StageOptions::writers_wait`].
+    /// Writers wait as in ext3: [`StageOptions::writers_wait`].
     pub writers_wait: bool,
-    /// Selective's threshold is judged for each block.
+    /// Whether selective's threshold is judged for each block.
     pub per_block: bool,
 }
 
 impl Cell {
-    /// Synchronous, on the paper's volume.
+    /// Makes a cell of synchronous appends on the paper's volume.
     pub fn new(data: DataMode, streams: u32, size: usize, seconds: u64) -> Cell {
         let (layout, rig, sync) = (VolumeLayout::Ext3Paper, Rig::TwoDrives, SyncKind::OSync);
         let (writers_wait, per_block) = (false, false);
@@ -64,7 +64,7 @@ pub(super) struct Played {
     pub journal: Traffic,
     pub home: Traffic,
     pub mean_ms: f64,
-    /// The mean of all streams' n-th appends.
+    /// Means over all streams' n-th appends.
     pub means_ms: Vec<f64>,
 }
 
@@ -74,7 +74,7 @@ impl Played {
     pub fn journal_mib(&self) -> f64 {
         self.journal.bytes_written as f64 / MIB
     }
-    /// MiB/s.
+    /// Returns MiB/s.
     pub fn journal_rate(&self) -> f64 {
         self.journal_mib() / self.seconds
     }
@@ -83,7 +83,7 @@ impl Played {
     }
 }
 
-/// All runs of a figure.
+/// Runs of a figure.
 pub(super) struct Runs(pub Vec<Played>);
 
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
@@ -116,7 +116,7 @@ pub(super) fn play_one(cell: &Cell, context: &Context) -> Result<Played, FigureE
 }
 
 impl Runs {
-    /// `x` and `y` of the wanted runs.
+    /// Returns `x` and `y` of the wanted runs.
     pub fn points(
         &self,
         wanted: impl Fn(&Cell) -> bool,
@@ -129,7 +129,7 @@ impl Runs {
             .map(|played| (x(played), y(played)))
             .collect()
     }
-    /// The run of a mode with the most streams.
+    /// Returns the run of a mode with the most streams.
     pub fn most(&self, data: DataMode) -> &Played {
         let mine = self.0.iter().filter(|played| played.cell.data == data);
         mine.max_by_key(|played| played.cell.streams).expect("every mode is played")

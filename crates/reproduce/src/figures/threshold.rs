@@ -19,10 +19,10 @@ pub const FIGURE: Figure = Figure {
     run,
 };
 
-/// A page, as the paper has it; and everything that `auto` may call small.
+/// Fixed thresholds: a page, as in the paper; and the most that `auto` may call small.
 const FIXED: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 
-/// What another figure plays, in selective mode.
+/// Load of another figure, in selective mode.
 #[derive(Clone, Copy)]
 enum SelectiveLoad {
     Streams { count: u32, size: usize },
@@ -33,7 +33,7 @@ enum SelectiveLoad {
 }
 
 impl SelectiveLoad {
-    /// More is better.
+    /// Returns the speed: more is better.
     fn speed(self, context: &Context) -> Result<f64, FigureError> {
         match self {
             SelectiveLoad::Streams { count, size } => {

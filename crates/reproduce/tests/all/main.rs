@@ -1,5 +1,4 @@
-//! All tests of `reproduce` that use it from outside: one program, because linking each costs more
-//! than running it.
+//! Tests of `reproduce` from outside: one program, because linking each costs more than running it.
 
 mod manylogs;
 mod page;

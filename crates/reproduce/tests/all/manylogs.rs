@@ -1,4 +1,5 @@
-//! Every figure of the Manylogs paper runs, and the same seed gives the same numbers.
+//! Tests that every figure of the Manylogs paper runs, and that the same seed gives the same
+//! numbers.
 
 use crate::workloads::quick;
 use reproduce::find;

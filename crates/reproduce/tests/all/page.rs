@@ -1,18 +1,18 @@
-//! What docs/FIGURES.md says of statements that do not agree.
+//! Tests of docs/FIGURES.md on statements that do not agree.
 
 use reproduce::{Figure, find};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The words of a text's bold parts.
+/// Returns the words of a text's bold parts.
 fn bold_words(text: &str) -> Vec<&str> {
     let bold = text.split("**").skip(1).step_by(2);
     let is_in_word = |letter: char| letter.is_alphanumeric() || letter == '-';
     bold.flat_map(|part| part.split(move |letter: char| !is_in_word(letter))).collect()
 }
 
-/// The figure of a row whose verdict is not that it agrees; a bound of our own counts, too.
+/// Returns the figure of a row whose verdict is not that it agrees; a bound of our own counts, too.
 fn disagreeing(row: &str) -> Option<&str> {
     let cells: Vec<_> = row.strip_prefix("| ")?.split(" | ").collect();
     let verdict = cells.get(4)?;
@@ -62,7 +62,7 @@ fn whatever_does_not_agree_has_its_cause_or_is_called_unknown() {
     assert!(found > 30, "the tables are not found: {found}");
 }
 
-/// As `report` prints it: the figure, and how a statement of it was judged.
+/// Parses a row as `report` prints it: the figure, and the verdict on a statement of it.
 fn judged(row: &str) -> Option<(Figure, &str)> {
     let cells: Vec<_> = row.strip_prefix("| ")?.split(" | ").collect();
     let (name, verdict) = (cells.first()?, cells.get(4)?);
@@ -76,7 +76,7 @@ fn paper_of(figure: &Figure) -> &'static str {
     figure.source.split(',').next().expect("a first part")
 }
 
-/// Agree, direction only, differ, fitted, ours.
+/// Counts of agree, direction only, differ, fitted, ours.
 type Counts = [usize; 5];
 
 #[test]
@@ -110,8 +110,7 @@ fn counts_of_each_paper_are_those_of_the_rows_below() {
 
 #[test]
 fn every_figure_with_statements_has_its_rows() {
-    // A curve, a table that no run could make fail, and statements that are told by what they
-    // depend on.
+    // A curve, a table that no run could make fail, and statements named by what they depend on.
     const WITHOUT: [&str; 3] = ["table-1-scale", "discreet-table-5", "sensitivity"];
     let page = page();
     let found: BTreeSet<&str> =

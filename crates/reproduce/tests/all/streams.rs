@@ -1,4 +1,4 @@
-//! The figures of streams and of recovery: the same seed gives the same numbers.
+//! Tests that the figures of streams and of recovery give the same numbers for the same seed.
 
 use reproduce::{Context, Results, find};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Every figure of a workload runs, and the same seed gives the same numbers.
+//! Tests that every figure of a workload runs, and that the same seed gives the same numbers.
 
 use reproduce::{Context, find};
 use std::sync::Arc;

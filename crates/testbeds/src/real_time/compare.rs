@@ -1,6 +1,6 @@
-//! File systems side by side: the same writers on the same kind of loop device. They take turns, so
-//! that what else the machine does meanwhile strikes all alike. The ratio is taken within each
-//! turn.
+//! File systems side by side: the same writers on the same kind of loop device. Contenders
+//! alternate, so that other load on the machine affects all alike. The ratio is taken within each
+//! run.
 
 use crate::real_time::contender::Contender;
 use crate::real_time::disk::{Disks, Ground};
@@ -10,37 +10,37 @@ use std::time::Duration;
 use workloads::{Limit, StreamOptions, StreamReport, SyncKind};
 
 pub struct CompareOptions {
-    /// The first is what the others are measured against.
+    /// Contenders; the first is the reference for the others.
     pub contenders: Vec<Contender>,
     pub writers: Vec<u32>,
     /// Bytes of a record.
     pub size: usize,
     pub time: Duration,
     pub turns: u32,
-    /// Where the images are made.
+    /// Bytes of each image.
     pub image_size: u64,
     pub ground: Ground,
 }
 
-/// One contender at one number of writers, over all turns.
+/// One contender at one number of writers, over all runs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Comparison {
     pub contender: String,
     pub writers: u32,
-    /// Medians over the turns.
+    /// Median over the runs.
     pub operations_per_second: f64,
     pub p50_ns: f64,
     pub p99_ns: f64,
-    /// Median of the ratios within each turn to the first contender.
+    /// Median of the ratios within each run to the first contender.
     pub ratio: f64,
-    /// What the kernel counted at the device while the writers wrote, home writes and journal
-    /// alike; medians.
+    /// Writes that the kernel counted at the device while the writers wrote, home writes and
+    /// journal alike; median.
     pub writes_per_operation: f64,
     pub bytes_per_operation: f64,
     pub turns: Vec<ComparedRun>,
 }
 
-/// One contender at one number of writers in one turn.
+/// One contender at one number of writers in one run.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ComparedRun {
     #[serde(flatten)]
@@ -55,7 +55,7 @@ impl ComparedRun {
     }
 }
 
-/// Runs all turns. `progress` is told what is being run.
+/// Performs all runs. `progress` is called with a description of each.
 pub fn compare(
     options: &CompareOptions,
     progress: impl Fn(&str),
@@ -73,7 +73,7 @@ pub fn compare(
         vec![vec![Vec::new(); options.writers.len()]; options.contenders.len()];
     for turn in 0..options.turns as usize {
         for step in 0..options.contenders.len() {
-            // Who is first changes from turn to turn.
+            // The first contender changes from run to run.
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));

@@ -1,4 +1,4 @@
-//! The file systems that are compared, how each is made and how it is mounted.
+//! The file systems that are compared, and how each is made and mounted.
 
 use crate::real_time::rig::{self, MountedDirectory, RigError};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub enum Contender {
     Ext4FastCommit,
     Xfs,
     Btrfs,
-    /// Ours, with `data=` where a mode is named, and further options after a `+` each.
+    /// Okeanos, with `data=` where a mode is named, and further options after a `+` each.
     Okeanos(Option<String>),
 }
 
@@ -56,7 +56,7 @@ impl Contender {
         matches!(self, Contender::Okeanos(_))
     }
 
-    /// Nothing may be left to be zeroed later, and the image's zeros must stay allocated.
+    /// Zeroing must not be deferred, and the image's zeros must stay allocated.
     pub(crate) fn make(&self, device: &Path) -> Result<(), RigError> {
         let mut command = match self {
             Contender::Xfs => Command::new("mkfs.xfs"),
@@ -76,7 +76,7 @@ impl Contender {
         rig::run(command.arg(device)).map(drop)
     }
 
-    /// Every user may use the mount, as is so with the kernel's.
+    /// Every user may use the mount, as with the kernel's file systems.
     pub(crate) fn mount(
         &self,
         program: &Path,
@@ -100,7 +100,7 @@ impl Contender {
     }
 }
 
-/// What stands before further options: nothing where no mode is named.
+/// Returns the prefix of further options: empty if no mode is named.
 pub(crate) fn mode_option(data: Option<&str>) -> String {
     data.map(|data| format!("data={},", data.replace('+', ","))).unwrap_or_default()
 }

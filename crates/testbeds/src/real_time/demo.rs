@@ -1,4 +1,4 @@
-//! The demonstration. In each mode there are a volume and its journal on a loop device each. Many
+//! The demonstration. In each mode, a volume and its journal lie on a loop device each. Many
 //! writers are measured. The same writers then meet a kill -9 of the daemon. Recovery and e2fsck
 //! follow, and everything that was acknowledged is read back.
 
@@ -19,30 +19,30 @@ pub struct DemoOptions {
     pub writers: u32,
     /// Bytes of a record.
     pub size: usize,
-    /// How long the writers are measured.
+    /// Duration of the measurement.
     pub measured: Duration,
-    /// How long they write before the crash.
+    /// Duration of the writes before the crash.
     pub crash_after: Duration,
-    /// Where the images are made.
+    /// Directory of the images.
     pub directory: PathBuf,
     pub programs: Programs,
 }
 
-/// One mode.
+/// Results of one mode.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct DemoRow {
     pub mode: String,
     pub measured: StreamReport,
-    /// What the kernel saw written to the two devices, from before the mount until after the
-    /// unmount, when everything is home.
+    /// Bytes that the kernel counted as written to the two devices, from before the mount until
+    /// after the unmount, when everything is home.
     pub journal_bytes: u64,
     pub home_bytes: u64,
     pub payload_bytes: u64,
     pub journal_bytes_per_payload_byte: f64,
     pub home_bytes_per_payload_byte: f64,
-    /// `okeanos stats` before the unmount.
+    /// Output of `okeanos stats` before the unmount.
     pub stats: Value,
-    /// `okeanos recover` after the crash.
+    /// Output of `okeanos recover` after the crash.
     pub recovery: Value,
     /// Records acknowledged in both runs, all of which were read back.
     pub acknowledged: u64,
@@ -52,14 +52,17 @@ pub struct DemoRow {
 /// The kernel's ext4 with its default mode.
 pub const KERNEL: &str = "ext4";
 
-/// Ours, mounted without a mode.
+/// Okeanos, mounted without a mode.
 const DEFAULT: &str = "okeanos";
 
 const HOME_SIZE: u64 = 512 << 20;
 const JOURNAL_SIZE: u64 = 128 << 20;
 
-/// An error is what did not work; lost records are in the rows. `progress` is told what is being
-/// done.
+/// Runs the demonstration; lost records are in the rows. `progress` gets a description of each
+/// step.
+///
+/// # Errors
+/// A step failed.
 pub fn demo(options: &DemoOptions, progress: impl Fn(&str)) -> Result<Vec<DemoRow>, RigError> {
     rig::hide_mounts()?;
     let place = Workspace::new(&options.directory)?;
@@ -187,7 +190,7 @@ impl<'a> ModeStage<'a> {
             .map_err(RigError::at(self.mount_point.display()))
     }
 
-    /// Kills the daemon while the writers write; what had been acknowledged to them until then.
+    /// Kills the daemon while the writers write; returns the writes acknowledged until then.
     fn crash(&self) -> Result<Acknowledged, RigError> {
         let mut mounted = self.mount()?;
         let outcome = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What a volume lies on: a loop device over a file of zeros, or over a disk that is emulated in
+//! Disks below a volume: a loop device over a file of zeros, or over a disk that is emulated in
 //! real time.
 
 use crate::real_time::installed::Programs;
@@ -6,24 +6,24 @@ use crate::real_time::rig::{self, LoopDevice, MountedDirectory, RigError, Worksp
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Where the volumes that are compared lie.
+/// Location of the volumes that are compared.
 #[derive(Clone, Debug)]
 pub struct Ground {
-    /// Images are made here.
+    /// Directory of the images.
     pub directory: PathBuf,
-    /// The model of disk that is emulated instead; its content is in memory.
+    /// Model of the disk that is emulated instead; its content is in memory.
     pub model: Option<String>,
     pub programs: Programs,
 }
 
-/// Fields in the order in which they are taken down.
+/// A disk. Fields are in drop order.
 pub(crate) struct Disk {
     pub device: LoopDevice,
     served: Option<MountedDirectory>,
 }
 
 impl Disk {
-    /// `okeanos-lab disk serve`, fresh, and a loop device on its file.
+    /// Starts a fresh `okeanos-lab disk serve`, and a loop device on its file.
     pub fn emulated(
         programs: &Programs,
         model: &str,
@@ -32,7 +32,8 @@ impl Disk {
     ) -> Result<Disk, RigError> {
         let mut command = daemon(&programs.lab);
         command.args(["disk", "serve", "-f", "--model", model, "--size", &size.to_string()]);
-        // At its end it tells what the drive has done; the kernel's own count is what counts here.
+        // At its end the program prints the drive's statistics; the kernel's own count is used
+        // here.
         command.stdout(Stdio::null());
         let served = Some(MountedDirectory::by(command, directory)?);
         Ok(Disk { device: LoopDevice::attach(&directory.join("disk"))?, served })
@@ -47,7 +48,7 @@ impl Disk {
     }
 }
 
-/// Where the disks of a comparison come from.
+/// Source of the disks of a comparison.
 pub(crate) enum Disks {
     /// A file of real zeros for each.
     Images(Vec<PathBuf>),
@@ -59,7 +60,7 @@ pub(crate) enum Disks {
 }
 
 impl Disks {
-    /// `count` disks of `size` bytes, which are used one after the other.
+    /// Provides `count` disks of `size` bytes, to be used one after the other.
     pub fn new(
         place: &Workspace,
         model: Option<&str>,
@@ -77,7 +78,7 @@ impl Disks {
         images.iter().try_for_each(|image| rig::fill_image(image, size))?;
         Ok(Disks::Images(images))
     }
-    /// Nothing of an earlier use is left on it.
+    /// Returns a disk without traces of an earlier use.
     pub fn fresh(&self, index: usize, programs: &Programs) -> Result<Disk, RigError> {
         match self {
             Disks::Images(images) => Disk::on_image(&images[index]),

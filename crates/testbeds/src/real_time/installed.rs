@@ -13,8 +13,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// This program, which is `okeanos-lab`, and the `okeanos` beside it, as built or installed
-    /// together, or in PATH.
+    /// Finds this program, which is `okeanos-lab`, and the `okeanos` beside it, as built or
+    /// installed together, or in PATH.
     ///
     /// # Errors
     /// There is no `okeanos`.

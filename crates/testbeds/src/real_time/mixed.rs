@@ -1,9 +1,9 @@
-//! Synchronous writers beside those who move much: what each costs the others.
+//! Synchronous writers beside large sequential reads and writes: what each costs the others.
 //!
 //! Many writers append small records with O_SYNC, one program reads a large file from its disk, one
-//! overwrites another without syncing it. Each alone, then all together, and then the writers alone
-//! again while much of a stranger's file is dirty. Contenders take turns on fresh volumes; medians
-//! over the turns.
+//! overwrites another without syncing it. Each runs alone, then all together, and then the writers
+//! alone again while much of a foreign file is dirty. Contenders alternate on fresh volumes;
+//! medians over the runs.
 
 use crate::real_time::contender::Contender;
 use crate::real_time::disk::{Disks, Ground};
@@ -20,22 +20,22 @@ use workloads::{LatencySummary, Limit, StreamOptions, SyncKind, run_streams};
 
 pub struct MixedOptions {
     pub contenders: Vec<Contender>,
-    /// How many append.
+    /// Number of appending writers.
     pub writers: u32,
     /// Bytes of a record.
     pub size: usize,
-    /// Of each case.
+    /// Duration of each case.
     pub time: Duration,
     pub turns: u32,
     /// Bytes of the file that is read, and of the one that is overwritten.
     pub large: u64,
-    /// Bytes that are dirty of another file when the last case begins.
+    /// Dirty bytes of another file when the last case begins.
     pub dirty: u64,
-    /// Where the images are made.
+    /// Location of the images.
     pub ground: Ground,
 }
 
-/// Who is at work.
+/// The programs that run in a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MixedCase {
@@ -71,11 +71,11 @@ impl MixedCase {
     }
 }
 
-/// One contender in one case; `None` of who was not at work.
+/// One contender in one case; `None` for programs that did not run.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct MixedMeasure {
     pub syncs_per_second: Option<f64>,
-    /// Of a synchronous append.
+    /// Latency of a synchronous append.
     pub latency: Option<LatencySummary>,
     /// Bytes per second.
     pub reading: Option<f64>,
@@ -86,7 +86,7 @@ pub struct MixedMeasure {
 pub struct MixedRow {
     pub contender: String,
     pub case: MixedCase,
-    /// Medians over the turns.
+    /// Medians over the runs.
     pub median: MixedMeasure,
     pub turns: Vec<MixedMeasure>,
 }
@@ -96,10 +96,10 @@ const READ: &str = "read";
 const OVERWRITTEN: &str = "overwritten";
 const DIRTY: &str = "dirty";
 const MIB: usize = 1 << 20;
-/// Beside the large files: the journal, tables, and what is appended.
+/// Bytes besides the large files: the journal, tables, and appended records.
 const ROOM: u64 = 512 << 20;
 
-/// Runs all turns. `progress` is told what is being run.
+/// Performs all runs. `progress` is called with a description of each.
 pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<MixedRow>, RigError> {
     rig::hide_mounts()?;
     let place = Workspace::new(&options.ground.directory)?;
@@ -111,7 +111,7 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
     let mut measured: Vec<Vec<MixedMeasure>> = vec![Vec::new(); cells];
     for turn in 0..options.turns as usize {
         for step in 0..options.contenders.len() {
-            // Who is first changes from turn to turn.
+            // The first contender changes from run to run.
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             let disk = disks.fresh(index, &options.ground.programs)?;
@@ -212,8 +212,8 @@ fn fill(path: &Path, bytes: u64) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a MiB at a time, from the beginning again after `bytes`, until `is_over`. Bytes written,
-/// and how long it took.
+/// Writes a MiB at a time, from the beginning again after `bytes`, until `is_over`. Returns the
+/// bytes written and the time taken.
 fn write_over(
     path: &Path,
     bytes: u64,
@@ -228,7 +228,7 @@ fn write_over(
     Ok((written, begun.elapsed()))
 }
 
-/// From the disk each time: what the kernel keeps of the file is dropped at its end.
+/// Reads the file from the disk repeatedly: the kernel's cached pages are dropped at its end.
 fn read_again_and_again(path: &Path, is_over: &impl Fn() -> bool) -> io::Result<(u64, Duration)> {
     let file = File::open(path)?;
     let (mut bytes, begun, mut read, mut at) = (vec![0; MIB], Instant::now(), 0, 0);

@@ -1,4 +1,4 @@
-//! What runs in real time, as root: file systems side by side, the demonstration, and mounts on
+//! Measurements in real time, as root: file systems side by side, the demonstration, and mounts on
 //! disks that are emulated in real time.
 
 mod compare;

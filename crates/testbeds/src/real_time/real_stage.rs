@@ -1,7 +1,8 @@
-//! A file system of the kernel's, or ours, mounted on emulated disks that are served in real time.
+//! A file system of the kernel's, or Okeanos, mounted on emulated disks that are served in real
+//! time.
 //!
-//! It is the counterpart of [`crate::Stage`], with the same drives and the same layout. But the
-//! kernel, its loop devices and FUSE lie between, and the clock is the one on the wall. Needs root.
+//! This is the counterpart of [`crate::Stage`], with the same drives and the same layout. But the
+//! kernel, its loop devices and FUSE lie between, and time is wall-clock time. Needs root.
 
 use crate::real_time::contender::{Contender, mode_option};
 use crate::real_time::disk::Disk;
@@ -14,37 +15,37 @@ use std::process::Command;
 
 #[derive(Clone, Debug)]
 pub struct RealStageOptions {
-    /// ext4 gets the layout of the papers' volumes: `mke2fs -t ext3 -I 128`.
+    /// File system. ext4 gets the layout of the papers' volumes: `mke2fs -t ext3 -I 128`.
     pub contender: Contender,
-    /// Of both disks.
+    /// Model of both disks.
     pub model: String,
     /// Bytes of the home disk. The journal lies on a disk of its own; btrfs has none.
     pub home_size: u64,
     pub journal_size: u64,
-    /// Where directories to mount on are made.
+    /// Parent of the mount points.
     pub directory: PathBuf,
     pub programs: Programs,
 }
 
-/// A fresh, mounted file system. Fields in the order in which they are taken down.
+/// A fresh, mounted file system. Fields are in drop order.
 pub struct RealStage {
     mounted: MountedDirectory,
     home: Disk,
     journal: Disk,
     place: Workspace,
-    /// What was counted when counting began anew.
+    /// Counters at the time when counting was restarted.
     before: Cell<(Traffic, Traffic)>,
 }
 
 impl RealStage {
-    /// From now on the mounts of this thread, and of those it starts, are seen by nobody else.
+    /// Builds the stage, hiding mounts of this thread, and of those it starts, from others.
     pub fn build(options: &RealStageOptions) -> Result<RealStage, RigError> {
         rig::hide_mounts()?;
         let place = Workspace::new(&options.directory)?;
         let served = |name, size| {
             let disk =
                 Disk::emulated(&options.programs, &options.model, size, &place.directory(name)?)?;
-            // As the papers: the drive's cache is on, and nobody waits for it to be flushed.
+            // As in the papers: the drive's cache is on, and nothing waits for it to be flushed.
             disk.device.ignore_flushes()?;
             Ok::<_, RigError>(disk)
         };
@@ -61,8 +62,8 @@ impl RealStage {
     pub fn mount_point(&self) -> PathBuf {
         self.place.mount_point()
     }
-    /// What the file system asked of the journal's device since the stage was built or counting
-    /// began anew.
+    /// Returns the requests of the file system to the journal's device since the stage was built or
+    /// counting was restarted.
     pub fn journal_traffic(&self) -> Result<Traffic, RigError> {
         Ok(self.journal.device.traffic()?.minus(self.before.get().0))
     }
@@ -73,7 +74,7 @@ impl RealStage {
         self.before.set((self.journal.device.traffic()?, self.home.device.traffic()?));
         Ok(())
     }
-    /// Unmounts everything; as dropping it does, but failures are told.
+    /// Unmounts everything, as dropping the stage does, but returns failures.
     pub fn take_down(self) -> Result<(), RigError> {
         self.mounted.unmount()?;
         self.home.take_down()?;
@@ -81,7 +82,7 @@ impl RealStage {
     }
 }
 
-/// Nothing is left to be written later.
+/// Makes the file system, deferring no initialisation.
 fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), RigError> {
     const BLOCK: u64 = 4096;
     const NOW: &str = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";

@@ -1,7 +1,6 @@
-//! What demonstrations and comparisons stand on: image files, loop devices, mounts, and other
-//! programs.
+//! Base of demonstrations and comparisons: image files, loop devices, mounts, and other programs.
 //!
-//! Everything is taken down again when its value is dropped. Needs root.
+//! Everything is taken down when its value is dropped. Needs root.
 
 use crate::virtual_time::Traffic;
 use std::fs::File;
@@ -13,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use workloads::{StreamOptions, StreamReport, run_streams};
 
-/// Something outside this program did not do what it was asked.
+/// A failure of something outside this program.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RigError(String);
@@ -27,7 +26,8 @@ impl RigError {
     }
 }
 
-/// From now on, mounts of this thread and of those it starts are seen by nobody else.
+/// Hides mounts: from now on, mounts of this thread and of those it starts are visible only to
+/// them.
 pub(crate) fn hide_mounts() -> Result<(), RigError> {
     // SAFETY: unshare takes no pointers; mount gets strings that end in zero, or null where it
     // allows it.
@@ -49,7 +49,7 @@ pub(crate) fn hide_mounts() -> Result<(), RigError> {
     Ok(())
 }
 
-/// Runs a program to its end and returns what it printed; its complaints are in the error.
+/// Runs a program to its end and returns its standard output; its standard error is in the error.
 pub(crate) fn run(command: &mut Command) -> Result<String, RigError> {
     let name = format!("{command:?}");
     let output = command.output().map_err(RigError::at(&name))?;
@@ -61,7 +61,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String, RigError> {
     Err(RigError(format!("{name} failed ({}):\n{}{}", output.status, out, err)))
 }
 
-/// Makes a file full of zeros that are really written, so that no later write has to allocate or
+/// Makes a file of zeros that are really written, so that no later write has to allocate or
 /// convert.
 pub(crate) fn fill_image(path: &Path, size: u64) -> Result<(), RigError> {
     let fill = || {
@@ -91,7 +91,7 @@ pub(crate) fn wipe_image(path: &Path) -> Result<(), RigError> {
     wipe().map_err(RigError::at(path.display()))
 }
 
-/// Makes a directory that belongs to `user`, and to nobody else.
+/// Makes a directory to which `user` alone has access.
 pub(crate) fn directory_of(path: &Path, user: &str) -> Result<(), RigError> {
     let make = || {
         std::fs::create_dir(path)?;
@@ -105,13 +105,14 @@ pub(crate) fn directory_of(path: &Path, user: &str) -> Result<(), RigError> {
 
 const PLACES: &str = "okeanos-bench-";
 
-/// Removes the places of programs that were killed.
+/// Removes the directories of programs that were killed.
 fn remove_orphans(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(PLACES)?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            // What cannot be removed is not empty, so somebody's; or another program is at it, too.
+            // A directory that cannot be removed is not empty, so in use; or another program is
+            // removing it.
             let _ = remove_place(&entry.path());
         }
     }
@@ -130,7 +131,7 @@ impl Workspace {
     pub fn image(&self, name: &str) -> PathBuf {
         self.0.join(format!("image-{name}"))
     }
-    /// Another directory to mount on.
+    /// Makes another directory to mount on.
     pub fn directory(&self, name: &str) -> Result<PathBuf, RigError> {
         let path = self.0.join(name);
         std::fs::create_dir_all(&path).map_err(RigError::at(path.display()))?;
@@ -141,14 +142,14 @@ impl Workspace {
     }
 }
 
-/// What `work` gave, and how many seconds it took.
+/// Returns the result of `work`, and the seconds it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T, RigError>) -> Result<(T, f64), RigError> {
     let begun = Instant::now();
     let done = work()?;
     Ok((done, begun.elapsed().as_secs_f64()))
 }
 
-/// Plays streams in a directory. A write that fails is an error, told of `who`.
+/// Plays streams in a directory. A failed write is an error that names `who`.
 pub(crate) fn play_streams(
     directory: &Path,
     streams: &StreamOptions,
@@ -162,7 +163,7 @@ pub(crate) fn play_streams(
     }
 }
 
-/// What goes wrong with taking down is told, and the rest is taken down all the same.
+/// Prints a failure of taking down; the rest is taken down all the same.
 pub(crate) fn complain(text: &str) {
     let _ = runtime::standard_error::tell(text, Duration::from_secs(1));
 }
@@ -189,8 +190,8 @@ fn remove_place(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-/// A loop device with direct I/O on a file. It is gone when nobody has it open, so also if this
-/// program is killed.
+/// A loop device with direct I/O on a file. The kernel detaches it when nobody has it open, so also
+/// if this program is killed.
 pub(crate) struct LoopDevice {
     pub path: PathBuf,
     _open: File,
@@ -202,24 +203,24 @@ impl LoopDevice {
             run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image))?;
         let path = PathBuf::from(shown.trim());
         let opened = File::options().read(true).write(true).open(&path);
-        // Of a device that is open, losetup notes that it shall be detached when it is closed.
+        // For an open device, losetup marks it to be detached when it is closed.
         run(Command::new("losetup").arg("-d").arg(&path))?;
         let device = LoopDevice { _open: opened.map_err(RigError::at(path.display()))?, path };
-        // What was last set for a loop device outlives it.
+        // The cache setting of a loop device outlives its attachment.
         device.set_flushes("write back")?;
         Ok(device)
     }
-    /// Bytes written to the device since it was attached, as the kernel counts them.
+    /// Returns the bytes written to the device since it was attached, as the kernel counts them.
     pub fn bytes_written(&self) -> Result<u64, RigError> {
         Ok(self.traffic()?.bytes_written)
     }
-    /// What was asked of the device since it was attached, as the kernel counts it.
+    /// Returns the requests to the device since it was attached, as the kernel counts them.
     pub fn traffic(&self) -> Result<Traffic, RigError> {
         let path = self.in_sysfs("stat");
         let text = std::fs::read_to_string(&path).map_err(RigError::at(path.display()))?;
         traffic(&text).ok_or_else(|| RigError(format!("{} lacks numbers", path.display())))
     }
-    /// From now on the kernel takes the device for one whose cache needs no flush, and sends none.
+    /// Makes the kernel treat the device's cache as one that needs no flush, and send none.
     pub fn ignore_flushes(&self) -> Result<(), RigError> {
         self.set_flushes("write through")
     }
@@ -233,8 +234,8 @@ impl LoopDevice {
     }
 }
 
-/// The numbers of Documentation/block/stat.rst: sectors are 512 bytes, the sixteenth number counts
-/// flushes.
+/// Parses the numbers of Documentation/block/stat.rst: sectors are 512 bytes, the sixteenth number
+/// counts flushes.
 fn traffic(text: &str) -> Option<Traffic> {
     let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let at = |index: usize| numbers.get(index).copied();
@@ -249,14 +250,14 @@ fn traffic(text: &str) -> Option<Traffic> {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // Whoever gets this device next must not lose data.
+        // The next user of this device must not lose data.
         if let Err(error) = self.set_flushes("write back") {
             complain(&error.to_string());
         }
     }
 }
 
-/// It is killed when this program ends, however that comes.
+/// Kills the child when this program ends, for whatever reason.
 pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
     // SAFETY: prctl may be called between fork and exec, and takes no pointers here.
     unsafe {
@@ -267,15 +268,15 @@ pub(crate) fn ends_with_us(command: &mut Command) -> &mut Command {
     }
 }
 
-/// A daemon of ours. Ctrl-C ends this program, and it with it; its mount ends with it, and then the
-/// loop device. What it complains of is told if it fails.
+/// Returns a daemon's command. Ctrl-C ends this program and the daemon; the mount ends with it, and
+/// then the loop device. Its standard error is reported if it fails.
 pub(crate) fn daemon(program: &Path) -> Command {
     let mut command = Command::new(program);
     ends_with_us(&mut command).process_group(0).stderr(Stdio::piped());
     command
 }
 
-/// A mount that a program of the kernel's or ours made.
+/// A mount made by a program of the kernel or of Okeanos.
 pub(crate) struct MountedDirectory {
     directory: PathBuf,
     /// The daemon, if there is one: it ends when the directory is unmounted.
@@ -283,7 +284,7 @@ pub(crate) struct MountedDirectory {
 }
 
 impl MountedDirectory {
-    /// `mount -t KIND -o OPTIONS DEVICE DIRECTORY`
+    /// Runs `mount -t KIND -o OPTIONS DEVICE DIRECTORY`.
     pub fn kernel(
         kind: &str,
         options: &str,
@@ -293,7 +294,7 @@ impl MountedDirectory {
         run(Command::new("mount").args(["-t", kind, "-o", options]).arg(device).arg(directory))?;
         Ok(MountedDirectory { directory: directory.to_owned(), daemon: None })
     }
-    /// `okeanos mount -f -o OPTIONS DEVICE DIRECTORY`: returns once it answers.
+    /// Runs `okeanos mount -f -o OPTIONS DEVICE DIRECTORY`; returns once the mount answers.
     pub fn okeanos(
         program: &Path,
         options: &str,
@@ -307,8 +308,8 @@ impl MountedDirectory {
             .arg(device);
         MountedDirectory::by(command, directory)
     }
-    /// What a daemon mounts on the directory, its last argument: returns once it answers. If its
-    /// standard error is piped, what it complains of is in the error.
+    /// Starts a daemon that mounts on the directory, its last argument; returns once the mount
+    /// answers. If its standard error is piped, its output is in the error.
     pub fn by(mut command: Command, directory: &Path) -> Result<MountedDirectory, RigError> {
         command.arg(directory);
         let name = format!("{command:?}");
@@ -334,7 +335,7 @@ impl MountedDirectory {
     pub fn process(&self) -> Option<u32> {
         self.daemon.as_ref().map(Child::id)
     }
-    /// As a power cut would: the daemon gets no chance to do anything.
+    /// Kills the daemon, as a power cut would: it gets no chance to act.
     pub fn kill_daemon(&mut self) -> Result<(), RigError> {
         let daemon =
             self.daemon.as_mut().ok_or_else(|| RigError::new("there is no daemon to kill"))?;
@@ -350,7 +351,7 @@ impl MountedDirectory {
         self.take_down()
     }
     fn take_down(&mut self) -> Result<(), RigError> {
-        // A ring's files are closed some time after its process has ended.
+        // The files of an io_uring are closed some time after its process has ended.
         let deadline = Instant::now() + Duration::from_secs(20);
         while is_mount_point(&self.directory)? {
             let Err(error) = run(Command::new("umount").arg(&self.directory)) else { break };
@@ -388,12 +389,12 @@ fn is_mount_point(directory: &Path) -> Result<bool, RigError> {
 }
 
 /// Whether something is mounted there, and its daemon serves it. The kernel shows a mount before
-/// its daemon has begun, and lets whoever asks wait.
+/// its daemon has begun, and blocks calls on it.
 fn answers(directory: &Path) -> Result<bool, RigError> {
     Ok(is_mount_point(directory)? && directory.symlink_metadata().is_ok())
 }
 
-/// The median; 0 of nothing.
+/// Returns the median; 0 for an empty list.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -452,8 +453,8 @@ mod tests {
         let device =
             LoopDevice::attach(image.path()).unwrap_or_else(|error| panic!("needs root: {error}"));
         assert!(attached().contains(device.path.to_str().unwrap()));
-        // As the kernel closes it for a process that is killed.
-        // SAFETY: nothing else uses this descriptor, and the device is never dropped.
+        // The kernel closes it so for a process that is killed. SAFETY: nothing else uses this
+        // descriptor, and the device is never dropped.
         unsafe { libc::close(device._open.as_raw_fd()) };
         std::mem::forget(device);
         let deadline = Instant::now() + Duration::from_secs(20);

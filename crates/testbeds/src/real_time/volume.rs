@@ -6,7 +6,7 @@ use crate::real_time::rig::{self, MountedDirectory, RigError};
 use crate::virtual_time::Traffic;
 use std::path::{Path, PathBuf};
 
-/// Fields in the order in which they are taken down.
+/// A mounted volume. Fields are in drop order.
 pub(crate) struct Volume<'a> {
     mounted: Option<MountedDirectory>,
     disk: Disk,
@@ -29,21 +29,21 @@ impl<'a> Volume<'a> {
     pub fn path(&self, name: &str) -> PathBuf {
         self.mount_point.join(name)
     }
-    /// What was asked of its disk since that is there.
+    /// Returns the requests to its disk since the disk was set up.
     pub fn traffic(&self) -> Result<Traffic, RigError> {
         self.disk.device.traffic()
     }
-    /// The process that serves it, if one does.
+    /// Returns the process that serves the volume, if one does.
     pub fn daemon(&self) -> Option<u32> {
         self.mounted.as_ref().and_then(MountedDirectory::process)
     }
-    /// A directory of the volume that belongs to `user`, and to nobody else.
+    /// Makes a directory of the volume to which `user` alone has access.
     pub fn directory_of(&self, name: &str, user: &str) -> Result<PathBuf, RigError> {
         let path = self.path(name);
         rig::directory_of(&path, user)?;
         Ok(path)
     }
-    /// Nothing of the volume is in memory afterwards.
+    /// Drops all content of the volume from memory.
     pub fn forget_content(&mut self) -> Result<(), RigError> {
         if let Some(mounted) = self.mounted.take() {
             mounted.unmount()?;
@@ -52,7 +52,7 @@ impl<'a> Volume<'a> {
             Some(self.contender.mount(self.program, &self.disk.device.path, &self.mount_point)?);
         Ok(())
     }
-    /// Unmounts; as dropping it does, but failures are told.
+    /// Unmounts, as dropping the volume does, but returns failures.
     pub fn take_down(mut self) -> Result<(), RigError> {
         self.mounted.take().map_or(Ok(()), MountedDirectory::unmount)?;
         self.disk.take_down()

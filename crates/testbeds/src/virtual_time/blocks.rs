@@ -1,5 +1,5 @@
-//! Block requests with the times of a trace on one drive with an arm, whatever stands in front of
-//! it. The Manylogs paper measures this below file systems.
+//! Block requests with the times of a trace on one drive with an arm, behind a choice of layers.
+//! The Manylogs paper measures this below file systems.
 
 use crate::virtual_time::StageError;
 use device::{DeviceError, Disk, World};
@@ -12,52 +12,52 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory that survives power loss, for the mapping table: only what is written of it takes any
-/// here.
+/// Bytes of the memory that survives power loss, for the mapping table: only written parts take
+/// memory here.
 const TABLE: u64 = 1 << 30;
-/// Logs are open by then.
+/// Time of the first request: logs are open.
 const BEGIN: Duration = Duration::from_secs(5);
 
-/// What stands between the requests and the platters. The drive's write cache is off.
+/// The layer between the requests and the platters. The drive's write cache is off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BlockLayer {
-    /// Each request goes home.
+    /// No layer: each request goes home directly.
     Nothing,
-    /// Scattered logs for writes of at most so many bytes: the paper's MLB.
+    /// Scattered logs for writes of at most `logged` bytes: the paper's MLB.
     Scattered { logged: u64 },
-    /// The drive is shingled.
+    /// A shingled drive.
     Shingled(Shingles),
 }
 
-/// Requests, and whether everything is brought home afterwards.
+/// Requests, and whether everything is written back afterwards.
 #[derive(Clone, Debug)]
 pub struct BlockRun {
-    /// A model that comes with the program.
+    /// Name of a built-in model.
     pub model: &'static str,
     pub layer: BlockLayer,
-    /// Sorted by time, which counts from the begin of the run.
+    /// Requests, sorted by time since the beginning of the run.
     pub requests: Arc<[Recorded]>,
     pub checkpoint: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct BlocksServed {
-    /// Milliseconds that each request took, in the order of the requests.
+    /// Latency of each request in milliseconds, in the order of the requests.
     pub latency_ms: Vec<f64>,
     pub swaps: u64,
-    /// Bytes of the mapping table: 16 for each entry, as in a snapshot; of a shingled drive for
+    /// Bytes of the mapping table: 16 for each entry, as in a snapshot; on a shingled drive for
     /// each range.
     pub table_bytes: u64,
     pub checkpoint: Option<BroughtHome>,
 }
 
-/// What it took to bring everything home.
+/// Cost of writing everything back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BroughtHome {
     pub reading: Duration,
     pub writing: Duration,
-    /// Shares of logged writes that were merged with neighbours or not needed any more, and of
-    /// logged blocks that were overwritten before.
+    /// Shares of logged writes that were merged with neighbours or superseded, and of logged blocks
+    /// that were overwritten before.
     pub reduced: Option<(f64, f64)>,
 }
 
@@ -96,7 +96,7 @@ impl BlockRun {
             Layered::Shingled(disk) => Rc::new(disk.clone()),
         };
         let size = disk.geometry().size;
-        // Times count from the first request: a read at the very begin.
+        // Times count from the first request: a read at the very beginning.
         let first =
             Recorded { is_write: false, at: 0, length: 4096, time: Duration::ZERO, measured: None };
         let of_trace = self.requests.iter().map(|request| {
@@ -149,8 +149,8 @@ impl BlockRun {
         let drive: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
         let BlockLayer::Scattered { logged } = self.layer else { return Ok(Layered::Plain(drive)) };
         let settings = Settings {
-            // Where logs cannot gain anything they are to cost little; the atomicity of blocks is
-            // no matter here.
+            // Where logs cannot gain anything they are to cost little; the atomicity of blocks does
+            // not matter here.
             near_home: NearHome::WrittenHome,
             logged_write_size: logged,
             checkpoint: CheckpointPolicy::Manual,

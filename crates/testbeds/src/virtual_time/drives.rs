@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
-/// What the host asked of the disks.
+/// Requests of the host to the disks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Traffic {
     pub reads: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Drives {
     chunk: u64,
     members: Vec<EmulatedDisk>,
     pub disk: Rc<dyn Disk>,
-    /// What was counted when counting began anew.
+    /// Counters at the time when counting was restarted.
     before: Cell<Traffic>,
 }
 
@@ -75,7 +75,7 @@ impl Drives {
         Ok(Drives { model, chunk: choice.chunk, members, disk, before: Cell::default() })
     }
 
-    /// The same drives, after [`Drives::power_off`], with power again.
+    /// Returns the drives, after [`Drives::power_off`], with power again.
     pub fn after_crash(&self, world: &VirtualWorld, choice: &DiskChoice) -> io::Result<Drives> {
         let left = self.members.iter().map(EmulatedDisk::crash).collect();
         Drives::of(world, choice, self.model.clone(), left, true)

@@ -1,4 +1,4 @@
-//! Why a stage cannot be built, or its workload not be played.
+//! Reasons why a stage cannot be built, or its workload not be played.
 
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {

@@ -1,13 +1,12 @@
-//! A file trace, played on a volume in virtual time, one call after the other. Between two of them
-//! the processes compute for as long as they did when it was recorded.
+//! Replay of a file trace on a volume in virtual time, one call after the other. Between two calls
+//! the processes compute for as long as they did when the trace was recorded.
 
 use crate::virtual_time::virtual_files::VirtualFiles;
 use std::io;
 use std::time::Duration;
 use workloads::{FileOperation, FileTrace, Files, TracedOperation};
 
-/// How long a part of a trace should take if no call took time; its recorded times are stretched to
-/// that.
+/// Length of a part of a trace if its calls took no time; its recorded times are stretched to that.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PhaseLength {
     pub name: &'static str,
@@ -17,14 +16,14 @@ pub struct PhaseLength {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FileReplayReport {
     pub seconds: f64,
-    /// Of these, what the calls took, not the processes.
+    /// Time of the calls alone, without the processes' computing.
     pub waited: f64,
     pub bytes_read: u64,
     pub bytes_written: u64,
 }
 
 /// Plays the parts that `lengths` names, from the first on; a part that is not named ends the
-/// replay. The directory is empty at first.
+/// replay. The directory must be empty at first.
 pub async fn replay_files(
     files: &VirtualFiles,
     trace: &FileTrace,

@@ -1,18 +1,18 @@
-//! An emulated log-structured placement: what the disk sees of NILFS, as a stand-in for it.
+//! An emulated log-structured placement: the disk traffic of NILFS, as a stand-in for it.
 //!
-//! **What it is.** Files whose blocks never go home. Each sync appends a *partial segment* at the
-//! end of one log, in a single write. It begins with a summary block and the dirty data blocks of
-//! the files that are synced. For each of these files its index blocks follow, and the block of the
-//! inode table that holds its inode. The blocks of a checkpoint come last: block addresses, segment
-//! usage, checkpoint file, super root. One writer serves all who wait at that moment, as NILFS's
-//! segment constructor does. Reads follow the map, so files that are written at the same time lie
-//! interleaved on the disk. Reads and writes take the drive's time.
+//! **What it is.** Files whose blocks are never written home. Each sync appends a *partial segment*
+//! at the end of one log, in a single write. A partial segment begins with a summary block and the
+//! dirty data blocks of the files that are synced. For each of these files its index blocks follow,
+//! and the block of the inode table that holds its inode. The blocks of a checkpoint come last:
+//! block addresses, segment usage, checkpoint file, super root. One writer serves all syncs waiting
+//! at that moment, as NILFS's segment constructor does. Reads follow the map, so files that are
+//! written at the same time lie interleaved on the disk. Reads and writes take the drive's time.
 //!
-//! **What it is not.** NILFS. Its bytes mean nothing to anyone, and it is not recovered after a
-//! crash. Nothing is cleaned: a log that reaches the disk's end is full. Names cost nothing. What
-//! is not synced stays in memory, and the cache keeps everything until
-//! [`LogStructuredFiles::drop_caches`]. How many index and checkpoint blocks a partial segment has
-//! is counted as said at [`LogStructuredFiles::overhead_blocks`], not taken from NILFS's code.
+//! **What it is not.** NILFS. Its bytes have no format, and it is not recovered after a crash.
+//! Nothing is cleaned: a log that reaches the disk's end is full. Names cost nothing. Unsynced data
+//! stays in memory, and the cache keeps everything until [`LogStructuredFiles::drop_caches`]. The
+//! numbers of index and checkpoint blocks of a partial segment are counted as described at
+//! [`LogStructuredFiles::overhead_blocks`], not taken from NILFS's code.
 
 use crate::virtual_time::virtual_files::run_tasks;
 use device::{Buffer, Disk, Durability, World};
@@ -27,7 +27,7 @@ use std::rc::Rc;
 use units::Instant;
 use workloads::{Actor, Files, SyncKind};
 
-/// Bytes.
+/// Bytes of a block.
 const BLOCK: usize = 4096;
 /// Block addresses in an index block, inodes in a block of their table, and records of the table of
 /// block addresses.
@@ -35,7 +35,7 @@ const ADDRESSES: u64 = 256;
 const INODES: u64 = 32;
 const TRANSLATIONS: u64 = 128;
 
-/// Clones are the same files.
+/// Log-structured files; clones are the same files.
 #[derive(Clone)]
 pub struct LogStructuredFiles(Rc<State>);
 
@@ -46,10 +46,10 @@ struct State {
     inodes: RefCell<Vec<Inode>>,
     /// The next block of the log.
     head: Cell<u64>,
-    /// Inodes that wait to be synced, and the round that will do it.
+    /// Inodes that wait to be synced, and the write that will do it.
     asked: RefCell<BTreeSet<u64>>,
     round: Cell<u64>,
-    /// Rounds up to this one are durable.
+    /// Number of the last durable write.
     done: Cell<u64>,
     writing: Cell<bool>,
     progress: Event,
@@ -58,7 +58,7 @@ struct State {
 #[derive(Default)]
 struct Inode {
     size: u64,
-    /// Where each block lies; 0: nowhere yet.
+    /// Address of each block; 0: none yet.
     places: Vec<u64>,
     cached: BTreeMap<u64, Rc<Buffer>>,
     dirty: BTreeSet<u64>,
@@ -70,14 +70,14 @@ pub struct LogStructuredFile {
 }
 
 impl LogStructuredFiles {
-    /// An empty log on a drive in this world.
+    /// Opens an empty log on a drive in this world.
     pub fn new(world: VirtualWorld, disk: EmulatedDisk) -> LogStructuredFiles {
         LogStructuredFiles(Rc::new(State {
             world,
             disk,
             names: RefCell::default(),
             inodes: RefCell::default(),
-            // As NILFS, the first block is the superblock's.
+            // As in NILFS, the first block is the superblock.
             head: Cell::new(1),
             asked: RefCell::default(),
             round: Cell::new(1),
@@ -87,7 +87,7 @@ impl LogStructuredFiles {
         }))
     }
 
-    /// Forgets all content that is on the disk.
+    /// Drops all cached content that is on the disk.
     pub fn drop_caches(&self) {
         for inode in self.0.inodes.borrow_mut().iter_mut() {
             let Inode { cached, dirty, .. } = inode;
@@ -95,10 +95,10 @@ impl LogStructuredFiles {
         }
     }
 
-    /// Blocks of a partial segment besides the data. There is a summary, and a checkpoint of three
-    /// blocks. Each file has an index block for each 256 consecutive blocks that it touches, in two
-    /// levels if it has more than 256. Each 32 inodes have a block of the inode table, each 128
-    /// blocks written one of the table of block addresses.
+    /// Returns the blocks of a partial segment besides the data. There is a summary, and a
+    /// checkpoint of three blocks. Each file has an index block for each 256 consecutive blocks
+    /// that it touches, in two levels if it has more than 256. Each 32 inodes have a block of the
+    /// inode table, each 128 blocks written one of the table of block addresses.
     pub fn overhead_blocks(files: &[(u64, u64, BTreeSet<u64>)]) -> u64 {
         let data: u64 = files.iter().map(|(_, _, dirty)| dirty.len() as u64).sum();
         let index = |(_, blocks, dirty): &(u64, u64, BTreeSet<u64>)| {
@@ -134,7 +134,7 @@ impl LogStructuredFiles {
         Ok(())
     }
 
-    /// Writes partial segments until round `wanted` is durable.
+    /// Writes partial segments until write `wanted` is durable.
     async fn write_segments(&self, wanted: u64) -> io::Result<()> {
         let state = &*self.0;
         while state.done.get() < wanted {
@@ -174,7 +174,7 @@ impl LogStructuredFiles {
         written.map_err(io::Error::other)
     }
 
-    /// The content of a block, from memory or the disk; zeros if it is nowhere.
+    /// Returns the content of a block, from memory or the disk; zeros if it has no address.
     async fn block(&self, inode: u64, block: u64) -> io::Result<Rc<Buffer>> {
         self.fetch(inode, block..block + 1).await?;
         let inodes = self.0.inodes.borrow();
@@ -182,8 +182,7 @@ impl LogStructuredFiles {
         Ok(cached.cloned().unwrap_or_else(|| Rc::new(Buffer::zeroed(BLOCK))))
     }
 
-    /// Brings blocks that are on the disk into memory; those that lie one after the other by one
-    /// read.
+    /// Reads blocks from the disk into memory; adjacent blocks by one read.
     async fn fetch(&self, inode: u64, blocks: Range<u64>) -> io::Result<()> {
         let mut runs: Vec<(u64, u64, u64)> = Vec::new();
         {
@@ -208,7 +207,7 @@ impl LogStructuredFiles {
             let mut inodes = self.0.inodes.borrow_mut();
             let cached = &mut inodes[inode as usize].cached;
             for (block, bytes) in (first..).zip(bytes.chunks(BLOCK)) {
-                // Somebody may have written it meanwhile.
+                // Another task may have written it during the read.
                 cached.entry(block).or_insert_with(|| Rc::new(Buffer::copy_of(bytes)));
             }
         }

@@ -1,5 +1,5 @@
-//! Where workloads are played in virtual time: emulated disks with a volume on them ([`Stage`]),
-//! and placements to compare it with.
+//! Test beds in virtual time: emulated disks with a volume on them ([`Stage`]), and placements to
+//! compare it with.
 #![forbid(unsafe_code)]
 
 mod beside;

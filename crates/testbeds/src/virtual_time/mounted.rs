@@ -1,4 +1,4 @@
-//! Two volumes in one tree of names.
+//! Two volumes in one namespace.
 
 use crate::virtual_time::virtual_files::{VirtualFile, VirtualFiles, run_tasks};
 use device::World;
@@ -31,7 +31,7 @@ impl Mounted {
     ) -> Mounted {
         Mounted { world, root, mount_point, mounted }
     }
-    /// The volume, and the path on it.
+    /// Returns the volume, and the path on it.
     fn find<'a>(&self, path: &'a str) -> (&VirtualFiles, &'a str, bool) {
         match path.strip_prefix(self.mount_point) {
             Some(below) if below.is_empty() || below.starts_with('/') => {
@@ -90,7 +90,7 @@ impl Files for Mounted {
         let (files, path, _) = self.find(path);
         files.unlink(path).await
     }
-    /// The mount point is there.
+    /// The mount point exists already.
     async fn make_directory(&self, path: &str) -> io::Result<()> {
         match self.find(path) {
             (_, "", false) => Err(io::Error::from_raw_os_error(libc::EEXIST)),

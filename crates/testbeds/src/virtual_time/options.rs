@@ -1,4 +1,4 @@
-//! What a stage is made of.
+//! Options of a stage.
 
 use crate::virtual_time::error::StageError;
 use disks::HostScheduler;
@@ -12,23 +12,23 @@ use std::time::Duration;
 /// A disk of the stage.
 #[derive(Clone, Debug)]
 pub struct DiskChoice {
-    /// A model that comes with the program, or the path of a model file.
+    /// Name of a built-in model, or the path of a model file.
     pub model: String,
-    /// Drives of a RAID-0; 1: the drive itself.
+    /// Drives of a RAID-0; 1: a single drive.
     pub drives: u32,
     /// Bytes of a RAID-0's chunk.
     pub chunk: u64,
     pub options: emulated::DriveOptions,
-    /// If given, the host sorts what waits and gives a drive one request at a time, as kernels did
-    /// without command queueing. If not, a drive gets all requests as they come.
+    /// Host's scheduler. If given, the host sorts waiting requests and gives a drive one at a time,
+    /// as kernels did without command queueing. If not, a drive gets all requests as they come.
     pub elevator: Option<HostScheduler>,
-    /// Where its requests are written to, if anywhere.
+    /// File to which its requests are written, if any.
     pub trace: Option<PathBuf>,
-    /// A number of the model's file that is changed: to see what depends on it.
+    /// A number of the model's file that is changed, to see what depends on it.
     pub scaled: Option<Scaled>,
 }
 
-/// A number of a model's file, and what it is multiplied by.
+/// A number of a model's file, and the factor by which it is multiplied.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scaled {
     pub key: &'static str,
@@ -36,7 +36,7 @@ pub struct Scaled {
 }
 
 impl Scaled {
-    /// Every number of that name in the text.
+    /// Scales every number of that name in the text.
     fn applied(&self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
@@ -59,78 +59,79 @@ impl Scaled {
     }
 }
 
-/// The clock of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured
-/// otherwise. Its commits waited for it.
+/// Tick length of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured
+/// otherwise. Its commits waited for the tick.
 const TICK: Duration = Duration::from_millis(4);
 
-/// How the volume is made, by the real mke2fs.
+/// Layout of a volume, made by the real mke2fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeLayout {
-    /// `mke2fs -t ext3 -I 128`: as the papers' volumes were.
+    /// Layout of the papers' volumes: `mke2fs -t ext3 -I 128`.
     Ext3Paper,
-    /// `mke2fs -t ext4`, as today.
+    /// Layout of today: `mke2fs -t ext4`.
     Ext4,
 }
 
 #[derive(Clone, Debug)]
 pub struct StageOptions {
     pub home: DiskChoice,
-    /// `None`: the journal is a hidden inode of the volume.
+    /// Journal's disk. `None`: a hidden inode of the volume.
     pub journal: Option<DiskChoice>,
     pub layout: VolumeLayout,
-    /// Bytes.
+    /// Bytes of a block.
     pub block_size: u32,
     pub journal_size: u64,
     /// Data mode, barrier, and the times of commit and write-back.
     pub engine: EngineOptions,
-    /// Commits wait for the ticks of the host's clock, which come so often, as those of Linux
-    /// 2.6.18 did (`ticks`). Zero: no ticks, and a commit begins as soon as the one before is done.
+    /// Tick length of the host's clock, for which commits wait, as those of Linux 2.6.18 did
+    /// (`ticks`). Zero: no ticks, and a commit begins as soon as the one before is done.
     pub tick: Duration,
-    /// [`engine::CommitPacing::separates_barriers`].
+    /// See [`engine::CommitPacing::separates_barriers`].
     pub separate_barriers: bool,
-    /// A writer whose file is in a transaction that is being committed waits until that is durable.
-    /// So did, in ext3, whoever wrote to a block under commit. (All of the commit is waited for,
-    /// and not one block alone.)
+    /// Whether a writer whose file is in a transaction that is being committed waits until that is
+    /// durable. So did, in ext3, a writer of a block under commit. (All of the commit is waited
+    /// for, and not one block alone.)
     pub writers_wait: bool,
-    /// Bytes of the window that is read ahead of who reads a file in order, as a kernel does. Zero:
-    /// each read by itself.
+    /// Bytes of the read-ahead window of a sequential reader, as a kernel has. Zero: each read by
+    /// itself.
     pub read_ahead: u64,
     /// `barrier=coerce`: the volume gets a flush zone, and every flush becomes an eviction by these
     /// writes. The journal must be in the volume.
     pub eviction: Option<EvictionWorkload>,
-    /// The log lies in scattered logs. The journal must be in the volume, and that have extents.
+    /// Sizes of scattered logs. The journal must be in the volume, and the volume have extents.
     pub logs: Option<LogSizes>,
-    /// Files of which durability is enough.
+    /// Files that need durability alone.
     pub durable_only: Option<DurableOnly>,
-    /// Workloads run in a directory of their own, whose place on the disk the seed alone decides,
-    /// instead of in the root. Only with the journal in the volume.
+    /// Whether workloads run in a directory of their own, whose place on the disk the seed alone
+    /// decides, instead of in the root. Only with the journal in the volume.
     pub directory: bool,
-    /// Decides everything that chance decides.
+    /// Seed of all random decisions.
     pub seed: u64,
 }
 
-/// Of scattered logs, in bytes: each, and from one to the next.
+/// Sizes of scattered logs, in bytes: each log, and from one to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogSizes {
     pub log: u64,
     pub group: u64,
 }
 
-/// What is done about a drive whose cache is not to be trusted.
+/// Treatment of a drive whose cache is not to be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caching {
     /// The cache is switched off.
     Off,
-    /// It is on, and nothing is flushed: fast, and a power cut loses what it holds.
+    /// The cache is on, and nothing is flushed: fast, and a power cut loses what it holds.
     Unsafe,
-    /// It is on, the drive ignores flushes, and every barrier is an eviction by these writes.
+    /// The cache is on, the drive ignores flushes, and every barrier is an eviction by these
+    /// writes.
     Discreet(EvictionWorkload),
 }
 
 impl StageOptions {
-    /// What the Okeanos paper measured on: two Cheetahs, and ext3 with 4 KiB blocks and 128 MiB of
-    /// journal on a disk of its own. Write-back comes every 5 s, of what is older than 30 s.
+    /// Returns the setup of the Okeanos paper: two Cheetahs, and ext3 with 4 KiB blocks and 128 MiB
+    /// of journal on a disk of its own. Write-back comes every 5 s, for blocks older than 30 s.
     /// Commits wait for ticks, as Linux 2.6.18's did. Of the 3 GiB of memory there the cache may
     /// have 2.
     pub fn of_paper(data: DataMode) -> StageOptions {
@@ -173,10 +174,10 @@ impl StageOptions {
         }
     }
 
-    /// What the Manylogs paper measured on: one Cheetah of 146 GB. Extents in ext3's place, since
-    /// scattered logs need them, and nothing goes home within an hour: its checkpoints waited for
-    /// off-hours. The drive's write cache is off: a sync is on the medium. Linux 3.4's basic
-    /// elevator, `noop`, serves first what came first.
+    /// Returns the setup of the Manylogs paper: one Cheetah of 146 GB. Extents replace ext3's block
+    /// maps, since scattered logs need them, and nothing is written back within an hour: its
+    /// checkpoints waited for off-hours. The drive's write cache is off: a sync is on the medium.
+    /// Linux 3.4's basic elevator, `noop`, serves requests in order of arrival.
     pub fn of_manylogs(data: DataMode, log: LogKind) -> StageOptions {
         const LOGS: LogSizes = LogSizes { log: 10 << 20, group: 100 << 20 };
         let of_paper = StageOptions::of_paper(data);
@@ -204,7 +205,7 @@ impl StageOptions {
         }
     }
 
-    /// Has the requests of its disks written to `PREFIX-home.csv` and `PREFIX-journal.csv`.
+    /// Traces the requests of its disks to `PREFIX-home.csv` and `PREFIX-journal.csv`.
     pub fn trace_to(&mut self, prefix: &Path) {
         let path = |disk: &str| PathBuf::from(format!("{}-{disk}.csv", prefix.display()));
         self.home.trace = Some(path("home"));
@@ -213,7 +214,7 @@ impl StageOptions {
         }
     }
 
-    /// What the Discreet paper measured on: one Hitachi of 80 GB, ext3 with the journal inside,
+    /// Returns the setup of the Discreet paper: one Hitachi of 80 GB, ext3 with the journal inside,
     /// Linux 2.6.23 without command queueing. The kernel's barriers were off. Of the 1 GiB of
     /// memory there the cache may have two thirds, as in [`StageOptions::of_paper`].
     pub fn of_discreet(data: DataMode, caching: Caching) -> StageOptions {
@@ -244,7 +245,7 @@ impl StageOptions {
 }
 
 impl DiskChoice {
-    /// The model, with what is scaled of it.
+    /// Returns the model, with its scaled numbers.
     pub fn find_model(&self) -> Result<Model, StageError> {
         let name = self.model.clone();
         let text = match emulated::shipped().find(|(shipped, _)| *shipped == name) {
@@ -257,11 +258,11 @@ impl DiskChoice {
         let text = self.scaled.map_or(text.clone(), |scaled| scaled.applied(&text));
         Model::parse(&text).map_err(|error| StageError::Model { name, error })
     }
-    /// Bytes of one drive.
+    /// Returns the bytes of one drive.
     fn drive_size(&self, model: &Model) -> u64 {
         self.options.size.unwrap_or(model.size.get())
     }
-    /// Bytes of all.
+    /// Returns the bytes of all drives.
     pub(crate) fn size(&self, model: &Model) -> u64 {
         match self.drives {
             0 | 1 => self.drive_size(model),

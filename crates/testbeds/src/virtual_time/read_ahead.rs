@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Of an open file: where a reader in order goes on, and up to where was read for it.
+/// State of an open file: where a sequential reader continues, and the end of the read-ahead.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     next: Cell<u64>,
@@ -11,8 +11,8 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// What is to be read beside the `wanted` bytes; often nothing. From the second read on a whole
-    /// window lies behind the one that the reader is in. So it is with Linux since 2.6.23
+    /// Returns the range to read beside the `wanted` bytes; often empty. From the second read on a
+    /// whole window lies after the one that the reader is in, as in Linux since 2.6.23
     /// (`ondemand_readahead`).
     pub fn beside(&self, wanted: &Range<u64>, window: u64) -> Range<u64> {
         let in_order = self.next.replace(wanted.end) == wanted.start;
@@ -36,7 +36,7 @@ mod tests {
 
     const KIB: u64 = 1 << 10;
 
-    /// Of reads of 64 KiB at these, each in KiB.
+    /// Returns the read-ahead of reads of 64 KiB, in KiB.
     fn read_beside(reads: &[u64]) -> Vec<Range<u64>> {
         let file = ReadAhead::default();
         let of = |at: &u64| {

@@ -1,8 +1,8 @@
 //! Files of a simulated cluster, as a client sees them: one that buffers in memory, or one with a
 //! journal on its host.
 //!
-//! There is one client, so what it has written it need not ask for: reads of that are answered from
-//! its memory.
+//! There is one client, so it need not ask the servers for its own writes: reads of those are
+//! answered from its memory.
 
 use crate::virtual_time::error::StageError;
 use crate::virtual_time::options::{DiskChoice, StageOptions};
@@ -33,13 +33,13 @@ const FILE_MODE: u32 = 0o644;
 const PAGE: u64 = 4096;
 const PIECE: usize = store::TRANSFER_BYTES_MAX;
 
-/// How the client keeps what is written.
+/// Buffer of the client for writes.
 #[derive(Clone, Copy, Debug)]
 pub enum SharedClient {
     /// In memory: every `writeback`, files that are dirty for longer than `expire` go to the
     /// servers.
     Cached { writeback: Duration, expire: Duration },
-    /// Each write is at the servers when it returns.
+    /// Nowhere: each write is at the servers when it returns.
     Synchronous,
     /// In a journal of its host: asynchronous writes within `flush`. Every `writeback`, files that
     /// are dirty for longer than `destage` go to the servers; without `destage`, under pressure
@@ -51,19 +51,19 @@ pub enum SharedClient {
 pub struct SharedOptions {
     pub client: SharedClient,
     pub servers: u32,
-    /// One way, and of each link.
+    /// Latency of each link, one way.
     pub latency: Duration,
     pub bytes_per_second: u64,
-    /// How often a server's file system brings content to its place.
+    /// Interval at which a server's file system writes content to its final address.
     pub home_every: Duration,
-    /// What each write takes of a processor.
+    /// Processor time of each write.
     pub processor: Duration,
-    /// What each message takes of the metadata server's.
+    /// Processor time of each message at the metadata server.
     pub metadata: MetadataTimes,
     pub seed: u64,
 }
 
-/// How long a disk was asked for something.
+/// Time during which a disk was busy.
 #[derive(Clone, Default)]
 struct Meter(Rc<Busy>);
 #[derive(Default)]
@@ -209,14 +209,14 @@ impl SharedStage {
     pub fn restart_counting(&self) {
         self.begun.set((self.world.now(), self.cluster.traffic().data_bytes, self.busy()));
     }
-    /// What one data server has received.
+    /// Returns bytes received by one data server.
     pub fn received_bytes(&self) -> u64 {
         (self.cluster.traffic().data_bytes - self.begun.get().1) / self.homes.len() as u64
     }
     fn busy(&self) -> Duration {
         self.homes.iter().map(|home| home.0.total.get()).sum()
     }
-    /// The share of the time in which the disk of a server's file system was asked for something.
+    /// Returns the share of the time in which the disk of a server's file system was busy.
     pub fn home_use(&self) -> f64 {
         let (since, _, before) = self.begun.get();
         let time = self.world.now().since(since).as_secs_f64() * self.homes.len() as f64;
@@ -225,13 +225,13 @@ impl SharedStage {
 }
 
 impl Drop for SharedStage {
-    /// Its tasks hold the world that holds them.
+    /// Breaks a cycle: the world's tasks hold the world.
     fn drop(&mut self) {
         self.world.end();
     }
 }
 
-/// Clones are the same files.
+/// Files of the cluster, shared by clones.
 #[derive(Clone)]
 pub struct SharedFiles(Rc<State>);
 
@@ -243,7 +243,7 @@ struct State {
     processor: Duration,
     names: RefCell<BTreeMap<String, FileId>>,
     sizes: RefCell<BTreeMap<FileId, u64>>,
-    /// Of files that were there before the client: pages that it has not seen.
+    /// Unread pages of files that existed before the client.
     cold: RefCell<BTreeMap<FileId, BTreeSet<u64>>>,
 }
 
@@ -274,7 +274,7 @@ pub struct SharedFile {
 }
 
 impl Cached {
-    /// Ceph's answer to a new file comes with everything that its first write needs.
+    /// Creates a file. Ceph's reply comes with everything that its first write needs.
     async fn create(&self, parent: FileId, name: &[u8]) -> io::Result<FileId> {
         let created = self.store.create(parent, name, FILE_MODE, OWNER).await.map_err(of_store)?;
         let file = created.found.file;
@@ -318,7 +318,7 @@ impl Cached {
     async fn drop_file(&self, file: FileId) -> io::Result<()> {
         let Some(held) = self.files.borrow_mut().remove(&file) else { return Ok(()) };
         self.store.close(held.open).await.map_err(of_store)?;
-        // Linux's client waits for no server with that.
+        // Linux's client waits for no server here.
         let returned = self.store.return_token(file);
         self.world.spawn(Box::pin(async move {
             let _ = returned.await;
@@ -354,7 +354,7 @@ fn of_host(error: host::HostError) -> io::Error {
 }
 
 impl SharedFiles {
-    /// Bytes of file data that only the client's memory has.
+    /// Returns the bytes of file data that only the client's memory has.
     pub fn volatile_bytes(&self) -> u64 {
         match &self.0.side {
             Side::Cached(cached) => {
@@ -363,8 +363,8 @@ impl SharedFiles {
             Side::Journaled(host) => host.statistics().dirty_in_memory,
         }
     }
-    /// A file that was there before, with content that neither the client nor the servers have in
-    /// memory.
+    /// Makes a file that existed before, with content that neither the client nor the servers have
+    /// in memory.
     pub async fn create_cold(&self, path: &str, size: u64) -> io::Result<SharedFile> {
         let mut file = self.create(path, SyncKind::None).await?;
         file.end = size;
@@ -384,8 +384,8 @@ impl SharedFiles {
         }
     }
 
-    /// A kernel's page cache fetches what a write leaves of a page. A client that keeps bytes does
-    /// not.
+    /// Fetches the rest of a partial page, as a kernel's page cache does. A client that keeps bytes
+    /// does not.
     async fn fetch_partial_pages(&self, file: FileId, at: u64, end: u64) {
         let edges =
             [(at / PAGE, !at.is_multiple_of(PAGE)), (end / PAGE, !end.is_multiple_of(PAGE))];
@@ -435,7 +435,7 @@ impl Files for SharedFiles {
     }
     async fn close(&self, file: SharedFile) {
         if let Side::Journaled(host) = &self.0.side {
-            // Told by the next sync.
+            // The next sync reports a failure.
             let _ = host.close_file(file.id).await;
         }
     }

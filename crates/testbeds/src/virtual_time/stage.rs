@@ -1,5 +1,4 @@
-//! Emulated disks with a volume on them, in virtual time: where a workload is played as the papers
-//! played theirs.
+//! Emulated disks with a volume on them, in virtual time, for workloads as in the papers.
 
 use crate::virtual_time::drives::{Drives, Traffic};
 use crate::virtual_time::error::StageError;
@@ -26,21 +25,21 @@ pub struct Stage {
     journal: Option<Drives>,
     /// The home disk of discreet stages, as the volume sees it; since the last mount.
     coerced: Option<CoercedDisk>,
-    /// `None` only while it is mounted anew.
+    /// The open volume; `None` only during a remount.
     volume: Option<Rc<Volume>>,
-    /// Where workloads run.
+    /// Directory of the workloads.
     directory: InodeNumber,
 }
 
 impl Stage {
     /// Makes the disks and a fresh volume, as large as the home disk, and opens it. The clock
-    /// stands at zero. If the journal has a disk of its own, that one is as large as the journal.
+    /// stands at zero. A journal disk of its own is as large as the journal.
     pub fn build(options: &StageOptions) -> Result<Stage, StageError> {
         Stage::build_in(VirtualWorld::new(options.seed), options)
     }
 
-    /// As [`Stage::build`], beside another stage: both have one clock, and that of the first
-    /// decides about chance. The first that is dropped ends what goes on in both.
+    /// Builds a stage as [`Stage::build`] does, beside another stage: both share one clock and the
+    /// first stage's seed. Dropping either ends the tasks of both.
     pub fn build_in(world: VirtualWorld, options: &StageOptions) -> Result<Stage, StageError> {
         if options.journal.is_some() && (options.eviction.is_some() || options.directory) {
             return Err(StageError::JournalOutside);
@@ -113,7 +112,7 @@ impl Stage {
         &self.world
     }
 
-    /// Plays a workload to its end; virtual time goes on as far as it takes.
+    /// Plays a workload to its end; virtual time advances as far as it takes.
     pub fn run<T: 'static, W: Future<Output = T> + 'static>(
         &self,
         workload: impl FnOnce(VirtualFiles) -> W,
@@ -125,15 +124,16 @@ impl Stage {
         VirtualFiles::new(world, volume, self.directory).played_with(&self.options)
     }
 
-    /// Since the stage was built or [`Stage::restart_counting`] was called. Nothing if the journal
-    /// is a hidden inode: then its traffic is the home disk's.
+    /// Returns traffic since the stage was built or [`Stage::restart_counting`] was called. Empty
+    /// if the journal is a hidden inode: then it is the home disk's.
     pub fn journal_traffic(&self) -> Traffic {
         self.journal.as_ref().map(Drives::traffic).unwrap_or_default()
     }
     pub fn home_traffic(&self) -> Traffic {
         self.home.traffic()
     }
-    /// Barriers and evictions since the volume was mounted; none unless it is discreet.
+    /// Returns barriers and evictions since the volume was mounted; none unless the stage is
+    /// discreet.
     pub fn coercion(&self) -> CoercionStatistics {
         self.coerced.as_ref().map(CoercedDisk::statistics).unwrap_or_default()
     }
@@ -147,8 +147,8 @@ impl Stage {
         self.volume().engine().statistics()
     }
 
-    /// Unmounts and mounts again: everything is home, and the caches (ours, not the drives') are
-    /// cold.
+    /// Unmounts and mounts again: everything is home, and the host's caches, but not the drives',
+    /// are cold.
     pub fn remount(&mut self) -> Result<(), StageError> {
         self.unmount()?;
         self.mount()
@@ -159,8 +159,8 @@ impl Stage {
         Ok(self.world.run(async move { volume.close().await })?)
     }
 
-    /// Cuts the power, and recovers what the drives kept. The volume is open again afterwards.
-    /// Whoever used it before is gone.
+    /// Cuts the power, and recovers the content that the drives retained. The volume is open again
+    /// afterwards; its earlier users have ended.
     pub fn crash_and_recover(&mut self) -> Result<engine::RecoveryReport, StageError> {
         self.drives().for_each(Drives::power_off);
         self.world.end();
@@ -173,7 +173,7 @@ impl Stage {
         Ok(self.volume().open_report().recovery)
     }
 
-    /// What the disks hold, their caches included.
+    /// Returns the content of the disks, their caches included.
     pub fn images(&self) -> Images {
         Images {
             home: self.home.image(),
@@ -182,14 +182,14 @@ impl Stage {
         }
     }
 
-    /// Writes everything home; what the disks then hold is given to `e2fsck -fn`.
+    /// Writes everything home, and checks the disks' content with `e2fsck -fn`.
     pub fn close_and_check(mut self) -> Result<(), StageError> {
         self.unmount()?;
         self.images().check().map_err(StageError::Damaged)
     }
 }
 
-/// Tasks hold their world.
+/// Breaks a cycle: tasks hold their world.
 impl Drop for Stage {
     fn drop(&mut self) {
         self.world.end();

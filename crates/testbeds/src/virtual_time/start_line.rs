@@ -1,9 +1,9 @@
-//! Where workloads wait for each other.
+//! A barrier at which workloads wait for each other.
 
 use runtime::sync::Event;
 use std::cell::Cell;
 
-/// Whoever is ready waits here.
+/// A barrier for workloads that are ready.
 #[derive(Default)]
 pub(crate) struct StartLine {
     ready: Cell<usize>,
@@ -12,7 +12,7 @@ pub(crate) struct StartLine {
 }
 
 impl StartLine {
-    /// Ready, until the others are, too.
+    /// Waits until all are ready.
     pub async fn wait(&self) {
         self.arrive();
         self.changed.until(|| self.open.get().then_some(())).await;

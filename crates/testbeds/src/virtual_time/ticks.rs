@@ -1,7 +1,6 @@
-//! How long jbd's commits waited for other synchronous writers to join (Linux 2.6.18,
-//! `journal_stop`). A synchronous handle sleeps until the next tick of the clock, and again as long
-//! as the transaction got more handles meanwhile. It does not sleep if the same process was the
-//! last to sync.
+//! Waits of jbd's commits for other synchronous writers to join (Linux 2.6.18, `journal_stop`). A
+//! synchronous handle sleeps until the next tick of the clock, and again as long as the transaction
+//! got more handles during the sleep. It does not sleep if the same process was the last to sync.
 //!
 //! Processes are not known here: the owner of what is synced, a file, stands for them.
 
@@ -12,15 +11,15 @@ use units::{Instant, Owner};
 
 #[derive(Default)]
 pub(crate) struct Ticks {
-    /// Zero: nobody waits.
+    /// Length of a tick. Zero: no waits.
     length: Duration,
-    /// Nobody waits longer.
+    /// Upper bound of a wait.
     longest: Duration,
     pub separates_barriers: bool,
     last_synced: Cell<Option<Owner>>,
-    /// When the first to wait for the running transaction asked for it.
+    /// Time of the first request to commit the running transaction.
     asked: Cell<Option<Instant>>,
-    /// When the last handle joined it.
+    /// Time at which the last handle joined it.
     joined: Cell<Instant>,
 }
 
@@ -29,7 +28,7 @@ impl Ticks {
         Ticks { length, longest, ..Ticks::default() }
     }
 
-    /// The first tick after a moment.
+    /// Returns the first tick after a moment.
     fn after(&self, moment: Instant) -> Instant {
         let length = self.length.as_nanos() as u64;
         Instant((moment.0 / length + 1) * length)

@@ -17,10 +17,9 @@ use std::time::Duration;
 use units::{InodeNumber, Instant, TransactionId};
 use workloads::{Actor, Files, SyncKind};
 
-/// The files of a volume as a program that calls the kernel sees them, without the kernel: no time
-/// passes but the disks'. The engine's cache stands for the page cache, so an asynchronous write is
-/// in the running transaction at once. The kernel would keep it to itself until its own write-back
-/// hands it on.
+/// The files of a volume as a program that calls the kernel sees them, without the kernel: only the
+/// disks take time. The engine's cache stands for the page cache, so an asynchronous write is in
+/// the running transaction at once. The kernel would hold it until its own write-back.
 #[derive(Clone)]
 pub struct VirtualFiles {
     world: VirtualWorld,
@@ -30,11 +29,11 @@ pub struct VirtualFiles {
     writers_wait: bool,
     /// See [`StageOptions::read_ahead`].
     read_ahead: u64,
-    /// Where actors wait before they begin.
+    /// Barrier at which actors wait before they begin.
     start: Option<Rc<StartLine>>,
 }
 
-/// Dropped without [`Files::close`], it counts as open until the volume is closed.
+/// An open file. Dropped without [`Files::close`], it counts as open until the volume is closed.
 pub struct VirtualFile {
     inode: Rc<Inode>,
     sync: SyncKind,
@@ -43,14 +42,14 @@ pub struct VirtualFile {
     ahead: ReadAhead,
 }
 
-/// How often actors are watched.
+/// Interval at which actors are watched.
 const WATCH: Duration = Duration::from_millis(250);
-/// A regular file for everyone to read.
+/// Mode of a regular file that everyone may read.
 const FILE_MODE: u16 = 0o100_644;
 const DIRECTORY_MODE: u16 = 0o755;
 
 impl VirtualFiles {
-    /// Paths begin at `directory`. Nobody waits for a block under commit, and nothing is read
+    /// Paths begin at `directory`. Nothing waits for blocks under commit, and nothing is read
     /// ahead.
     pub(crate) fn new(
         world: VirtualWorld,
@@ -63,12 +62,12 @@ impl VirtualFiles {
         let StageOptions { writers_wait, read_ahead, .. } = *options;
         VirtualFiles { writers_wait, read_ahead, ..self }
     }
-    /// Its actors, when they are prepared, wait there.
+    /// Makes its actors, when they are prepared, wait at `line`.
     pub(crate) fn starting_at(self, line: &Rc<StartLine>) -> VirtualFiles {
         VirtualFiles { start: Some(line.clone()), ..self }
     }
 
-    /// Symbolic links are not followed.
+    /// Finds an inode. Symbolic links are not followed.
     async fn find(&self, path: &str) -> Result<Rc<Inode>, Error> {
         let mut inode = self.volume.inode(self.directory).await?;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -77,7 +76,7 @@ impl VirtualFiles {
         Ok(inode)
     }
 
-    /// The directory that a path ends in, and the last name.
+    /// Returns the directory that a path ends in, and the last name.
     async fn find_parent<'a>(&self, path: &'a str) -> Result<(Rc<Inode>, &'a [u8]), Error> {
         let path = path.trim_end_matches('/');
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -118,7 +117,7 @@ impl VirtualFiles {
         self.volume.rmdir(&parent, name).await.map(drop).map_err(system)
     }
 
-    /// fdatasync(2).
+    /// Syncs as fdatasync(2).
     pub async fn sync_data(&self, file: &VirtualFile) -> io::Result<()> {
         self.volume.sync_file(&file.inode, SyncWhat::Data).await.map_err(system)
     }
@@ -128,7 +127,7 @@ impl VirtualFiles {
         VirtualFile { inode, sync, written: Cell::default(), ahead: ReadAhead::default() }
     }
 
-    /// What fails here, its reader meets.
+    /// Reads ahead. A failure is met again by the reader.
     fn read_ahead(&self, file: &VirtualFile, wanted: Range<u64>) {
         let ahead = file.ahead.beside(&wanted, self.read_ahead);
         if ahead.start < self.volume.getattr(&file.inode).size && !ahead.is_empty() {
@@ -140,7 +139,7 @@ impl VirtualFiles {
         }
     }
 
-    /// [`StageOptions::writers_wait`].
+    /// Waits as [`StageOptions::writers_wait`] says.
     async fn wait_while_in_flight(&self, file: &VirtualFile) -> Result<(), EngineError> {
         let engine = self.volume.engine();
         let is_in_flight = |last: TransactionId| {
@@ -175,7 +174,7 @@ impl VirtualFiles {
     }
 }
 
-/// As a system call would report it.
+/// Converts an error to that of a system call.
 fn system(error: Error) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
 }
@@ -201,7 +200,7 @@ impl Files for VirtualFiles {
             false => Ok(self.opened(inode, sync)),
         }
     }
-    /// What fails here, the file system remembers; close(2) does not tell either.
+    /// Closes the file. The file system remembers a failure; close(2) does not report it either.
     async fn close(&self, file: VirtualFile) {
         let _ = self.volume.closed(file.inode.number).await;
     }
@@ -259,7 +258,7 @@ impl Files for VirtualFiles {
     }
 }
 
-/// [`Files::run_actors`] for files of a virtual world: actors are its tasks.
+/// Runs [`Files::run_actors`] for files of a virtual world: actors are its tasks.
 pub(crate) async fn run_tasks<F: Files, A: Actor<F>>(
     world: &VirtualWorld,
     files: &F,

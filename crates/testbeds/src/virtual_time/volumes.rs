@@ -13,12 +13,12 @@ use std::rc::Rc;
 use units::InodeNumber;
 use volume_images::{ImageRequest, Images, Journal};
 
-/// Volumes that are remembered.
+/// Number of cached volumes.
 const MADE_MAX: usize = 2;
 
 thread_local! {
-    /// The last volumes that were made, and what was asked for: mke2fs takes seconds for one as
-    /// large as the papers'.
+    /// Cache of the last volumes that were made, and their parameters: mke2fs takes seconds for one
+    /// as large as the papers'.
     static MADE: RefCell<VecDeque<(String, Images)>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -72,7 +72,7 @@ fn with_flush_zone(home: Image, workload: EvictionWorkload) -> Result<Image, ext
     })
 }
 
-/// The name of a stage's directory of its own.
+/// Name of a stage's directory of its own.
 pub(crate) const DIRECTORY: &str = "work";
 
 fn with_directory(home: Image, seed: u64) -> Result<Image, ext4::Error> {
@@ -82,7 +82,7 @@ fn with_directory(home: Image, seed: u64) -> Result<Image, ext4::Error> {
     })
 }
 
-/// The volume after a change, in no time of the stage's world.
+/// Changes the volume, in no time of the stage's world.
 fn changed(
     home: Image,
     seed: u64,

@@ -1,5 +1,5 @@
-//! `threshold=auto` on emulated disks: it comes within a tenth of the better fixed threshold,
-//! whatever the load and the disk.
+//! Tests that `threshold=auto` on emulated disks comes within a tenth of the better fixed
+//! threshold, for every load and disk.
 
 use engine::{BarrierKind, DataMode, WriteThreshold};
 use std::io;
@@ -9,18 +9,18 @@ use units::{Instant, SplitMix};
 use workloads::{Actor, Files, SyncKind};
 
 const FILE: u64 = 32 << 20;
-/// So long nothing counts: the log fills, and what is to be learnt is.
+/// Warm-up, which does not count: the log fills, and the policy learns.
 const BEFORE: Duration = Duration::from_secs(10);
 const COUNTED: Duration = Duration::from_secs(10);
 
-/// What each of several writers does, as fast as it can.
+/// Operation of each of several writers, repeated at full speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Load {
-    /// Behind the end of a file of its own.
+    /// Appends to the end of a file of its own.
     Appends { size: usize, sync: SyncKind },
-    /// Anywhere in the file that is there already.
+    /// Overwrites anywhere in the existing file.
     Overwrites { size: usize, sync: SyncKind },
-    /// In that file one behind the other, each with fdatasync(2), as a database's log.
+    /// Sequential overwrites in that file, each with fdatasync(2), as of a database's log.
     InOrder { size: usize },
 }
 
@@ -55,7 +55,7 @@ impl Actor<VirtualFiles> for Writer {
             let (bytes, mut sum, mut end) = (vec![self.number as u8; size], 0, 0);
             while files.now() < to {
                 let at = match load {
-                    // Begins anew, so that the volume need not be large.
+                    // Starts over, so that the volume need not be large.
                     Load::Appends { .. } => (end + size as u64) % (4 * FILE),
                     Load::Overwrites { .. } => dice.below(FILE / size as u64) * size as u64,
                     Load::InOrder { .. } => (end + size as u64) % FILE,
@@ -75,7 +75,7 @@ impl Actor<VirtualFiles> for Writer {
     }
 }
 
-/// Bytes that counted under each load, one after the other, and the threshold at the end.
+/// Returns the bytes that counted under each load, in order, and the threshold at the end.
 fn play(model: &str, threshold: WriteThreshold, writers: u64, loads: &[Load]) -> (Vec<u64>, u64) {
     let mut options = StageOptions::of_paper(DataMode::ALL[4]);
     options.home.model = model.into();
@@ -103,9 +103,9 @@ fn play(model: &str, threshold: WriteThreshold, writers: u64, loads: &[Load]) ->
     ((0..written[0].len()).map(sum).collect(), stage.statistics().log.threshold_bytes.unwrap())
 }
 
-/// Each part of the run counts by itself.
+/// Checks each part of the run separately.
 fn is_within_a_tenth(model: &str, writers: u64, loads: &[Load]) {
-    // A page, as the paper has it, and everything that `auto` may call small.
+    // A page, as in the paper, and the largest size that `auto` may call small.
     let fixed = |bytes| play(model, WriteThreshold::Fixed(bytes), writers, loads).0;
     let fixed = [4096, 1 << 20].map(fixed);
     let (auto, threshold) = play(model, WriteThreshold::Auto, writers, loads);
@@ -139,7 +139,7 @@ fn middling_syncs_are_as_fast_as_with_the_better_fixed_threshold() {
     is_within_a_tenth(SSD, 2, &[MIDDLING]);
 }
 
-/// At home its syncs need no commit.
+/// Syncs of data written home need no commit.
 #[test]
 fn overwritten_logs_are_as_fast_as_with_the_better_fixed_threshold() {
     for model in [DISK, SSD, "cloud-volume"] {

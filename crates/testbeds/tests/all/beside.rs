@@ -1,5 +1,5 @@
-//! What scattered logs are for: a process that goes through a large file and others that sync share
-//! a disk with an arm.
+//! Tests of the purpose of scattered logs: a sequential process and others that sync share a disk
+//! with an arm.
 
 use engine::{DataMode, LogKind};
 use std::sync::Arc;
@@ -46,8 +46,7 @@ fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
     }
 }
 
-/// What the paper calls O_DUR: a database's log stays in the logs near the arm, however much is
-/// written at once.
+/// The paper's O_DUR: a database's log stays in the logs near the arm, however large its writes.
 #[test]
 fn a_durable_only_log_stays_in_the_logs_and_leaves_more_to_the_reader() {
     let flush = |at: u64| LogRecord {
@@ -96,7 +95,7 @@ fn data_that_goes_home_file_by_file_takes_longer_than_sorted() {
     assert!(by_place < by_file && by_file < in_turn, "{by_place}, {by_file}, {in_turn}");
 }
 
-/// On one volume, which has scattered logs in both cases.
+/// Compares on one volume, which has scattered logs in both cases.
 #[test]
 fn reads_take_no_longer_with_an_empty_mapping_table() {
     let rate = |log: LogKind| {

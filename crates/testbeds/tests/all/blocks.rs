@@ -1,4 +1,4 @@
-//! Block requests on the same drive, with and without logs in front of it.
+//! Tests of block requests on one drive, with and without logs in front of it.
 
 use emulated::Shingles;
 use emulated::replay::Recorded;
@@ -6,7 +6,7 @@ use runtime::SplitMix;
 use std::time::Duration;
 use testbeds::{BlockLayer, BlockRun, BlocksServed};
 
-/// Small writes all over the disk beside reads in one place, 50 a second.
+/// Plays small writes all over the disk beside reads in one place, 50 a second.
 fn play(layer: BlockLayer) -> BlocksServed {
     let dice = SplitMix::new(5);
     let request = |number: u32| {
@@ -45,7 +45,7 @@ fn a_shingled_drive_is_cleaned_band_by_band() {
     let single = play(BlockLayer::Shingled(Shingles::single_log()));
     let scattered = play(BlockLayer::Shingled(Shingles::scattered_logs()));
     assert!(mean(&scattered) < mean(&single), "{} and {}", mean(&scattered), mean(&single));
-    // Nearly each of the 250 writes is in a band of its own.
+    // Nearly each of the 250 writes lies in a separate band.
     for served in [single, scattered] {
         assert!(
             served.checkpoint.unwrap().writing > Duration::from_secs(60),

@@ -1,4 +1,4 @@
-//! File traces played on a volume: what they leave, and how long they take.
+//! Tests of file traces played on a volume: their results and their durations.
 
 use engine::DataMode;
 use testbeds::{Caching, PhaseLength, Stage, StageOptions, replay_files};

@@ -1,12 +1,12 @@
-//! `log_gap=auto` on emulated disks: one that turns no longer loses a revolution for each commit,
-//! and others get no gap.
+//! Tests of `log_gap=auto` on emulated disks: a rotating disk no longer loses a revolution for each
+//! commit, and others get no gap.
 
 use engine::{BarrierKind, DataMode, EngineOptions, LogGap, LogKind};
 use std::time::Duration;
 use testbeds::{Stage, StageOptions, Traffic};
 use workloads::{PeriodicOptions, SyncKind, periodic};
 
-/// One writer who waits for each sync. How many there were, and the disk's traffic.
+/// Runs one writer who waits for each sync. Returns the number of syncs and the disk's traffic.
 fn play(model: &str, log_gap: LogGap) -> (u64, Traffic) {
     let mut options = StageOptions::of_manylogs(DataMode::Wasteless, LogKind::Circular);
     options.home.model = model.into();

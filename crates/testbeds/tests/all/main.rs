@@ -1,5 +1,4 @@
-//! All tests of `testbeds` that use it from outside: one program, because linking each costs more
-//! than running it.
+//! Tests of `testbeds` from outside: one program, because linking each costs more than running it.
 
 mod auto_threshold;
 mod beside;
@@ -13,8 +12,8 @@ use ext4::{Caller, Inode, RangeMode, Volume};
 use std::rc::Rc;
 use units::{FileBlock, InodeNumber};
 
-/// A file in a directory of its own, whose blocks count as written. Reading it reads the disk, and
-/// an update changes little beside its block.
+/// Makes a file in a directory of its own, whose blocks count as written. Reading it reads the
+/// disk, and an update changes little beside its block.
 async fn mapped_file(volume: &Rc<Volume>, directory: &str, size: u64) -> Rc<Inode> {
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     let directory =

@@ -1,4 +1,5 @@
-//! How long a volume with scattered logs takes to open after a power cut, and where the time goes.
+//! Tests of how long a volume with scattered logs takes to open after a power cut, and which reads
+//! take the time.
 
 use crate::mapped_file;
 use disks::{HostScheduler, MemoryDisk};
@@ -13,10 +14,10 @@ const FILES: u64 = 16;
 const FILE: u64 = 1 << 30;
 /// Updates between two syncs.
 const TOGETHER: u64 = 20;
-/// As many as `expire=` leaves of a writer who waits for each sync.
+/// Number of updates that `expire=` leaves of a writer who waits for each sync.
 const HALF_A_MINUTE: u64 = 5_000;
 
-/// What tells a restart of the runs, beside their headers.
+/// Source from which a restart learns of the runs, beside their headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Teller {
     Nobody,
@@ -26,24 +27,24 @@ enum Teller {
     Snapshot,
 }
 
-/// What the arm does between two updates.
+/// Movement of the arm between two updates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arm {
-    /// Nothing: runs lie one behind the other.
+    /// No movement: runs are adjacent.
     Rests,
-    /// It reads somewhere in three quarters of the volume: each run lies in another log.
+    /// Reads somewhere in three quarters of the volume: each run lies in another log.
     Wanders,
 }
 
-/// Blocks all over the disk, so many of them, each updated by so many bytes and logged once; then
-/// the power is cut.
+/// Updates of blocks all over the disk, each of a number of bytes and logged once; then the power
+/// is cut.
 #[derive(Clone, Copy)]
 struct Script {
     data: DataMode,
     log: LogKind,
     updates: u64,
     bytes: usize,
-    /// Then comes a sync.
+    /// Updates before a sync.
     together: u64,
     elevator: Option<HostScheduler>,
     teller: Teller,
@@ -133,7 +134,7 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// What lies in the logs stays there: a restart reads it, and writes one block of the volume home.
+/// Logged blocks stay in the logs: a restart reads them, and writes one block of the volume home.
 #[test]
 fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     for (updates, longest) in [(2_000, 3.0), (20_000, 8.0)] {
@@ -154,13 +155,13 @@ fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     }
 }
 
-/// Of 100 GB of logs, 10 MB in each group of 100 MB, all of them full of blocks. It is more than
-/// logs ever hold: write-back keeps three eighths of them free.
+/// Blocks of 100 GB of logs, 10 MB in each group of 100 MB, all full. It is more than logs ever
+/// hold: write-back keeps three eighths of them free.
 const LOGGED_BLOCKS: u64 = 100_000_000_000 / 4096;
 
-/// What a restart reads besides the snapshot does not grow with what the logs hold. At worst each
-/// run lies in another log, and it looks into as many logs as it ever does. How long reading a
-/// snapshot takes for each block in it, tells the rest.
+/// Bounds a restart's reads besides the snapshot, whatever the logs hold. At worst each run lies in
+/// another log, and the restart looks into as many logs as it ever does. The time of reading a
+/// snapshot per block in it gives the rest.
 #[test]
 fn a_snapshot_bounds_what_a_restart_reads() {
     let mut a_block = 0.0;
@@ -206,7 +207,7 @@ fn a_restart_neither_reads_nor_writes_at_home_what_the_logs_hold_in_part() {
     }
 }
 
-/// All of a log with one place goes home.
+/// Replay writes all of a log with one place home.
 #[test]
 fn replay_leaves_a_drive_that_sorts_something_to_choose_from() {
     let [alone, sorted] = [Some(HostScheduler::NOOP), None].map(|elevator| {

@@ -1,5 +1,5 @@
-//! Volumes on emulated disks: the same seed plays the same piece, what was promised survives, and
-//! e2fsck is content.
+//! Tests of volumes on emulated disks: the same seed gives the same run, acknowledged writes
+//! survive, and e2fsck finds no error.
 
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
@@ -16,7 +16,7 @@ const MODES: [DataMode; 5] = [
     DataMode::Selective,
 ];
 
-/// The paper's stage, on the first part of the home disk.
+/// Returns the paper's stage, on the first part of the home disk.
 fn options(data: DataMode) -> StageOptions {
     let mut options = StageOptions::of_paper(data);
     options.home.options.size = Some(256 << 20);
@@ -146,8 +146,8 @@ fn a_wrong_model_is_refused_by_name() {
     assert!(error.contains("\"no-such-disk\""), "{error}");
 }
 
-/// On a drive of the Discreet paper: how many appends that were acknowledged a power cut takes, and
-/// evictions until then.
+/// Returns the acknowledged appends that a power cut loses on a drive of the Discreet paper, and
+/// the evictions until then.
 fn lost_on(model: &str, data: DataMode, caching: Caching) -> (u64, u64) {
     let mut options =
         StageOptions { journal_size: 16 << 20, ..StageOptions::of_discreet(data, caching) };
@@ -171,9 +171,9 @@ fn lost_on(model: &str, data: DataMode, caching: Caching) -> (u64, u64) {
     (lost, evictions)
 }
 
-/// What a fingerprint recommends keeps everything. The paper makes its choice on a drive at rest,
+/// A fingerprint's recommendation keeps everything. The paper makes its choice on an idle drive,
 /// and looks at the target a second later. That choice loses data if the power fails as soon as an
-/// eviction is answered.
+/// eviction is acknowledged.
 #[test]
 fn evictions_keep_what_a_lying_drive_would_lose() {
     for (model, profile) in Profile::shipped() {

@@ -1,5 +1,5 @@
-//! A disk that can be unplugged: a file on a FUSE mount of the test's own. The mount hands
-//! everything through to a real image until it is told to fail.
+//! A disk that can be unplugged: a file on a FUSE mount of the test's own. The mount passes
+//! everything through to a real image until it is made to fail.
 
 use super::c_path;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const ROOT: u64 = 1;
 const DISK: u64 = 2;
-/// What one WRITE request carries at most.
+/// Maximum bytes of one WRITE request.
 const TRANSFER_MAX: usize = 1 << 20;
 
 pub struct FailingDisk {
@@ -30,7 +30,7 @@ pub enum Request {
 #[derive(Default)]
 struct State {
     unplugged: AtomicBool,
-    /// The next one of this number fails; 0: none does.
+    /// Number of the request that fails next; 0: none.
     fails_once: AtomicU32,
 }
 
@@ -63,14 +63,14 @@ impl FailingDisk {
     pub fn path(&self) -> PathBuf {
         self.directory.join("disk")
     }
-    /// Every read, write and flush fails from now on.
+    /// Makes every read, write and flush fail from now on.
     pub fn unplug(&self) {
         self.state.unplugged.store(true, Ordering::SeqCst);
     }
     pub fn plug_in(&self) {
         self.state.unplugged.store(false, Ordering::SeqCst);
     }
-    /// The next request of this kind fails, and only that one.
+    /// Makes the next request of this kind fail, and only that one.
     pub fn fail_once(&self, request: Request) {
         self.state.fails_once.store(request as u32, Ordering::SeqCst);
     }
@@ -111,7 +111,7 @@ fn serve(mut door: File, backing: &File, state: &State) {
         message.extend(error.to_le_bytes());
         message.extend(&header[8..16]);
         message.extend(answer);
-        // The requester may have been killed meanwhile.
+        // The requester may have been killed before the reply.
         let _ = door.write(&message);
     }
 }

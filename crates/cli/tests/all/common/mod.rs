@@ -1,4 +1,4 @@
-//! Volumes in image files, mounted where nobody else sees them.
+//! Volumes in image files, mounted in a private namespace.
 
 pub mod failing_disk;
 pub mod ring;
@@ -12,8 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// No test takes so long; one that does waits for itself. Longer ones say so in `PATIENCE`
-/// (seconds).
+/// Time limit of a test, which hangs if it takes longer. Longer ones set `PATIENCE` (seconds).
 const PATIENCE_SECONDS: u64 = 300;
 
 fn patience() -> Duration {
@@ -24,17 +23,17 @@ fn patience() -> Duration {
 
 pub struct Volume {
     pub directory: tempfile::TempDir,
-    /// Gone with the volume: then nobody waits for it.
+    /// Dropped with the volume: then the watchdog ends.
     alive: Arc<()>,
 }
 
 impl Volume {
-    /// A fresh volume of 64 MiB, made by mke2fs with `arguments`. This thread, and what it starts,
-    /// gets mounts of its own.
+    /// Makes a fresh volume of 64 MiB with mke2fs and `arguments`. This thread, and processes it
+    /// starts, get mounts of their own.
     pub fn new(arguments: &[&str]) -> Volume {
         Volume::with_size(arguments, 64 << 20)
     }
-    /// The same, of `size` bytes.
+    /// Makes a volume of `size` bytes.
     pub fn with_size(arguments: &[&str], size: u64) -> Volume {
         private_mounts();
         let volume = Volume { directory: tempfile::tempdir().unwrap(), alive: Arc::default() };
@@ -50,7 +49,7 @@ impl Volume {
     pub fn image(&self) -> PathBuf {
         self.directory.path().join("image")
     }
-    /// Where it is mounted.
+    /// Returns the directory of the mount.
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("mounted")
     }
@@ -63,7 +62,7 @@ impl Volume {
         assert!(output.status.success(), "mount: {}", said(&output));
     }
     pub fn try_mount(&self, options: &str) -> Output {
-        // `auto` looks at a parameter of the machine, which a test beside this one may switch.
+        // `auto` depends on a parameter of the machine, which a concurrent test may switch.
         let transport = if options.contains("transport=") { "" } else { ",transport=classic" };
         let options = format!("{options}{transport}");
         let options = options.trim_start_matches(',');
@@ -72,14 +71,14 @@ impl Volume {
         arguments.extend([image.as_os_str(), root.as_os_str()]);
         okeanos(&arguments)
     }
-    /// A program that a test beside this one starts holds copies of our files from its fork to its
-    /// exec. Such a mount is busy for a moment.
+    /// Unmounts. A program started by a concurrent test holds copies of this process's files from
+    /// its fork to its exec. Such a mount is busy for a moment.
     pub fn umount(&self) {
         let output = self.try_umount();
         assert!(output.status.success(), "umount: {}", said(&output));
     }
-    /// What `umount` says when nobody has the volume open any more. A process that another test
-    /// starts has our open files until it becomes the program it is to run.
+    /// Returns the output of `umount` once nobody has the volume open any more. A process that
+    /// another test starts has this process's open files until its exec.
     pub fn try_umount(&self) -> Output {
         for _ in 0..50 {
             let output = okeanos(&["umount".as_ref(), self.root().as_os_str()]);
@@ -90,7 +89,7 @@ impl Volume {
         }
         panic!("the volume stays busy");
     }
-    /// Unmounts, and has e2fsck look at it.
+    /// Unmounts, and runs e2fsck.
     pub fn umount_and_check(&self) {
         self.umount();
         self.check();
@@ -108,7 +107,7 @@ impl Volume {
         assert!(output.status.success(), "stats: {}", said(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
-    /// The daemon's process number.
+    /// Returns the daemon's process number.
     pub fn daemon(&self) -> i32 {
         self.statistics()["about"]["process"].as_i64().unwrap() as i32
     }
@@ -116,19 +115,18 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // After a failure the mount may still stand, and its directory could not be removed.
+        // After a failure the mount may still exist, and its directory could not be removed.
         let _ = okeanos(&["umount".as_ref(), "--force".as_ref(), self.root().as_os_str()]);
     }
 }
 
-/// Ends the whole test when the volume is still there after [`patience`], and its mount before.
+/// Ends the whole test if the volume still exists after [`patience`], and its mount before.
 fn watch(alive: Weak<()>, root: PathBuf) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     std::thread::spawn(move || {
         std::thread::sleep(patience());
         if alive.strong_count() > 0 {
-            // Not by a macro: what those print of a test is shown when it ends, and this one does
-            // not.
+            // Not by a macro: the output of those is shown when a test ends, and this one does not.
             let _ = writeln!(std::io::stderr(), "{test} hangs, {} is unmounted", root.display());
             let _ = okeanos(&["umount".as_ref(), "--force".as_ref(), root.as_os_str()]);
             std::process::abort();
@@ -140,7 +138,7 @@ pub fn okeanos(arguments: &[&OsStr]) -> Output {
     okeanos_within(u64::MAX, arguments)
 }
 
-/// With a limit of its address space, in bytes.
+/// Runs `okeanos` with a limit of its address space, in bytes.
 pub fn okeanos_within(memory_max: u64, arguments: &[&OsStr]) -> Output {
     run(&programs::okeanos(), memory_max, arguments)
 }
@@ -171,13 +169,13 @@ pub fn signal(process: i32, signal: i32) {
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
 }
 
-/// Whether the process runs; one that has ended and is not yet buried does not.
+/// Whether the process runs; a zombie does not.
 pub fn is_alive(process: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits until the process is no more.
+/// Waits until the process has ended.
 pub fn gone(process: i32) {
     while is_alive(process) {
         std::thread::sleep(Duration::from_millis(10));
@@ -190,8 +188,7 @@ pub fn c_path(path: &Path) -> CString {
 
 fn private_mounts() {
     assert!(Path::new("/dev/fuse").exists(), "these tests need /dev/fuse: modprobe fuse");
-    // SAFETY: neither call touches memory of ours beyond the strings given, which end with zero
-    // bytes.
+    // SAFETY: neither call touches memory beyond the strings given, which end with zero bytes.
     unsafe {
         assert_eq!(libc::geteuid(), 0, "these tests mount file systems: run them as root");
         assert_eq!(

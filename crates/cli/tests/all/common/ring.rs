@@ -1,5 +1,4 @@
-//! Whether the kernel lets daemons have FUSE over io_uring: a parameter of its module, for the
-//! whole machine.
+//! Switch for FUSE over io_uring in the kernel: a parameter of its module, for the whole machine.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +7,15 @@ const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Nobody else here switches the parameter while this lives; then it is again as it was.
+/// Lock on the parameter: no other test switches it while this lives; then it is restored.
 pub struct Ring {
     before: String,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Ring {
-    /// `None` where the kernel, or OKEANOS_IO, allows no such transport, which is told.
+    /// Takes the lock. `None` if the kernel, or OKEANOS_IO, allows no such transport, which is
+    /// printed.
     pub fn take() -> Option<Ring> {
         if std::env::var_os("OKEANOS_IO").is_some_and(|choice| choice == "classic") {
             eprintln!("NOT TESTED: OKEANOS_IO=classic has no io_uring");

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The program `okeanos`; another one where OKEANOS_PROGRAM says so: long runs want an optimised
-/// one.
+/// Returns the program `okeanos`; another one if OKEANOS_PROGRAM is set: long runs want an
+/// optimised one.
 pub fn okeanos() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(program) = std::env::var_os("OKEANOS_PROGRAM") {
@@ -16,14 +16,14 @@ pub fn okeanos() -> PathBuf {
         .map_or_else(|| BUILT.get_or_init(|| built("cli", "okeanos")).clone(), PathBuf::from)
 }
 
-/// The program `okeanos-lab`.
+/// Returns the program `okeanos-lab`.
 pub fn lab() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     option_env!("CARGO_BIN_EXE_okeanos-lab")
         .map_or_else(|| BUILT.get_or_init(|| built("lab", "okeanos-lab")).clone(), PathBuf::from)
 }
 
-/// Builds a program as this test is built: it lies in `TARGET/PROFILE/deps`.
+/// Builds a program as this test is built: the test lies in `TARGET/PROFILE/deps`.
 fn built(package: &str, name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let place = test.ancestors().nth(2).expect("the directory of a profile");

@@ -1,17 +1,17 @@
-//! Scripts over images in a directory of their own, run where nobody else sees their mounts.
+//! Scripts over images in a directory of their own, run in a private mount namespace.
 
 use crate::programs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// No script takes so many seconds; one that does hangs.
+/// Time limit of a script in seconds; one that takes longer hangs.
 const PATIENCE: &str = "300";
 
-/// Words for scripts. `settle FILE...`: the kernel detaches a loop device some time after its last
-/// user is gone. `serve OPTIONS IMAGE`: mounts in the foreground, so that $DAEMON can be killed.
-/// `kill_daemon` does that, and waits until the kernel knows: it lets go of a dead process's ring a
+/// Functions for scripts. `settle FILE...`: the kernel detaches a loop device some time after its
+/// last user has ended. `serve OPTIONS IMAGE`: mounts in the foreground, so that $DAEMON can be
+/// killed. `kill_daemon` kills it, and waits for the kernel: it releases a dead process's ring a
 /// moment later. `as_nobody COMMAND...`: as an ordinary user. `refuses COMMAND...`: it must fail
-/// (bash lets a `!` pass whatever comes of it).
+/// (bash ignores the status of a `!`).
 const WORDS: &str = r#"
 settle() { for file; do for i in $(seq 600); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done; done; }
 serve() { $O mount -f -o $1 $2 $M & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
@@ -37,8 +37,8 @@ impl Rig {
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
-    /// Runs a script whose mounts nobody else sees. `$O` is the program, `$LAB` is
-    /// `okeanos-lab`, `$M` a mount point, and the images are in the current directory.
+    /// Runs a script in a private mount namespace. `$O` is the program, `$LAB` is `okeanos-lab`,
+    /// `$M` a mount point, and the images are in the current directory.
     pub fn run(&self, script: &str) -> String {
         let script = format!("{WORDS}{script}");
         let mut command = Command::new("timeout");
@@ -63,10 +63,10 @@ impl Rig {
     }
 }
 
-/// The kernel detaches a loop device some time after its last user is gone.
+/// Waits: the kernel detaches a loop device some time after its last user has ended.
 pub const DETACHED: &str = "settle image";
 
-/// Something of everything that a volume can hold, changed a few times over.
+/// Makes every kind of object that a volume can hold, and changes it a few times.
 pub const WORK: &str = r#"
     cd $M
     mkdir -p a/b/c many; mkfifo fifo; mknod null c 1 3; ln -s a/b link; ln -s $(head -c 200 /dev/zero | tr '\0' x) long
@@ -85,7 +85,7 @@ pub const WORK: &str = r#"
     cd /
 "#;
 
-/// What there is to see of a tree, for comparison.
+/// Prints everything visible of a tree, for comparison.
 pub const TELL: &str = r#"
     (cd $M; find . -not -path './lost+found*' -printf '%p %y %m %U %G %n %l %T@ ' \( -not -type d -printf '%s' -o -true \) -printf '\n' | sort
      find . -type f -print0 | sort -z | xargs -0 sha256sum

@@ -1,4 +1,5 @@
-//! `okeanos-lab bench growth`: what grows with writers, volumes, files and journals, and how fast.
+//! `okeanos-lab bench growth`: measures which costs grow with writers, volumes, files and journals,
+//! and how fast.
 
 mod picture;
 
@@ -141,7 +142,7 @@ fn size(bytes: u64) -> String {
     format_size(bytes).replace(".0 ", " ")
 }
 
-/// What the points of a series are.
+/// Returns the name of a series' quantity.
 fn name(work: GrowthWork) -> &'static str {
     match work {
         GrowthWork::Writers => "writers",
@@ -179,7 +180,7 @@ fn cells(row: &GrowthRow) -> Vec<String> {
     std::iter::once(row.quantity.name().into()).chain(values).chain(behind).collect()
 }
 
-/// A table for each series: a line for each quantity, a column for each point.
+/// Formats a table for each series: a line for each quantity, a column for each point.
 fn markdown(all: &[GrowthSeries]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let of = |series: &GrowthSeries| {

@@ -1,12 +1,12 @@
-//! The picture of growth: each quantity as a multiple of what it was at the first point, beside the
-//! work itself.
+//! Picture of growth: each quantity as a multiple of its value at the first point, beside the work
+//! itself.
 
 use crate::error::CliError;
 use reproduce::{Axis, Form, Picture, Scale, Series, sheet};
 use std::path::{Path, PathBuf};
 use testbeds::{GrowthSeries, GrowthWork};
 
-/// As wide as a screen into `path`, and for phones into a file beside it.
+/// Writes the picture for screens into `path`, and for phones into a file beside it.
 pub fn write(all: &[GrowthSeries], path: &Path) -> Result<(), CliError> {
     let pictures: Vec<Picture> = all.iter().map(picture).collect();
     for (path, form) in [(path.to_owned(), Form::Screen), (for_phones(path), Form::Phone)] {
@@ -16,7 +16,7 @@ pub fn write(all: &[GrowthSeries], path: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// `growth.svg`: `growth-phone.svg`.
+/// Returns `growth-phone.svg` for `growth.svg`.
 fn for_phones(path: &Path) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push("-phone.");

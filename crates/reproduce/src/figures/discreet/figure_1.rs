@@ -1,4 +1,4 @@
-//! Figure 1: what a write costs with the drive's cache and without.
+//! Figure 1: the cost of a write with the drive's cache and without.
 
 use super::super::shared::{axis, ours, picture, ratio};
 use crate::Context;

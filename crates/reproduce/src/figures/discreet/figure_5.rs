@@ -25,12 +25,12 @@ pub const FIGURE_5: Figure = Figure {
     run,
 };
 
-/// Of the paper's number of files and of its memory.
+/// Divisor of the paper's number of files and of its memory.
 const SHARE: u64 = 8;
 
 struct Cell {
     variant: Variant,
-    /// Of a loop of the workload.
+    /// Processor time of a loop of the workload.
     processor: Duration,
 }
 
@@ -101,7 +101,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// What is left of unsafe caching where a processor takes time as well.
+/// Plots the rest of unsafe caching's advantage where a processor takes time as well.
 fn slower_hosts(context: &Context) -> Result<Picture, FigureError> {
     let microseconds: &[u64] = if context.quick { &[1000] } else { &[250, 300, 400, 500, 1000] };
     let choices = [CACHINGS[OFF], CACHINGS[WITH_COSTLY], CACHINGS[UNSAFE]];
@@ -138,7 +138,7 @@ fn slower_hosts(context: &Context) -> Result<Picture, FigureError> {
     ))
 }
 
-/// Read and written by the workload, in a second.
+/// Returns megabits read and written per second.
 pub(super) fn megabits(report: &FilebenchReport) -> f64 {
     (report.bytes_read + report.bytes_written) as f64 * 8.0 / 1e6 / report.seconds
 }
@@ -150,7 +150,7 @@ fn play(
     let time = match cell.processor {
         _ if context.quick => Duration::from_millis(500),
         Duration::ZERO => Duration::from_secs(10),
-        // Some commits are to come because time passes.
+        // Later commits come by timer.
         _ => Duration::from_secs(30),
     };
     let workload = FilebenchOptions {

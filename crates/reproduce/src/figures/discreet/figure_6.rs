@@ -22,14 +22,14 @@ pub const FIGURE_6: Figure = Figure {
     run,
 };
 
-/// Of the paper's numbers of files and transactions and of its memory.
+/// Divisor of the paper's numbers of files and transactions and of its memory.
 const SHARE: u64 = 8;
 /// Linux's default (`VM_MAX_READAHEAD`).
 const READ_AHEAD: u64 = 128 << 10;
 
 struct Cell {
     variant: Variant,
-    /// The paper's.
+    /// The paper's number.
     transactions: u64,
 }
 
@@ -108,7 +108,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures: vec![picture("Postmark", x, y, series)], claims, notes })
 }
 
-/// Seconds of the transactions.
+/// Returns the seconds of the transactions.
 fn play(context: &Context, cell: &Cell) -> Result<(f64, CoercionStatistics), FigureError> {
     let workload = PostmarkOptions {
         files: if context.quick { 20 } else { 1000 / SHARE },

@@ -43,7 +43,7 @@ const LARGE: u64 = 8 << 20;
 #[derive(Clone, Copy, PartialEq)]
 enum Host {
     OfThePaper,
-    /// The drive has 32 requests at once, as long as the engine makes them.
+    /// The drive has 32 requests at once, if the engine issues that many.
     Queueing,
 }
 
@@ -61,7 +61,7 @@ struct Played {
     coercion: CoercionStatistics,
 }
 
-/// By variant, then by size.
+/// Plays all cells, by variant, then by size.
 fn play_all(
     context: &Context,
     variants: Vec<Variant>,
@@ -92,7 +92,7 @@ fn play(context: &Context, cell: &Cell) -> Result<Played, FigureError> {
         if cell.host == Host::Queueing {
             options.home.elevator = None;
         }
-        // As the paper's varmail has it.
+        // As in the paper's varmail.
         options.engine.transaction_checksum = options.eviction.is_some();
     })?;
     let report: FilebenchReport =

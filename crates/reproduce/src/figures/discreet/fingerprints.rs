@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 /// A row of Tables I and IV.
 #[derive(Clone, Copy)]
 pub struct Drive {
-    /// The emulated one.
+    /// Name of the emulated drive.
     pub model: &'static str,
     pub maker: &'static str,
-    /// 1,000,000,000 bytes.
+    /// Units of 1,000,000,000 bytes.
     pub capacity_gb: f64,
     pub cache_mb: f64,
     pub writes: u32,
@@ -69,7 +69,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Cells of a pattern that have been tried, with how often they evicted.
+    /// Returns the tried cells of a pattern, and how often they evicted.
     pub fn cells(&self, pattern: Pattern) -> impl Iterator<Item = (&Cell, f64)> {
         let cells =
             self.fingerprint.cells.iter().filter(move |cell| cell.workload.pattern == pattern);
@@ -81,8 +81,8 @@ impl Taken {
     }
 }
 
-/// As `okeanos-lab fingerprint --model NAME --ignore-flush --as-paper` takes them. Three tables
-/// show the same ones: whoever asks for several in one command waits for them once.
+/// Takes fingerprints as `okeanos-lab fingerprint --model NAME --ignore-flush --as-paper` does.
+/// Three tables show the same ones: a command that plays several waits for them once.
 pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     static TAKEN: Mutex<Option<(u64, bool, Vec<Taken>)>> = Mutex::new(None);
     let mut taken = TAKEN.lock().expect("no figure panics while it plays");
@@ -96,8 +96,8 @@ pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     Ok(all)
 }
 
-/// With the next seeds, of the drives that replace at random: there chance decides what is chosen.
-/// Seed by seed.
+/// Takes fingerprints with the next seeds, seed by seed, of the drives that replace at random:
+/// there the choice depends on chance.
 pub fn take_again(context: &Context) -> Result<Vec<Taken>, FigureError> {
     let more = if context.quick { 1 } else { 4 };
     let mut again = Vec::new();

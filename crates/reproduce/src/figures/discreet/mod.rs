@@ -15,7 +15,7 @@ mod variants;
 use crate::Figure;
 use emulated::Model;
 
-/// In the order of the paper.
+/// Figures in the order of the paper.
 pub fn all() -> Vec<Figure> {
     vec![
         figure_1::figure(),
@@ -32,7 +32,7 @@ pub fn all() -> Vec<Figure> {
     ]
 }
 
-/// A drive that comes with the program.
+/// Returns the built-in model of a drive.
 fn model(name: &str) -> Model {
     let (_, text) =
         emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");

@@ -1,5 +1,5 @@
-//! Small synchronous writes on a drive that ignores flushes: what group commit and wasteless
-//! journaling make of evictions.
+//! Small synchronous writes on a drive that ignores flushes: the effect of group commit and
+//! wasteless journaling on evictions.
 
 use super::super::shared::{at_least, axis, ours, picture};
 use super::variants::{COSTLY, EFFICIENT, PLACE, PLANS, Variant, caching_name, costs};
@@ -114,7 +114,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// Synchronous writes in a second.
+/// Returns the synchronous writes per second.
 fn play(context: &Context, cell: &Cell) -> Result<(f64, CoercionStatistics), FigureError> {
     let seconds = if context.quick { 2 } else { 20 };
     let workload = StreamOptions {

@@ -77,7 +77,7 @@ pub fn names() -> crate::Axis {
     axis("drive", Scale::Names(DRIVES.iter().map(|drive| drive.model.to_string()).collect()))
 }
 
-/// Points over [`names`].
+/// Returns points over [`names`].
 pub fn numbered(values: impl Iterator<Item = f64>) -> Vec<(f64, f64)> {
     values.enumerate().map(|(index, value)| (index as f64, value)).collect()
 }

@@ -1,4 +1,4 @@
-//! Tables II and III: what evicts, and what it costs, as pictures.
+//! Tables II and III: workloads that evict, and their cost, as pictures.
 
 use super::super::shared::{axis, claim, of_paper, ours, picture};
 use super::fingerprints::{HITACHI, SAMSUNG, SEAGATE, Taken, take_all};
@@ -9,7 +9,7 @@ use eviction::Pattern;
 use eviction::fingerprint::Cell;
 
 const SECTOR: u32 = 512;
-/// What the models of the caches were derived from: crates/emulated/models/NAME.toml.
+/// The source of the cache models: crates/emulated/models/NAME.toml.
 const FROM_TABLES: &str = "the cache's size and what goes around it, from Tables II and IV";
 /// The paper's "significantly more expensive".
 const SIGNIFICANT: f64 = 1.25;
@@ -128,8 +128,8 @@ fn run_3(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// A field for each drive and pattern; the chosen workloads, ours and the paper's, are marked among
-/// the random ones, or where ours is.
+/// Builds a field for each drive and pattern; the chosen workloads, ours and the paper's, are
+/// marked among the random ones, or where ours is.
 fn fields(
     all: &[Taken],
     title: &str,
@@ -165,18 +165,18 @@ fn fields(
     picture(title, x, axis("upwards: MB in all", shades), series)
 }
 
-/// Beyond the last if the grid does not have it: no point there is drawn.
+/// Returns the column; beyond the last if the grid does not have it: no point there is drawn.
 fn column(taken: &Taken, writes: u32) -> f64 {
     taken.grid.writes.iter().position(|count| *count == writes).unwrap_or(taken.grid.writes.len())
         as f64
 }
 
-/// Bytes, in whole sectors: of many short writes more than was asked for.
+/// Returns the bytes in whole sectors: for many short writes more than was requested.
 fn written(cell: &Cell) -> f64 {
     (cell.workload.write_size(SECTOR) * u64::from(cell.workload.writes)) as f64
 }
 
-/// No such workload evicts in more than `bound` of its trials.
+/// Claims that no such workload evicts in more than `bound` of its trials.
 fn most(
     taken: &Taken,
     pattern: Pattern,
@@ -216,7 +216,7 @@ fn least(
     claim(&says, paper, format!("{share:.2}"), share >= bound).fitted(FROM_TABLES)
 }
 
-/// Megabytes from which on a single write always evicts.
+/// Returns the megabytes from which on a single write always evicts.
 fn edge(taken: &Taken) -> f64 {
     let single = taken.cells(Pattern::Sequential).filter(|(cell, _)| cell.workload.writes == 1);
     let never = single.filter(|(_, share)| *share < 1.0).map(|(cell, _)| cell.workload.bytes).max();
@@ -224,7 +224,7 @@ fn edge(taken: &Taken) -> f64 {
     next.map_or(f64::NAN, |bytes| *bytes as f64 / 1e6)
 }
 
-/// Cells of two minds are a band along a sharp edge, and many without one.
+/// Claims on cells of mixed results: a band along a sharp edge, and many without one.
 fn irregular(all: &[Taken]) -> Claim {
     let undecided = |maker: &str| {
         let cells = all

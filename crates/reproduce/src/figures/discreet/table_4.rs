@@ -64,13 +64,13 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes: notes() })
 }
 
-/// Writes, megabytes, milliseconds.
+/// Returns writes, megabytes, milliseconds.
 fn found(taken: &Taken) -> Option<(f64, f64, f64)> {
     let (workload, milliseconds) = taken.chosen()?;
     Some((workload.writes.into(), workload.bytes as f64 / 1e6, milliseconds))
 }
 
-/// Of fingerprints of one drive with several seeds most must have come to it.
+/// Compares with the paper. Most fingerprints of one drive with several seeds must agree.
 fn as_in_paper(taken: Vec<&Taken>) -> Claim {
     let drive = taken[0].drive;
     let one_write = if drive.maker == HITACHI { ", that is one big write" } else { "" };
@@ -125,7 +125,7 @@ fn is_near(taken: &Taken) -> bool {
     fits && is_near(data_apart)
 }
 
-/// Steps of the grid between two of its numbers.
+/// Counts the steps of the grid between two of its numbers.
 fn apart(grid: impl Iterator<Item = f64>, one: f64, other: f64) -> Option<usize> {
     let grid: Vec<f64> = grid.collect();
     let place = |value: f64| grid.iter().position(|number| *number == value);

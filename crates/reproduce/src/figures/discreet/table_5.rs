@@ -21,14 +21,14 @@ pub const TABLE_5: Figure = Figure {
     run,
 };
 
-/// As the build takes without strace (docs/TRACES.md).
+/// Lengths of the build's phases without strace (docs/TRACES.md).
 const LENGTHS: [PhaseLength; 4] = [
     PhaseLength { name: "copy", seconds: 0.0 },
     PhaseLength { name: "unpack", seconds: 1.8 },
     PhaseLength { name: "configure", seconds: 108.7 },
     PhaseLength { name: "make", seconds: 150.3 },
 ];
-/// The paper has no run with the efficient eviction.
+/// Paper's seconds: it has no run with the efficient eviction.
 const PAPER: [[f64; 4]; 2] = [[41.97, 42.07, f64::NAN, 41.47], [42.02, 41.64, f64::NAN, 41.60]];
 
 fn run(context: &Context) -> Result<Results, FigureError> {

@@ -15,7 +15,7 @@ pub const EFFICIENT: EvictionWorkload =
     EvictionWorkload { pattern: Pattern::Sequential, writes: 1, bytes: 2_380_000 };
 
 pub const MODES: [DataMode; 2] = [DataMode::Ordered, DataMode::Journal];
-/// In the order of the bars.
+/// Caching variants in the order of the bars.
 pub const CACHINGS: [Caching; 4] =
     [Caching::Off, Caching::Discreet(COSTLY), Caching::Discreet(EFFICIENT), Caching::Unsafe];
 pub const OFF: usize = 0;
@@ -36,24 +36,24 @@ pub fn caching_name(caching: Caching) -> &'static str {
 pub struct Variant {
     pub data: DataMode,
     pub caching: Caching,
-    /// Each point of the paper's plan has an eviction of its own.
+    /// Whether each point of the paper's plan has an eviction of its own.
     pub paper_plan: bool,
 }
 
-/// All of ordered journaling, then all of data journaling.
+/// Returns all variants: ordered journaling first, then data journaling.
 pub fn all() -> Vec<Variant> {
     let of = |data| CACHINGS.map(|caching| Variant { data, caching, paper_plan: false });
     MODES.into_iter().flat_map(of).collect()
 }
 
-/// The discreet ones of [`all`], in its order, with the paper's plan.
+/// Returns the discreet ones of [`all`], in its order, with the paper's plan.
 pub fn with_paper_plan() -> Vec<Variant> {
     let discreet =
         all().into_iter().filter(|variant| matches!(variant.caching, Caching::Discreet(_)));
     discreet.map(|variant| Variant { paper_plan: true, ..variant }).collect()
 }
 
-/// Bars of [`with_paper_plan`], beside those of [`bars`].
+/// Returns bars of [`with_paper_plan`], beside those of [`bars`].
 pub fn paper_plan_bars(values: &[f64]) -> Vec<Series> {
     let of = |(data, values): (DataMode, &[f64])| {
         let points = [WITH_COSTLY, WITH_EFFICIENT]
@@ -71,7 +71,7 @@ impl Variant {
         format!("{}, {}{plan}", self.data.name(), caching_name(self.caching))
     }
 
-    /// The paper's rig; in quick runs with the first GiB of the disk and a small journal.
+    /// Returns the paper's rig; in quick runs with the first GiB of the disk and a small journal.
     pub fn stage(
         &self,
         context: &Context,
@@ -91,7 +91,8 @@ impl Variant {
     }
 }
 
-/// `values`: by mode and caching, as [`all`] has them. `paper`: its numbers, where it has them.
+/// Returns bars. `values`: by mode and caching, in the order of [`all`]. `paper`: its numbers, if
+/// any.
 pub fn bars(title: &str, label: &str, values: &[f64], paper: Option<[[f64; 4]; 2]>) -> Picture {
     let names = Scale::Names(CACHINGS.map(|caching| caching_name(caching).to_string()).into());
     let numbered = |values: &[f64]| -> Vec<(f64, f64)> {
@@ -108,7 +109,7 @@ pub fn bars(title: &str, label: &str, values: &[f64], paper: Option<[[f64; 4]; 2
     picture(title, axis("cache", names), axis(label, Scale::Linear), series)
 }
 
-/// How long evictions took, for the notes.
+/// Describes the durations of evictions, for the notes.
 pub fn costs<'a>(played: impl Iterator<Item = (&'a Variant, CoercionStatistics)>) -> String {
     let (mut costly, mut efficient) = ((0, 0), (0, 0));
     for (variant, CoercionStatistics { evictions, nanoseconds, .. }) in played {
@@ -127,18 +128,18 @@ pub fn costs<'a>(played: impl Iterator<Item = (&'a Variant, CoercionStatistics)>
     )
 }
 
-/// The host of all of these.
+/// Note on the host of all variants.
 pub const RIG: &str = "The host does as the paper's did: it sorts what waits and gives the drive one request at a time, of at most 512 KiB. Reads and \
 writes take turns as with Linux's default scheduler: the anticipatory one up to 2.6.17 (Table V, figure 5: reads 500 ms, writes 125), then CFQ \
 (reads 100 ms, writes 40 ms or 16 of them); for the next read it waits 6 or 8 ms. An eviction hands over all its writes at once. libata had no command queueing before Linux 2.6.18, and 128 segments of a page; later the block layer's \
 limit was 1,024 sectors. Whether 2.6.23 (figures 6 to 8) queued commands in the paper's machine depends on the controller, which the \
 paper does not name.";
-/// The plans of ours and of the paper.
+/// Note on our plan and the paper's.
 pub const PLANS: &str = "The paper evicts four times for a transaction of ordered journaling and three times for one of data \
 journaling, one of which is for the checkpoint; its varmail has a transaction checksum that saves one. Ours evicts twice before \
 the reply in both (the bars and lines called the paper's plan evict at each of the paper's points, and twice for a checkpoint): ordered mode sends data and log out together, so that they share an eviction, and the commit block has \
 its own. With a transaction checksum (varmail) ordered mode evicts for the data and for the log, data journaling once. Checkpoints ride with \
 commits.";
-/// Where the files are.
+/// Note on the location of the files.
 pub const PLACE: &str = "All variants have their files in one directory, whose place on the disk the seed decides, as ext3 \
 spreads directories: with it changes how long the arm moves between files and journal.";

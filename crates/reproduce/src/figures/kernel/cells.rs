@@ -1,4 +1,4 @@
-//! The same cells in real time, on any file system, and in virtual time, for Okeanos.
+//! One set of cells in real time, on any file system, and in virtual time, for Okeanos.
 
 use crate::{Context, FigureError};
 use std::io;
@@ -20,14 +20,14 @@ const STREAM_SIZE: usize = 125;
 /// One file system under one load.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
-    /// As `okeanos-lab bench compare` has it: `ext4:ordered`, `okeanos:wasteless`.
+    /// Name as in `okeanos-lab bench compare`: `ext4:ordered`, `okeanos:wasteless`.
     pub contender: &'static str,
     pub load: Load,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Load {
-    /// Streams of 1 Kbps for so long.
+    /// Streams of 1 Kbps for a number of seconds.
     Streams {
         count: u32,
         time: Duration,
@@ -37,19 +37,19 @@ pub(super) enum Load {
     },
 }
 
-/// What a cell gave, in one kind of time.
+/// Result of a cell, in one kind of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
     pub seconds: f64,
     pub journal: Traffic,
     pub home: Traffic,
-    /// Of a synchronous write.
+    /// Mean of synchronous writes.
     pub mean_ms: f64,
     pub operations_per_second: f64,
 }
 
 impl Measured {
-    /// MiB/s.
+    /// Returns MiB/s.
     pub fn journal_rate(&self) -> f64 {
         rate(self.journal, self.seconds)
     }
@@ -63,7 +63,7 @@ fn rate(traffic: Traffic, seconds: f64) -> f64 {
 }
 
 impl Cell {
-    /// The mode, if it is a cell of Okeanos.
+    /// Returns the mode, if it is a cell of Okeanos.
     pub fn mode(&self) -> Option<&'static str> {
         self.contender.strip_prefix("okeanos:")
     }
@@ -87,14 +87,14 @@ impl Cell {
         Ok(Measured { journal, home, ..done })
     }
 
-    /// `None` for the kernel's file systems.
+    /// Returns `None` for the kernel's file systems.
     pub fn in_virtual_time(&self, seed: u64) -> Result<Option<Measured>, FigureError> {
         let Some(mode) = self.mode() else { return Ok(None) };
         let data = mode.parse().map_err(|_| FigureError::Other(format!("{mode} is no mode")))?;
         let mut options =
             StageOptions { journal_size: JOURNAL_SIZE, seed, ..StageOptions::of_paper(data) };
         options.home.options.size = Some(HOME_SIZE);
-        // As it is mounted there, not as the paper's kernel was.
+        // As in the real mount, not as in the paper's kernel.
         options.tick = Duration::ZERO;
         let stage = Stage::build(&options)?;
         let load = self.load;
@@ -140,7 +140,7 @@ impl Load {
     }
 }
 
-/// All cells: first in virtual time, several at once; then in real time, one after the other,
+/// Plays all cells: first in virtual time, several at once; then in real time, one after the other,
 /// because they would disturb each other.
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Vec<Played>, FigureError> {
     let in_virtual_time = context.play(&cells, |cell| cell.in_virtual_time(context.seed))?;
@@ -157,12 +157,12 @@ pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Vec<Played>, F
         .collect())
 }
 
-/// A cell and what it gave.
+/// A cell and its results.
 #[derive(Clone, Debug)]
 pub(super) struct Played {
     pub cell: Cell,
     pub real: Measured,
-    /// In virtual time, if it is one of Okeanos.
+    /// Result in virtual time, if it is a cell of Okeanos.
     pub virtually: Option<Measured>,
 }
 

@@ -1,5 +1,5 @@
-//! Whether virtual time flatters us. The kernel's file systems on the same drives in real time,
-//! beside Okeanos mounted on them; and Okeanos' cells again in virtual time.
+//! Check whether virtual time flatters us: the kernel's file systems on the same drives in real
+//! time, beside Okeanos mounted on them; and Okeanos' cells again in virtual time.
 
 mod cells;
 
@@ -13,8 +13,7 @@ use cells::{Cell, Load, Measured, Played, play};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A number of virtual time flatters if it is better than that of real time by more than this
-/// factor.
+/// Factor above which a better number of virtual time counts as flattery.
 const FLATTERY: f64 = 1.25;
 const CONTENDERS: [&str; 8] = [
     "ext4:ordered",
@@ -165,7 +164,8 @@ fn transactions(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes: notes() })
 }
 
-/// Two figures show the same cells: whoever asks for both in one command waits for them once.
+/// Plays the streams. Two figures show the same cells: a command that plays both waits for them
+/// once.
 fn streams(context: &Context) -> Result<Run, FigureError> {
     static PLAYED: Mutex<Option<(u64, bool, Run)>> = Mutex::new(None);
     let mut played = PLAYED.lock().expect("no figure panics while it plays");
@@ -197,12 +197,12 @@ fn notes() -> Vec<String> {
     notes.map(String::from).into()
 }
 
-/// All cells of a figure.
+/// Cells of a figure.
 #[derive(Clone)]
 struct Run(Vec<Played>);
 
 impl Played {
-    /// 0 if there are none.
+    /// Returns 0 if there are none.
     fn streams(&self) -> u32 {
         match self.cell.load {
             Load::Streams { count, .. } => count,
@@ -229,7 +229,7 @@ impl Run {
         self.0.iter().map(Played::streams).max().unwrap_or(0)
     }
 
-    /// A line for each file system over the number of streams.
+    /// Returns a line for each file system over the number of streams.
     fn lines(
         &self,
         title: &str,
@@ -251,7 +251,7 @@ impl Run {
         }
     }
 
-    /// Okeanos' cells in real and in virtual time, side by side.
+    /// Draws Okeanos' cells in real and in virtual time, side by side.
     fn beside(&self, title: &str, label: &str, wanted: fn(&Measured) -> f64) -> Picture {
         let both: Vec<_> =
             self.0.iter().filter_map(|played| Some((played, played.virtually?))).collect();
@@ -275,7 +275,7 @@ impl Run {
         }
     }
 
-    /// `better` is how many times better the first is than the second.
+    /// Claims that virtual time does not flatter. `better`: how many times better the first is.
     fn does_not_flatter(&self, what: &str, better: fn(&Measured, &Measured) -> f64) -> Claim {
         let factors = self
             .0
@@ -290,7 +290,7 @@ impl Run {
     }
 }
 
-/// `ext4:ordered` as in a legend.
+/// Spells `ext4:ordered` as in a legend.
 fn spelled(contender: &str) -> String {
     contender.replace(':', " ")
 }

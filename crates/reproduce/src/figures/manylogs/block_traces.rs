@@ -1,4 +1,4 @@
-//! Block traces for figures 6 to 8: given ones, or made ones where none is given; and mixes of
+//! Block traces for figures 6 to 8: given ones, or synthetic ones where none is given; and mixes of
 //! them.
 
 use crate::{Context, FigureError};
@@ -7,14 +7,15 @@ use std::path::Path;
 use std::time::Duration;
 use workloads::ActorRandom;
 
-/// What one tenant does.
+/// Requests of one tenant.
 pub struct Tenant {
     pub name: String,
-    /// Sorted by time, which counts from the first.
+    /// Requests, sorted by time since the first.
     pub requests: Vec<Recorded>,
 }
 
-/// Those in the directory that was given, sorted by name; otherwise made ones, an hour each.
+/// Returns the traces in the given directory, sorted by name; otherwise synthetic ones, an hour
+/// each.
 pub fn tenants(context: &Context) -> Result<Vec<Tenant>, FigureError> {
     let Some(directory) = &context.block_traces else {
         let seconds = if context.quick { 20 } else { 3600 };
@@ -45,19 +46,19 @@ fn read(path: &Path) -> Result<Tenant, FigureError> {
     Ok(Tenant { name, requests })
 }
 
-/// A made trace: what kind of server it is modelled after. The numbers are chosen.
+/// The kind of server that a synthetic trace is modelled after. The numbers are chosen.
 struct ServerKind {
     name: &'static str,
-    /// Requests a second on average; each minute has another rate.
+    /// Average requests per second; each minute has another rate.
     per_second: f64,
-    /// Share of requests.
+    /// Share of reads among the requests.
     reads: f64,
-    /// KiB, each as likely.
+    /// Sizes in KiB, each equally likely.
     sizes: &'static [u64],
-    /// Requests that follow one another on the disk, on average.
+    /// Average number of requests in a sequential stream.
     row: f64,
-    /// GiB of the disk that are used, and the share of rows that begin in the first hundredth of
-    /// it.
+    /// GiB of the disk that are used, and the share of sequential streams that begin in the first
+    /// hundredth of it.
     span: u64,
     hot: f64,
 }
@@ -121,7 +122,7 @@ impl ServerKind {
         while time < f64::from(seconds) {
             if time as u64 / 60 != minute {
                 minute = time as u64 / 60;
-                // From a third to three times as many.
+                // From a third to three times the average.
                 rate = self.per_second * 3f64.powf(2.0 * random.fraction() - 1.0);
             }
             if left == 0 {
@@ -145,7 +146,7 @@ impl ServerKind {
     }
 }
 
-/// Which part of a trace a tenant of a mix plays.
+/// Part of a trace that a tenant of a mix plays.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Window {
     MostWrites,
@@ -163,13 +164,13 @@ pub const MIXES: [(&str, Window, Window); 5] = [
     ("W5", Window::MostReads, Window::Random),
 ];
 const TENANTS: usize = 5;
-/// Requests a second of a mix at most, on average: half of what such a disk does at random. Faster
-/// ones are slowed down.
+/// Upper bound of a mix's average requests per second: half of what such a disk does at random.
+/// Faster mixes are slowed down.
 const PER_SECOND: f64 = 40.0;
 
 impl Window {
-    /// Where it begins: of those that begin at each tenth of its length, and overlap none that is
-    /// taken while there is another.
+    /// Finds the beginning among the tenths of the trace's length, overlapping no taken window if
+    /// possible.
     fn find(
         self,
         requests: &[Recorded],
@@ -194,13 +195,13 @@ impl Window {
             let wanted = |request: &&Recorded| request.is_write == (self == Window::MostWrites);
             requests[from..until].iter().filter(wanted).count()
         };
-        // The first of those with the most.
+        // The first of the windows with the maximum.
         begins.into_iter().rev().max_by_key(wanted).unwrap_or_default()
     }
 }
 
-/// Five tenants' windows, each in its own fifth of the disk, slowed down together if they are too
-/// many; and by how much.
+/// Mixes five tenants' windows, each in its own fifth of the disk, slowed down together if they are
+/// too many. Also returns the factor.
 pub fn mix(
     number: usize,
     tenants: &[Tenant],
@@ -214,7 +215,7 @@ pub fn mix(
     let mut mixed: Vec<Recorded> = Vec::new();
     let mut taken = vec![Vec::new(); tenants.len()];
     for place in 0..TENANTS {
-        // Another tenant begins each mix.
+        // Each mix begins with another tenant.
         let tenant = (number + place) % tenants.len();
         let requests = &tenants[tenant].requests;
         let window = if place == 0 { first } else { others };
@@ -232,7 +233,7 @@ pub fn mix(
         }));
     }
     mixed.sort_by_key(|request| request.time);
-    // What is slowed down does not come to its end: of a burst at the begin more remains than on
+    // A slowed trace does not reach its end: after a burst at the beginning more remains than on
     // average.
     let count =
         |slower: f64| mixed.partition_point(|request| request.time.mul_f64(slower) < length);
@@ -245,7 +246,7 @@ pub fn mix(
     (mixed, slower)
 }
 
-/// The hour with the most writes.
+/// Returns the hour with the most writes.
 pub fn busiest_hour(tenant: &Tenant) -> Vec<Recorded> {
     let hour = Duration::from_secs(3600);
     let begin = Window::MostWrites.find(&tenant.requests, hour, &ActorRandom::new(0, 0), &[]);
@@ -254,7 +255,7 @@ pub fn busiest_hour(tenant: &Tenant) -> Vec<Recorded> {
     of_hour.map(|request| Recorded { time: request.time - begin, ..request.clone() }).collect()
 }
 
-/// Which traces they were.
+/// Describes which traces were played.
 pub fn note(context: &Context, tenants: &[Tenant]) -> String {
     let names: Vec<&str> = tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     match context.block_traces {

@@ -1,4 +1,4 @@
-//! Figures 7 and 8: bringing home what an hour has left in the logs.
+//! Figures 7 and 8: checkpoints of what an hour has left in the logs.
 
 use super::block_traces::{Tenant, busiest_hour, note, tenants};
 use super::figure_6::MODEL;

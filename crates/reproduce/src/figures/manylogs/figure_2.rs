@@ -1,5 +1,5 @@
-//! Figures 2a and 2b: what a process that goes through a large file keeps of its disk's bandwidth
-//! beside a writer of small synced updates.
+//! Figures 2a and 2b: the share of disk bandwidth that a sequential process keeps beside a writer
+//! of small synced updates.
 
 use super::scene::{
     ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, told,
@@ -37,7 +37,7 @@ pub const FIGURE_2B: Figure = Figure {
 const WASTELESS: Line = line("wasteless", DataMode::Wasteless, LogKind::Circular);
 const BOTH: Line = line("wasteless, scattered", DataMode::Wasteless, LogKind::Scattered);
 /// Ordered where sync(2) leaves committed metadata in the log alone; and the orders in which its
-/// data may go home then.
+/// data may be written home then.
 pub const BY_FILE: Line =
     Line { home_with_sync: false, name: "ordered, metadata stays in the log", ..ORDERED };
 const BY_PLACE: Line = line("ordered, sorted by place", DataMode::Ordered, LogKind::Circular);
@@ -54,7 +54,7 @@ pub fn rates(context: &Context) -> &'static [u32] {
     if context.quick { &[40, 320] } else { &RATES }
 }
 
-/// Of updates of so many bytes, at each rate and times `drives`.
+/// Returns cells of updates of a given size, at each rate and times `drives`.
 pub fn cells(
     part: usize,
     lines: &[Line],
@@ -69,7 +69,7 @@ pub fn cells(
     lines.iter().flat_map(|line| rates.iter().map(move |rate| of(*line, *rate))).collect()
 }
 
-/// Of the paper's four modes and updates alone.
+/// Returns the paper's four modes, with updates alone.
 pub fn of_paper(
     context: &Context,
     large: fn(u64) -> Large,
@@ -129,7 +129,7 @@ const KEPT: fn(&Bar) -> f64 = |bar| bar.kept;
 const WAIT: fn(&Bar) -> f64 = |bar| bar.wait_ms;
 pub const CHOSEN: &str = "ordered's data goes home file by file, and its metadata with the sync";
 
-/// Each mode's numbers of the paper, at 40 and at 320 updates a second.
+/// Compares each mode with the paper's numbers, at 40 and at 320 updates a second.
 fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
     let mut claims = Vec::new();
     let over = |line: Line, y: fn(&Bar) -> f64, base: Line| {
@@ -171,7 +171,7 @@ fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
     claims
 }
 
-/// What we ask of ourselves, at the lowest and the highest rate.
+/// Checks our own bounds, at the lowest and the highest rate.
 fn asked(bars: &Bars) -> Vec<Claim> {
     let (manylogs, ordered) = (bars.ends(0, MANYLOGS, KEPT), bars.ends(0, ORDERED, KEPT));
     let stays = bars.ends(0, BY_FILE, KEPT);
@@ -199,7 +199,7 @@ fn asked(bars: &Bars) -> Vec<Claim> {
     ]
 }
 
-/// Ours alone: no paper has the two together.
+/// Compares combinations that no paper has.
 fn beyond(bars: &Bars) -> Vec<Claim> {
     let [both, manylogs, wasteless] =
         [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, KEPT).1);

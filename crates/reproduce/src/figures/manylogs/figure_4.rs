@@ -17,7 +17,7 @@ pub const FIGURE_4: Figure = Figure {
     run,
 };
 
-/// Of each instance.
+/// Files of each instance.
 const FILES: u64 = 100;
 const INSTANCES: [u32; 3] = [2, 4, 8];
 pub const KINDS: [(Personality, &str); 2] =

@@ -24,7 +24,7 @@ pub const FIGURE_5: Figure = Figure {
 const TRACE: &str = "postgres-tpcb";
 const PERIODS_MS: [u64; 2] = [33, 1];
 
-/// The paper opens the log with O_DUR; without it manylogs decides by size alone.
+/// Lines: the paper opens the log with O_DUR; without it manylogs decides by size alone.
 fn lines() -> Vec<Line> {
     [&LINES[..], &[O_DUR]].concat()
 }
@@ -87,7 +87,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// What O_DUR brings to manylogs, by the number of databases.
+/// Claims the gain of O_DUR for manylogs, by the number of databases.
 fn durability_alone(bars: &Bars, part: usize, title: &str) -> Claim {
     let [without, with] = [MANYLOGS, O_DUR].map(|line| bars.of(part, line));
     let pairs = || without.iter().zip(&with);
@@ -108,7 +108,7 @@ fn durability_alone(bars: &Bars, part: usize, title: &str) -> Claim {
     .of_ours()
 }
 
-/// The same writes, made durable together at the end of each period.
+/// Makes the same writes durable together at the end of each period.
 fn flushed_every(trace: &LogTrace, period: Duration) -> LogTrace {
     let mut records: Vec<LogRecord> = Vec::new();
     let flush_after = |at: Duration| {

@@ -25,7 +25,7 @@ pub const FIGURE_6: Figure = Figure {
 
 pub const MODEL: &str = "constellation-es3";
 const SIZE: u64 = 1_000_000_000_000;
-/// Of which a tenant's fifth is taken: what every layer leaves of the disk.
+/// Bytes of which a tenant's fifth is taken: available under every layer.
 const USED: u64 = SIZE / 10 * 6;
 
 pub fn layers() -> [(&'static str, BlockLayer); 7] {
@@ -49,12 +49,12 @@ const SLSMR: usize = 4;
 const MLSMR_OF_PAPER: usize = 5;
 const SLSMR_OF_PAPER: usize = 6;
 
-/// What one mix took in each layer.
+/// Latencies of one mix in each layer.
 pub struct Mixed {
     pub name: &'static str,
     requests: usize,
     slower: f64,
-    /// Sorted, by layer.
+    /// Sorted latencies, by layer.
     latencies: Vec<Vec<f64>>,
     swaps: Vec<u64>,
 }
@@ -104,14 +104,14 @@ impl Mixed {
         let latencies = &self.latencies[layer];
         latencies[(latencies.len() - 1) * percent / 100]
     }
-    /// At each percentile: how many times as long `base` takes as `layer`.
+    /// Returns, at each percentile, the latency of `base` over that of `layer`.
     fn speed_ups(&self, layer: usize, base: usize) -> Vec<(f64, f64)> {
         let at = |percent: usize| {
             (percent as f64, self.percentile(base, percent) / self.percentile(layer, percent))
         };
         (1..100).map(at).collect()
     }
-    /// The paper's mean: that of all percentiles.
+    /// Returns the paper's mean: that of all percentiles.
     fn mean_speed_up(&self, layer: usize, base: usize) -> f64 {
         let all = self.speed_ups(layer, base);
         all.iter().map(|(_, ratio)| ratio).sum::<f64>() / all.len() as f64
@@ -122,7 +122,7 @@ impl Mixed {
     pub fn of_mlsmr(&self) -> f64 {
         self.mean_speed_up(MLSMR, SLSMR)
     }
-    /// Both by the paper's rule.
+    /// Compares both by the paper's rule.
     fn of_mlsmr_by_cylinder(&self) -> f64 {
         self.mean_speed_up(MLSMR_OF_PAPER, SLSMR_OF_PAPER)
     }
@@ -200,20 +200,20 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims: claims(&mixes), notes })
 }
 
-/// Two layers, the paper's least and most and mean, and what we ask of every mix.
+/// Two layers, the paper's least and most and mean, and our bound for every mix.
 struct Compared {
     name: &'static str,
     speed_up: fn(&Mixed) -> f64,
     least: f64,
     most: f64,
     mean: f64,
-    /// None of what is shown beside our choice only.
+    /// Bound of ours; `None` for layers shown beside our choice only.
     asked: Option<f64>,
-    /// What was chosen after a run that failed, and what the other choice gave.
+    /// The choice made after a run that failed, and the result of the other choice.
     chosen: Option<(&'static str, Other)>,
 }
 
-/// A choice and what it gives.
+/// A choice and its result.
 type Other = (&'static str, fn(&Mixed) -> f64);
 
 const COMPARED: [Compared; 3] = [
@@ -252,7 +252,7 @@ const COMPARED: [Compared; 3] = [
 fn claims(mixes: &[Mixed]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for Compared { name, speed_up, least, most, mean: paper, asked, chosen } in COMPARED {
-        // Beside each number that of the other choice.
+        // Each number is followed by that of the other choice.
         let with_other = |claim: Claim, value: &dyn Fn(fn(&Mixed) -> f64) -> f64| match chosen {
             Some((what, (which, other))) => {
                 claim.chosen(what, &format!("{:.2} {which}", value(other)))

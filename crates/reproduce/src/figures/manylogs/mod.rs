@@ -12,7 +12,7 @@ mod table_2;
 
 use crate::Figure;
 
-/// In the order of the paper.
+/// Figures in the order of the paper.
 pub fn all() -> [Figure; 9] {
     [
         figure_2::FIGURE_2A,

@@ -1,5 +1,5 @@
-//! What figures 2 to 5 share: modes side by side, and in each a large file and small durable writes
-//! on the same disk.
+//! Common parts of figures 2 to 5: modes side by side, and in each a large file and small durable
+//! writes on the same disk.
 
 use crate::figures::remembered::Remembered;
 use crate::figures::shared::{axis, claim, of_paper, ours, picture};
@@ -7,18 +7,19 @@ use crate::{Claim, Context, FigureError, Picture, Scale, Series};
 use engine::{DataMode, LogKind};
 use testbeds::{Beside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions};
 
-/// What is logged, where the log lies, and in which order the rest goes home.
+/// The logged data, the log's location, and the order in which the rest is written home.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Line {
     pub name: &'static str,
     pub data: DataMode,
     pub log: LogKind,
     pub order: HomeOrder,
-    /// What a sync committed goes home before it returns, as sync(2) does with ext3's own modes.
+    /// Whether committed blocks are written home before a sync returns, as sync(2) does with ext3's
+    /// own modes.
     pub home_with_sync: bool,
-    /// The drive gets all requests as they come, and chooses.
+    /// Whether the drive gets all requests as they come, and chooses.
     pub queued: bool,
-    /// Of databases' logs durability is enough: the paper's O_DUR.
+    /// Whether databases' logs need durability alone: the paper's O_DUR.
     pub durable_only: bool,
 }
 
@@ -34,8 +35,8 @@ pub const fn line(name: &'static str, data: DataMode, log: LogKind) -> Line {
     }
 }
 
-/// As sync(2) of the paper's Linux 3.4 wrote: file by file, and what the journal committed
-/// thereafter.
+/// Ordered, as sync(2) of the paper's Linux 3.4 wrote: file by file, then what the journal
+/// committed.
 pub const ORDERED: Line = Line {
     order: HomeOrder::ByFile,
     home_with_sync: true,
@@ -46,13 +47,13 @@ pub const DATA: Line =
 pub const ADAPTIVE: Line = line("adaptive", DataMode::Adaptive, LogKind::Circular);
 pub const MANYLOGS: Line = line("manylogs", DataMode::Adaptive, LogKind::Scattered);
 pub const O_DUR: Line = Line { name: "manylogs O_DUR", durable_only: true, ..MANYLOGS };
-/// The paper's four.
+/// The paper's four lines.
 pub const LINES: [Line; 4] = [ORDERED, DATA, ADAPTIVE, MANYLOGS];
 
-/// One run: a line, and what is beside the large file.
+/// One run: a line, and the workload beside the large file.
 #[derive(Clone)]
 pub struct Cell {
-    /// Which picture it belongs to.
+    /// Index of its picture.
     pub part: usize,
     pub line: Line,
     pub x: f64,
@@ -68,26 +69,26 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The paper's file of 2 GB and half a minute, on one disk.
+    /// Returns the paper's file of 2 GB and half a minute, on one disk.
     pub fn new(context: &Context, large: fn(u64) -> Large) -> Setting {
         let (span, seconds) = if context.quick { (1 << 30, 2) } else { (2 << 30, 30) };
         Setting { large: large(span), drives: 1, seconds }
     }
 }
 
-/// What came of a cell.
+/// Results of a cell.
 #[derive(Clone, Copy)]
 pub struct Bar {
     pub part: usize,
     pub line: Line,
     pub x: f64,
-    /// Percent of what the large file gets alone.
+    /// Percent of the large file's bandwidth alone.
     pub kept: f64,
     pub wait_ms: f64,
 }
 
 pub struct Bars {
-    /// Bytes a second that the large file gets alone.
+    /// Bytes per second of the large file alone.
     pub alone: f64,
     pub bars: Vec<Bar>,
 }
@@ -142,13 +143,13 @@ impl Bars {
     pub fn of(&self, part: usize, line: Line) -> Vec<Bar> {
         self.bars.iter().filter(|bar| bar.part == part && bar.line == line).copied().collect()
     }
-    /// Of the lowest and of the highest x.
+    /// Returns y at the lowest and the highest x.
     pub fn ends(&self, part: usize, line: Line, y: fn(&Bar) -> f64) -> (f64, f64) {
         let bars = self.of(part, line);
         (y(&bars[0]), y(&bars[bars.len() - 1]))
     }
 
-    /// What is kept, and how long a small write is waited for. `papers`: what the paper tells of
+    /// Draws the bandwidth kept, and the waits for small writes. `papers`: the paper's points of
     /// the two.
     pub fn pictures(
         &self,
@@ -177,11 +178,11 @@ impl Bars {
         ]
     }
 
-    /// The paper's words for most of its bars: manylogs is best, then adaptive, then ordered.
+    /// Claims the paper's order of most of its bars: manylogs is best, then adaptive, then ordered.
     pub fn same_order(&self, part: usize, title: &str) -> Vec<Claim> {
         self.same_order_with(part, title, MANYLOGS)
     }
-    /// The same, where `best` stands for the paper's manylogs.
+    /// Claims that order, where `best` stands for the paper's manylogs.
     pub fn same_order_with(&self, part: usize, title: &str, best: Line) -> Vec<Claim> {
         let [ordered, adaptive, manylogs] =
             [ORDERED, ADAPTIVE, best].map(|line| self.of(part, line));
@@ -208,12 +209,12 @@ impl Bars {
     }
 }
 
-/// Two points that the paper's text tells.
+/// Returns the two points that the paper's text states.
 pub fn told(name: &str, (low, high): (f64, f64), [first, last]: [f64; 2]) -> Series {
     of_paper(name, vec![(low, first), (high, last)])
 }
 
-/// What all these figures have in common.
+/// Returns the notes common to all these figures.
 pub fn notes(alone: f64) -> Vec<String> {
     vec![
         format!("The large file's process alone moves {:.1} MB/s; the shares are of that.", alone / 1e6),

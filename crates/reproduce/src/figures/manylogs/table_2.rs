@@ -1,4 +1,4 @@
-//! Table II: what scattered logs gain, of all experiments together.
+//! Table II: the gain from scattered logs, of all experiments together.
 
 use super::scene::{ADAPTIVE, Bars, Line, MANYLOGS, ORDERED};
 use super::{figure_2, figure_3, figure_4, figure_5, figure_6};
@@ -19,7 +19,7 @@ pub const TABLE_2: Figure = Figure {
     run,
 };
 
-/// The paper's: least, most, mean.
+/// The paper's least, most, and mean gain.
 const ROWS: [(&str, [f64; 3]); 6] = [
     ("MLFS over ordered, bandwidth", [1.3, 15.0, 3.7]),
     ("MLFS over ordered, latency", [1.0, 22.0, 5.7]),
@@ -85,7 +85,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims, notes })
 }
 
-/// How many times as good manylogs is, in each experiment.
+/// Returns manylogs' gain over `base`, in each experiment.
 fn gains(figures: &[Bars], base: Line, of_bandwidth: bool) -> Vec<f64> {
     let mut gains = Vec::new();
     for figure in figures {

@@ -1,8 +1,8 @@
-//! More and more files on one volume.
+//! Growth of the number of files on one volume.
 //!
 //! The kernel's ext4 makes them, on the same image and without barriers. Ten million through a
-//! mount in user space would take longer than all the rest. They are empty, ten thousand to a
-//! directory.
+//! mount in user space would take longer than the rest of the measurement. The files are empty, ten
+//! thousand to a directory.
 
 use super::sparse::{JOURNAL, SparseVolume};
 use super::volumes::measure_cold;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const VOLUME: u64 = 64 << 30;
 const FILES_IN_DIRECTORY: u64 = 10_000;
-/// Inodes for directories, and for what is made while it is measured.
+/// Inodes for directories, and for files created during the measurement.
 const INODES_MORE: u64 = 10_000;
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
@@ -25,7 +25,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
     let at = |&files: &u64| {
         let what = format!("{files} files");
         (bench.progress)(&format!("{what}: making them"));
-        // No inode table is zeroed meanwhile, which would take room for what nobody uses.
+        // No inode table is zeroed in the background, which would take space for unused inodes.
         volume.with_kernel("noatime,nobarrier,noinit_itable,commit=60", |top| {
             fill(top, there, files, bench.progress).map_err(RigError::at(&what))
         })?;

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const VOLUME: u64 = 32 << 30;
-/// The file that is overwritten: it fits into memory, so that memory does not send blocks home.
+/// Bytes of the overwritten file: it fits into memory, so that memory forces no write-back.
 const FILE_MAX: u64 = 64 << 20;
 const WRITE_MAX: u64 = 1 << 20;
 
@@ -20,7 +20,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
         (bench.progress)(&format!("{what}: making it"));
         let mut volume = SparseVolume::make(bench, VOLUME, journal, None)?;
         bench.turns(&what, || {
-            // Nothing goes home before the log or memory is short.
+            // Nothing is written back before the log or memory is short.
             let mount = volume.mount(",checkpoint=manual")?;
             fill_log(&volume.path("overwritten"), journal).map_err(RigError::at(&what))?;
             let full = volume.memory()?.now;
@@ -39,8 +39,8 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
     bench.options.journals.iter().map(at).collect()
 }
 
-/// Half of the journal in synchronous overwrites, which are logged: from five eighths on write-back
-/// would free it.
+/// Logs half of the journal in synchronous overwrites: from five eighths on write-back would free
+/// it.
 fn fill_log(path: &Path, journal: u64) -> io::Result<()> {
     let file = OpenOptions::new()
         .write(true)

@@ -1,11 +1,11 @@
-//! How much memory a daemon holds, as the kernel counts it.
+//! Memory of a daemon, as the kernel counts it.
 
 use crate::real_time::rig::RigError;
 
-/// Bytes, pages of the program's own file included.
+/// Resident bytes, pages of the program's own file included.
 pub(super) struct Resident {
     pub now: f64,
-    /// At most, since the process began.
+    /// Maximum since the process began.
     pub peak: f64,
 }
 

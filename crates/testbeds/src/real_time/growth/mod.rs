@@ -1,9 +1,8 @@
-//! What grows, and how fast, when there is more of something: writers, bytes of a volume, files,
-//! bytes of a journal.
+//! Growth of costs with the amount of work: writers, bytes of a volume, files, bytes of a journal.
 //!
 //! Each series changes one number and keeps all others. Each point is measured several times;
-//! medians count. How fast a quantity grew is a power: 0 does not grow, 1 grows as the work does,
-//! above 1 faster than the work.
+//! medians count. Growth is expressed as a power: 0 does not grow, 1 grows as the work does, above
+//! 1 faster than the work.
 
 mod files;
 mod journals;
@@ -18,22 +17,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub struct GrowthOptions {
-    /// How many append; this and the following lists rise. Of an empty one there is no series.
+    /// Numbers of appending writers; this and the following lists rise. An empty list yields no
+    /// series.
     pub writers: Vec<u64>,
     /// Bytes of a volume.
     pub volumes: Vec<u64>,
     pub files: Vec<u64>,
     /// Bytes of a journal.
     pub journals: Vec<u64>,
-    /// How long writers write.
+    /// Duration of the writes.
     pub time: Duration,
     pub turns: u32,
-    /// Where the images are made.
+    /// Directory of the images.
     pub directory: PathBuf,
     pub programs: Programs,
 }
 
-/// What there is more of from point to point.
+/// The amount that rises from point to point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthWork {
@@ -43,28 +43,28 @@ pub enum GrowthWork {
     JournalBytes,
 }
 
-/// What is measured at each point.
+/// A quantity measured at each point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthQuantity {
     Syncs,
     SyncsOfFastCommit,
-    /// Of the daemon while the writers wrote, at most.
+    /// Peak memory of the daemon while the writers wrote.
     MemoryOfWriters,
     Mount,
-    /// Of the daemon after the mount.
+    /// Memory of the daemon after the mount.
     Memory,
     FirstLookup,
     FirstCreate,
-    /// Of a mount after a kill.
+    /// Time of a mount after a kill.
     Recovery,
-    /// Of the daemon before the kill.
+    /// Memory of the daemon before the kill.
     MemoryOfFullLog,
-    /// Of the daemon that recovered, at most.
+    /// Peak memory of the daemon that recovered.
     MemoryOfRecovery,
 }
 
-/// In what a quantity is counted.
+/// Unit of a quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthUnit {
@@ -102,12 +102,12 @@ impl GrowthQuantity {
 pub struct GrowthRow {
     pub quantity: GrowthQuantity,
     pub unit: GrowthUnit,
-    /// Medians over the turns; per second, seconds or bytes.
+    /// Medians over the runs; per second, seconds or bytes.
     pub values: Vec<f64>,
-    /// The last value to the first.
+    /// Ratio of the last value to the first.
     pub factor: f64,
-    /// By which power of the work it grew from the first point to the last, and over the last step
-    /// alone.
+    /// Power of the work by which the quantity grew from the first point to the last, and over the
+    /// last step alone.
     pub power: Option<f64>,
     pub power_of_last_step: Option<f64>,
 }
@@ -119,10 +119,10 @@ pub struct GrowthSeries {
     pub rows: Vec<GrowthRow>,
 }
 
-/// What one turn at one point gave.
+/// Results of one run at one point.
 type Sample = Vec<(GrowthQuantity, f64)>;
 
-/// What the series are measured with.
+/// Equipment of the series.
 struct Bench<'a> {
     options: &'a GrowthOptions,
     place: &'a Workspace,
@@ -130,7 +130,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Plays `turn` as often as was asked.
+    /// Performs `turn` the requested number of times.
     fn turns(
         &self,
         what: &str,
@@ -146,7 +146,7 @@ impl Bench<'_> {
     }
 }
 
-/// Measures all series. `progress` is told what is being done.
+/// Measures all series. `progress` is called with a description of each step.
 pub fn growth(
     options: &GrowthOptions,
     progress: impl Fn(&str),
@@ -165,7 +165,7 @@ pub fn growth(
     wanted.map(|(work, points, measure)| Ok(series(work, points, &measure(&bench)?))).collect()
 }
 
-/// Quantities that lack at a point are left out.
+/// Builds a series. Quantities missing at a point are left out.
 fn series(work: GrowthWork, points: &[u64], samples: &[Vec<Sample>]) -> GrowthSeries {
     let quantities = samples[0].first().into_iter().flatten().map(|(quantity, _)| *quantity);
     let values = |quantity| -> Option<Vec<f64>> {
@@ -194,7 +194,7 @@ fn row(quantity: GrowthQuantity, points: &[u64], values: Vec<f64>) -> GrowthRow 
     }
 }
 
-/// The slope between two points, where both axes are logarithmic.
+/// Returns the slope between two points on logarithmic axes.
 fn power(points: &[u64], values: &[f64], from: usize, to: usize) -> Option<f64> {
     let power = (values[to] / values[from]).ln() / (points[to] as f64 / points[from] as f64).ln();
     power.is_finite().then_some(power)

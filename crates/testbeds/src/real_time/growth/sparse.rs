@@ -1,4 +1,4 @@
-//! A volume on a sparse image, which takes room only for what was written.
+//! A volume on a sparse image, which takes space only for written blocks.
 
 use super::Bench;
 use super::memory::{Resident, resident};
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use workloads::{Limit, StreamOptions, SyncKind};
 
-/// Of journals, where the journal is not what grows.
+/// Bytes of a journal, where the journal is not what grows.
 pub(super) const JOURNAL: u64 = 64 << 20;
 
 /// Bytes of a record.
 pub(super) const RECORD: usize = 128;
 
-/// What is written before each kill: so many writers append so many records.
+/// Writers of the load before each kill, and appends of each.
 const LOAD_WRITERS: u32 = 4;
 const LOAD_APPENDS: u64 = 64;
 
-/// Fields in the order in which they are taken down.
+/// A volume on a sparse image. Fields are in drop order.
 pub(super) struct SparseVolume<'a> {
     mounted: Option<MountedDirectory>,
     device: LoopDevice,
     _image: Removed,
     program: &'a Path,
     mount_point: PathBuf,
-    /// Names given so far.
+    /// Number of names given so far.
     names: u32,
 }
 
@@ -41,7 +41,7 @@ impl Drop for Removed {
 }
 
 impl<'a> SparseVolume<'a> {
-    /// `inodes`: as mke2fs thinks right where nothing is said.
+    /// Makes a volume. `inodes`: mke2fs's default if `None`.
     pub fn make(
         bench: &Bench<'a>,
         size: u64,
@@ -52,7 +52,7 @@ impl<'a> SparseVolume<'a> {
         let path = &image.0;
         let sized = File::create(path).and_then(|file| file.set_len(size));
         sized.map_err(RigError::at(path.display()))?;
-        // What was never written reads as zeros, so nothing has to be zeroed.
+        // Unwritten parts read as zeros, so nothing has to be zeroed.
         let mut command = Command::new("mke2fs");
         command.args([
             "-q",
@@ -77,12 +77,12 @@ impl<'a> SparseVolume<'a> {
     pub fn path(&self, name: &str) -> PathBuf {
         self.mount_point.join(name)
     }
-    /// A name that no file of the volume has.
+    /// Returns a name that no file of the volume has.
     pub fn fresh_name(&mut self) -> String {
         self.names += 1;
         format!("fresh-{}-", self.names)
     }
-    /// How many seconds it took, from the start of the program on.
+    /// Mounts the volume; returns seconds since the start of the program.
     pub fn mount(&mut self, options: &str) -> Result<f64, RigError> {
         let options = format!("data=wasteless{options}");
         let (mounted, seconds) = timed(|| {
@@ -91,7 +91,7 @@ impl<'a> SparseVolume<'a> {
         self.mounted = Some(mounted);
         Ok(seconds)
     }
-    /// Mounts it with the kernel's ext4 while `work` runs.
+    /// Mounts the volume with the kernel's ext4 while `work` runs.
     pub fn with_kernel<T>(
         &self,
         options: &str,
@@ -107,7 +107,7 @@ impl<'a> SparseVolume<'a> {
         let process = self.mounted.as_ref().and_then(MountedDirectory::process);
         resident(process.ok_or_else(|| RigError::new("there is no daemon"))?)
     }
-    /// A fixed number of synchronous appends.
+    /// Appends a fixed number of records synchronously.
     pub fn small_load(&mut self) -> Result<(), RigError> {
         let streams = StreamOptions {
             writers: LOAD_WRITERS,
@@ -119,7 +119,7 @@ impl<'a> SparseVolume<'a> {
         };
         rig::play_streams(&self.mount_point, &streams, "the small load").map(drop)
     }
-    /// As a power cut would; the mount is taken down.
+    /// Kills the daemon, as a power cut would; the mount is removed.
     pub fn kill(&mut self) -> Result<(), RigError> {
         let mut mounted = self.mounted.take().ok_or_else(|| RigError::new("nothing is mounted"))?;
         mounted.kill_daemon()?;

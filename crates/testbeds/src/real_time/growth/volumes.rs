@@ -1,4 +1,4 @@
-//! Volumes of more and more bytes, with nothing on them.
+//! Empty volumes of more and more bytes.
 
 use super::GrowthQuantity::{FirstCreate, FirstLookup, Memory, Mount, Recovery};
 use super::sparse::{JOURNAL, SparseVolume};
@@ -16,8 +16,8 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
     bench.options.volumes.iter().map(at).collect()
 }
 
-/// A mount, the first steps on it, a small load, a kill, and the mount behind it. `known` is a path
-/// of the volume.
+/// Measures a mount, the first steps on it, a small load, a kill, and the mount after the kill.
+/// `known` is a path of the volume.
 pub(super) fn measure_cold(volume: &mut SparseVolume<'_>, known: &str) -> Result<Sample, RigError> {
     let mount = volume.mount("")?;
     let memory = volume.memory()?.now;

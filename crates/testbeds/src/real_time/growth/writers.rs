@@ -1,4 +1,4 @@
-//! More and more writers, each of which appends small records synchronously to a file of its own.
+//! Growth of the number of writers, each appending small records synchronously to its own file.
 
 use super::GrowthQuantity::{MemoryOfWriters, Syncs, SyncsOfFastCommit};
 use super::memory::resident;
@@ -33,7 +33,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
     bench.options.writers.iter().map(at).collect()
 }
 
-/// Syncs per second on a fresh volume, and the most memory that the daemon had, where there is one.
+/// Returns syncs per second on a fresh volume, and the daemon's peak memory, if there is a daemon.
 fn play(
     bench: &Bench<'_>,
     disks: &Disks,

@@ -1,4 +1,4 @@
-//! Works of programs that read and write files themselves: SQLite, git, tar and its kin, large
+//! Works of programs that read and write files themselves: SQLite, git, tar and similar, large
 //! files.
 
 use super::kept::NEEDLE;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 const MIB: usize = 1 << 20;
 
-/// How many seconds `work` takes.
+/// Returns the seconds that `work` takes.
 fn timed(work: impl FnOnce() -> Result<(), RigError>) -> Result<f64, RigError> {
     rig::timed(work).map(|((), seconds)| seconds)
 }
@@ -20,8 +20,8 @@ fn timed_run(command: &mut Command) -> Result<f64, RigError> {
     timed(|| rig::run(command).map(drop))
 }
 
-/// How many seconds a run takes: the mean of five, or of as many as a second has room for. One
-/// alone is too short to be judged.
+/// Returns the seconds of a run: the mean of five runs, or of as many as fit into a second. A
+/// single run is too short to be judged.
 fn timed_often(run: impl Fn() -> Result<f64, RigError>) -> Result<f64, RigError> {
     let (mut all, mut runs) = (0.0, 0);
     while runs < 5 || all < 1.0 {
@@ -31,8 +31,8 @@ fn timed_often(run: impl Fn() -> Result<f64, RigError>) -> Result<f64, RigError>
     Ok(all / f64::from(runs))
 }
 
-/// Small transactions of one client, each durable before the next: with the rollback journal, and
-/// with a write-ahead log.
+/// Measures small transactions of one client, each durable before the next: with the rollback
+/// journal, and with a write-ahead log.
 pub(super) fn sqlite(
     volume: &mut Volume<'_>,
     _: &Kept,
@@ -63,7 +63,7 @@ fn feed(command: &mut Command, text: &str) -> Result<(), RigError> {
     let name = format!("{command:?}");
     let mut run = || {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-        // Where it ends early this fails; then its status says more.
+        // If the program ends early this fails; its status then says more.
         let fed = child.stdin.take().expect("piped").write_all(text.as_bytes());
         let status = child.wait()?;
         if status.success() { fed.map(|()| status) } else { Ok(status) }
@@ -93,7 +93,7 @@ pub(super) fn git(
     ])
 }
 
-/// Nothing is synced: the time is what the one at the keyboard waits.
+/// Works on sources. Nothing is synced: the time is what the user waits.
 pub(super) fn tree(
     volume: &mut Volume<'_>,
     kept: &Kept,
@@ -117,7 +117,8 @@ pub(super) fn tree(
     ])
 }
 
-/// A file of 1 GiB in pieces of 1 MiB, with an fsync at the end; then read, after a mount anew.
+/// Writes a file of 1 GiB in pieces of 1 MiB, with an fsync at the end, and reads it after a
+/// remount.
 pub(super) fn large(
     volume: &mut Volume<'_>,
     _: &Kept,

@@ -1,5 +1,5 @@
-//! What works read, made once outside the volumes, the same in each run: a tree of sources, packed
-//! and as a repository.
+//! Input of the works, made once outside the volumes, identical in each run: a tree of sources,
+//! packed and as a repository.
 
 use super::Scale;
 use crate::real_time::rig::{self, RigError};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use workloads::ActorRandom;
 
-/// As many files as a middling program has.
+/// Number of files, as in a medium-sized program.
 const FILES: u64 = 6000;
 const FILES_IN_DIRECTORY: u64 = 25;
-/// Bytes of a file, on average.
+/// Average bytes of a file.
 const MEAN: u64 = 9000;
 const SEED: u64 = 1;
-/// What `grep` looks for; in every hundredth file.
+/// The string that `grep` searches for; in every hundredth file.
 pub(super) const NEEDLE: &str = "needle_in_the_hay";
 
 pub(super) struct Kept {
@@ -58,14 +58,14 @@ impl Kept {
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
-    /// A fresh directory outside the volumes, which `user` alone may enter.
+    /// Makes a fresh directory outside the volumes, which `user` alone may enter.
     pub fn directory_of(&self, name: &str, user: &str) -> Result<PathBuf, RigError> {
         let path = self.path(name);
         if path.exists() {
             std::fs::remove_dir_all(&path).map_err(RigError::at(path.display()))?;
         }
         rig::directory_of(&path, user)?;
-        // Nobody but the user finds anything on the way there.
+        // Other users may traverse the path but not list it.
         let passable = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(self.directory.path(), passable)
             .map_err(RigError::at(path.display()))?;
@@ -79,7 +79,7 @@ impl Kept {
     }
 }
 
-/// Files of lines of words, with sizes spread as sizes of sources are.
+/// Writes files of lines of words, with sizes distributed as sizes of sources are.
 fn write_tree(tree: &Path, files: u64) -> std::io::Result<()> {
     let dice = ActorRandom::new(SEED, 0);
     for number in 0..files {

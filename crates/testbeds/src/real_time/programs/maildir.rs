@@ -1,5 +1,5 @@
-//! Deliveries into Maildirs are written below `tmp`, synced, moved to `new`, and the directory
-//! synced. So do qmail's specification of Maildir and the mail servers after it.
+//! Deliveries into Maildirs: written below `tmp`, synced, moved to `new`, and the directory synced,
+//! as in qmail's specification of Maildir and the mail servers after it.
 
 use super::{Kept, Measured, Scale, Volume};
 use crate::real_time::rig::RigError;

@@ -1,9 +1,9 @@
-//! Real programs on file systems side by side: databases, mail, sources, large files. What is
-//! slower is shown as slower.
+//! Real programs on file systems side by side: databases, mail, sources, large files. Slower
+//! results are shown, too.
 //!
-//! Each work runs on a volume made for it alone, one contender after the other. So what else the
-//! machine does meanwhile slows all of them alike. Ratios are taken within each turn, and are
-//! speeds: above 1 is faster.
+//! Each work runs on a volume made for it alone, one contender after the other, so that other load
+//! on the machine slows all of them alike. Ratios are taken within each run, and are speeds: above
+//! 1 is faster.
 
 mod files;
 mod kept;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// A group of measurements that share what they prepare.
 type Run = fn(&mut Volume<'_>, &Kept, Scale) -> Result<Vec<Measured>, RigError>;
 
-/// Names of works, and what each needs from Debian.
+/// Names of works, and the Debian packages that each needs.
 pub const WORKS: [(&str, &str); 9] = [
     ("postgresql", "postgresql"),
     ("wal", "postgresql"),
@@ -49,7 +49,7 @@ fn run_of(work: &str) -> Option<Run> {
     })
 }
 
-/// How much each work does: 1 for a table, less for a look.
+/// Amount of work: 1 for a table, less for a quick look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale(pub f64);
 
@@ -79,33 +79,33 @@ impl Measured {
 }
 
 pub struct ProgramsOptions {
-    /// The first is what the others are measured against.
+    /// Contenders; the first is the reference for the others.
     pub contenders: Vec<Contender>,
     /// Names of [`WORKS`].
     pub works: Vec<String>,
     pub turns: u32,
     /// 1 for a table that is worth keeping.
     pub scale: f64,
-    /// Where the image is made.
+    /// Bytes of the image.
     pub image_size: u64,
     pub ground: Ground,
 }
 
-/// One number of one contender, over all turns.
+/// One number of one contender, over all runs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ProgramsRow {
     pub work: String,
     pub contender: String,
     /// `1/s`, where more is faster, or `s`.
     pub unit: &'static str,
-    /// Median over the turns.
+    /// Median over the runs.
     pub value: f64,
-    /// Median of the ratios of speed within each turn to the first contender.
+    /// Median of the ratios of speed within each run to the first contender.
     pub ratio: f64,
     pub turns: Vec<f64>,
 }
 
-/// Runs all turns. `progress` is told what is being run.
+/// Performs all runs. `progress` is called with a description of each.
 pub fn programs(
     options: &ProgramsOptions,
     progress: impl Fn(&str),
@@ -126,7 +126,7 @@ pub fn programs(
     for turn in 0..options.turns as usize {
         for (name, run) in &works {
             for step in 0..options.contenders.len() {
-                // Who is first changes from turn to turn.
+                // The first contender changes from run to run.
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
                 let disk = disks.fresh(0, &options.ground.programs)?;

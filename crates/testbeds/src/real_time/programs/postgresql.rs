@@ -1,4 +1,4 @@
-//! Works of PostgreSQL: `pgbench`, its own default transactions, each durable before it is
+//! Works of PostgreSQL: `pgbench` with its default transactions, each durable before it is
 //! answered.
 
 use super::servers::{Server, free_port, number_after};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const USER: &str = "postgres";
 
-/// The database, and its write-ahead log with it, on the volume.
+/// Measures the database, and its write-ahead log with it, on the volume.
 pub(super) fn database(
     volume: &mut Volume<'_>,
     _: &Kept,
@@ -23,7 +23,7 @@ pub(super) fn database(
     measured.into_iter().collect()
 }
 
-/// How the write-ahead log is made durable, and the log alone on the volume.
+/// Measures the methods of syncing the write-ahead log, and the log alone on the volume.
 pub(super) fn write_ahead_log(
     volume: &mut Volume<'_>,
     kept: &Kept,
@@ -50,7 +50,7 @@ pub(super) fn write_ahead_log(
     Ok(measured)
 }
 
-/// A database cluster of this program's own.
+/// A database cluster that belongs to this program.
 struct Cluster {
     programs: PathBuf,
     server: Server,
@@ -58,7 +58,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// `log`: where the write-ahead log goes, if not to `data`.
+    /// Starts it. `log`: place of the write-ahead log, if not `data`.
     fn start(data: &Path, log: Option<&Path>) -> Result<Cluster, RigError> {
         let programs = programs()?;
         let mut initdb = as_postgres(&programs, "initdb");
@@ -87,7 +87,7 @@ impl Cluster {
     fn ask(&self, query: &str) -> Result<(), RigError> {
         rig::run(self.client("psql").args(["-c", query, USER])).map(drop)
     }
-    /// Transactions per second.
+    /// Returns transactions per second.
     fn bench(&self, clients: u32, scale: Scale) -> Result<f64, RigError> {
         let (clients, seconds) = (clients.to_string(), format!("{:.0}", scale.seconds(10.0)));
         let text = rig::run(
@@ -102,7 +102,7 @@ impl Cluster {
 
 fn as_postgres(programs: &Path, program: &str) -> Command {
     let mut command = Command::new("setpriv");
-    // A change of user clears what is to happen at this program's death.
+    // A change of user clears the parent-death signal.
     command
         .args(["--pdeathsig", "KILL", "--reuid", USER, "--regid", USER, "--init-groups"])
         .arg(programs.join(program));
@@ -110,7 +110,7 @@ fn as_postgres(programs: &Path, program: &str) -> Command {
     command
 }
 
-/// Where Debian keeps the programs of the newest PostgreSQL.
+/// Returns Debian's directory of the newest PostgreSQL.
 fn programs() -> Result<PathBuf, RigError> {
     let all = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();

@@ -9,26 +9,25 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server of ours. It ends with this program, and when it is dropped.
+/// A server that ends with this program, and when it is dropped.
 pub(super) struct Server {
     name: String,
     child: Child,
 }
 
-/// How long a server may take to begin, and to end.
+/// Time limit for a server's start, and for its end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Server {
     pub fn start(command: &mut Command) -> Result<Server, RigError> {
         let name = format!("{command:?}");
-        // What it has to say is of no interest unless it ends, and then whoever waits for it says
-        // so.
+        // Its output is of no interest unless it ends, and then `await_answer` reports that.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = ends_with_us(command).spawn().map_err(RigError::at(&name))?;
         Ok(Server { name, child })
     }
 
-    /// Tries until the server answers. An error if it has ended instead, or takes too long.
+    /// Tries until the server answers. Fails if the server has ended instead, or takes too long.
     pub fn await_answer<T>(
         &mut self,
         mut attempt: impl FnMut() -> Option<T>,
@@ -48,7 +47,7 @@ impl Server {
         }
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Signals the server to end, and waits until it has.
     pub fn stop(mut self, signal: i32) -> Result<(), RigError> {
         self.signal(signal);
         let deadline = Instant::now() + PATIENCE;
@@ -73,29 +72,29 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
-            // PostgreSQL takes its children along then.
+            // PostgreSQL ends its child processes on this signal.
             self.signal(libc::SIGQUIT);
             std::thread::sleep(Duration::from_millis(500));
-            // It may have ended already.
+            // The server may have ended already.
             let _ = self.child.kill().and_then(|()| self.child.wait().map(drop));
         }
     }
 }
 
-/// A port of the loopback that nobody has.
+/// Returns a free port of the loopback interface.
 pub(super) fn free_port() -> Result<u16, RigError> {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(RigError::at("a free port"))
 }
 
-/// The number that follows the last `label` in `text`.
+/// Returns the number that follows the last `label` in `text`.
 pub(super) fn number_after(text: &str, label: &str) -> Option<f64> {
     let (_, after) = text.rsplit_once(label)?;
     after.split(|c: char| !(c.is_ascii_digit() || c == '.')).next()?.parse().ok()
 }
 
-/// `SET`s with `appendfsync always`.
+/// Measures `SET`s with `appendfsync always`.
 pub(super) fn redis(
     volume: &mut Volume<'_>,
     _: &Kept,
@@ -134,7 +133,7 @@ fn text(path: &Path) -> Result<&str, RigError> {
     path.to_str().ok_or_else(|| RigError::new("the directory's name is not UTF-8"))
 }
 
-/// Puts of 8 clients, each over a connection of its own, through etcd's JSON gateway.
+/// Measures puts of 8 clients, each over a connection of its own, through etcd's JSON gateway.
 pub(super) fn etcd(
     volume: &mut Volume<'_>,
     _: &Kept,
@@ -174,7 +173,7 @@ pub(super) fn etcd(
     Ok(vec![Measured::rate(format!("etcd, {PUTTERS} putters"), rate)])
 }
 
-/// A connection to etcd that is kept: HTTP/1.1, one request after the other.
+/// A persistent connection to etcd: HTTP/1.1, one request after the other.
 struct Putter(BufReader<TcpStream>);
 
 impl Putter {
@@ -184,7 +183,7 @@ impl Putter {
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         Ok(Putter(BufReader::new(stream)))
     }
-    /// The key is what its letters stand for in base64; the gateway wants four at a time.
+    /// Puts a key, given in base64; the gateway requires a multiple of four letters.
     fn put(&mut self, key: &str) -> std::io::Result<()> {
         let key: String = key.bytes().map(|byte| format!("{byte:04}")).collect();
         let body = format!("{{\"key\":\"{key}\",\"value\":\"{}\"}}", "dmFs".repeat(25));
@@ -209,7 +208,7 @@ impl Putter {
                 break;
             }
         }
-        // It is a few hundred bytes; more than that is no answer to a put.
+        // An answer is a few hundred bytes; anything longer is no answer to a put.
         let mut answer = vec![0; std::cmp::min(length, 1 << 16)];
         self.0.read_exact(&mut answer)?;
         if status.contains(" 200 ") { Ok(()) } else { Err(bad(&status)) }

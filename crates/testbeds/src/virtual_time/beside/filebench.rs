@@ -1,4 +1,4 @@
-//! Instances of Filebench, each with a directory of its own and held to a rate.
+//! Instances of Filebench, each with a directory of its own and a limited rate.
 
 use super::started::Started;
 use super::{Waits, line_up};
@@ -14,14 +14,14 @@ use workloads::{FilebenchOptions, Limit, Personality, SyncKind, filebench};
 pub struct FilebenchBeside {
     pub personality: Personality,
     pub instances: u32,
-    /// Operations of one instance in a second, of whatever kind.
+    /// Operations of one instance per second, of any kind.
     pub per_second: u32,
     /// Files of one instance.
     pub files: u64,
 }
 
 impl FilebenchBeside {
-    /// Varmail calls fsync. Fileserver does not, so its writes are O_SYNC: otherwise nobody would
+    /// Varmail calls fsync. Fileserver does not, so its writes are O_SYNC: otherwise nothing would
     /// wait for the disk.
     fn options(self, seconds: u64, seed: u64) -> FilebenchOptions {
         let sync = match self.personality {

@@ -1,4 +1,4 @@
-//! The large file, and who goes through it in order.
+//! The large file, and the processes that read or write it in order.
 
 use super::Scene;
 use crate::virtual_time::StageError;
@@ -10,35 +10,36 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{FileBlock, InodeNumber, Instant};
 
-/// Bytes of one write: they wait in the cache until the engine sends them home.
+/// Bytes of one write; writes wait in the cache until the engine writes them back.
 const WRITE: u64 = 1 << 20;
 const READS_UNDER_WAY: usize = 2;
 const MODE: u16 = 0o100_644;
-/// What a write costs a processor, or a read of what is in memory. In no time at all nobody else
-/// would come to do anything, and there would be no end of it.
+/// Processor time of a write, or of a read from memory. With no time at all no other task would
+/// ever run, and the loop would not end.
 const COPY: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Large {
-    /// Written, otherwise read.
+    /// Written rather than read.
     pub writes: bool,
     /// Bytes of the file; its end is followed by its start.
     pub span: u64,
-    /// Bytes that a read asks the disk for. The next read is under way while one is waited for.
+    /// Bytes of a read request to the disk. The next request is in flight while one is waited for.
     pub read: u64,
 }
 
 impl Large {
-    /// A reader, read ahead as in Linux 3.4. Windows are of 128 KiB (`VM_MAX_READAHEAD`), and the
-    /// next one begins as soon as it waits for the one before (`page_cache_async_readahead`).
+    /// A reader with read-ahead as in Linux 3.4. Windows are of 128 KiB (`VM_MAX_READAHEAD`), and
+    /// the next one begins as soon as the reader waits for the one before
+    /// (`page_cache_async_readahead`).
     pub fn reader(span: u64) -> Large {
         Large { writes: false, span, read: 128 << 10 }
     }
-    /// A writer that waits for nothing but memory.
+    /// A writer that waits only for memory.
     pub fn writer(span: u64) -> Large {
         Large { writes: true, ..Large::reader(span) }
     }
-    /// On a RAID-0 Linux's md reads two stripes ahead.
+    /// Reads as Linux's md on a RAID-0: two stripes ahead.
     pub fn over(self, drives: u32, chunk: u64) -> Large {
         Large { read: self.read.max(2 * u64::from(drives) * chunk), ..self }
     }
@@ -63,14 +64,14 @@ impl Large {
     }
 }
 
-/// Those who go through the file; each gives its bytes.
+/// The tasks that go through the file; each returns its bytes.
 pub(super) struct UnderWay {
     tasks: Vec<Receiver<Result<u64, Error>>>,
     writes: bool,
 }
 
 impl UnderWay {
-    /// Bytes a second. What was written counts when it is durable.
+    /// Returns bytes per second. Writes count when they are durable.
     pub async fn rate(self, scene: &Scene, begin: Instant) -> Result<f64, StageError> {
         let mut bytes = 0;
         for task in self.tasks {
@@ -87,7 +88,7 @@ impl UnderWay {
     }
 }
 
-/// Goes on where the other reader's read ends. How many bytes came before the end of time.
+/// Starts where the other reader's read ends. Returns the bytes read before the end of the run.
 async fn read(
     scene: Scene,
     file: Rc<Inode>,
@@ -100,7 +101,7 @@ async fn read(
         let begun = scene.world.now();
         scene.volume.read(&file, at, large.read as usize).await?;
         if scene.world.now() == begun {
-            // Memory held it.
+            // Served from memory.
             scene.world.sleep_until(begun.plus(COPY)).await;
         }
         if scene.world.now() <= scene.end {
@@ -122,8 +123,8 @@ async fn write(scene: Scene, file: Rc<Inode>, span: u64) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// A file whose blocks count as written: reading it reads the disk, and making it took no time to
-/// write it.
+/// Makes a file whose blocks count as written: reading it reads the disk, and making it took no
+/// time for writes.
 pub(super) async fn mapped_file(
     volume: &Rc<Volume>,
     directory: &Rc<Inode>,

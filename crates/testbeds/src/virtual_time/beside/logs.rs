@@ -1,4 +1,4 @@
-//! Databases' logs played again, each in a directory of its own.
+//! Replayed databases' logs, each in a directory of its own.
 
 use super::started::Started;
 use super::{Waits, line_up};
@@ -17,11 +17,11 @@ pub struct LogsBeside {
     pub instances: u32,
 }
 
-/// Begins the name of each log.
+/// Prefix of the name of each log.
 const PREFIX: &str = "log-";
 
 impl LogsBeside {
-    /// The logs, as files of which durability is enough.
+    /// Selects the logs as files that need durability alone.
     pub fn durable_only() -> DurableOnly {
         format!("{PREFIX}*").parse().expect("a name with a star")
     }

@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Instant};
 
-/// What shares the disk with the large file.
+/// The workload that shares the disk with the large file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Small {
     Nobody,
@@ -33,7 +33,8 @@ pub enum Small {
     Logs(LogsBeside),
 }
 
-/// The large file should not fit into memory, or its disk is not asked.
+/// A large file, which should not fit into memory (its disk would get no requests), and small
+/// writers.
 #[derive(Clone, Debug)]
 pub struct Beside {
     pub large: Large,
@@ -42,24 +43,24 @@ pub struct Beside {
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SharedDisk {
-    /// Of the large file, in order.
+    /// Sequential throughput of the large file.
     pub bytes_a_second: f64,
-    /// Small writes that were waited for, and for how long on average.
+    /// Small writes that were waited for, and their average wait.
     pub waits: u64,
     pub mean_wait_ms: f64,
 }
 
-/// Of small writes that were waited for.
+/// Waits for small writes.
 #[derive(Clone, Copy, Default)]
 struct Waits {
     count: u64,
     mean_ms: f64,
 }
 
-/// What all parts share.
+/// State shared by all parts.
 #[derive(Clone)]
 struct Scene {
     world: VirtualWorld,
@@ -87,7 +88,8 @@ impl Beside {
             }
         };
         volume.sync().await?;
-        // What made the files is over, also for a policy that looks at what was written before.
+        // The writes that made the files have ended, also for a policy that looks at earlier
+        // writes.
         volume.engine().checkpoint().await.map_err(ext4::Error::from)?;
         let begin = world.now();
         let end = begin.plus(Duration::from_secs(self.seconds));
@@ -110,7 +112,8 @@ enum Ready {
     Started(Started),
 }
 
-/// Tenants' workloads at their line, each in a directory of its own and with a seed of its own.
+/// Brings tenants' workloads to the start line, each in a directory of its own and with a seed of
+/// its own.
 async fn line_up(
     world: &VirtualWorld,
     volume: &Rc<Volume>,
@@ -127,7 +130,7 @@ async fn line_up(
     Ok(Started::new(world, line, workloads).await)
 }
 
-/// The directory of one tenant: the allocator spreads directories of the root over the disk.
+/// Makes the directory of one tenant: the allocator spreads directories of the root over the disk.
 async fn tenant(volume: &Rc<Volume>, number: u32) -> Result<Rc<Inode>, ext4::Error> {
     let root = volume.inode(InodeNumber(2)).await?;
     let name = format!("tenant-{number}");

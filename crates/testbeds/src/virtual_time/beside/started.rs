@@ -8,7 +8,7 @@ use runtime::{Receiver, VirtualWorld, spawn_with_result};
 use std::io;
 use std::rc::Rc;
 
-/// Workloads that stand at the line.
+/// Workloads that wait at the start line.
 pub(super) struct Started {
     line: Rc<StartLine>,
     workloads: Vec<Receiver<io::Result<Waits>>>,
@@ -26,7 +26,7 @@ impl Started {
             let line = line.clone();
             spawn_with_result(world, async move {
                 let result = workload.await;
-                // Whoever has failed will not be any readier.
+                // A workload that failed will never be ready.
                 line.arrive();
                 result
             })

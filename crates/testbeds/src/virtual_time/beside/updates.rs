@@ -12,32 +12,32 @@ const FILE: u64 = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Updates {
-    /// It syncs after each round of [`Updates::FILES`].
+    /// Updates per second; a sync follows each [`Updates::FILES`] updates.
     pub per_second: u32,
     /// Bytes of an update, at most a block.
     pub bytes: usize,
     pub order: HomeOrder,
-    /// Before a sync returns, home has what it committed. So does sync(2) of Linux where the
+    /// Whether committed blocks are home before a sync returns. So does sync(2) of Linux where the
     /// journal is ext3's own. Committed blocks are dirty ones of the device, and it ends with
-    /// writing these (`__sync_blockdev`). Of data journaling Linux writes the data with the next
+    /// writing these (`__sync_blockdev`). With data journaling, Linux writes the data with the next
     /// sync.
     pub home_with_sync: bool,
 }
 
-/// In which order data goes home that no log takes: `ordered` alone has such.
+/// Order in which unlogged data is written home: `ordered` alone has such.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HomeOrder {
     /// With the commit, all files together, sorted by place: as the engine does.
     ByPlace,
-    /// Before the commit, one file after the other in the order in which they were written; all at
-    /// once. So does sync(2) of Linux 3.4.
+    /// Before the commit, one file after the other in the order in which they were written; all
+    /// issued at once. So does sync(2) of Linux 3.4.
     ByFile,
-    /// And a file waits until the one before is home.
+    /// Like `ByFile`, but a file waits until the one before is home.
     ByFileInTurn,
 }
 
 impl Updates {
-    /// Each in a directory of its own, so that they lie all over the disk.
+    /// Number of files, each in a directory of its own, so that they lie all over the disk.
     pub const FILES: u32 = 20;
 
     pub(super) async fn make(self, volume: &Rc<Volume>) -> Result<Vec<Rc<Inode>>, Error> {
@@ -45,7 +45,7 @@ impl Updates {
         for number in 0..Updates::FILES {
             let directory = tenant(volume, number).await?;
             let file = mapped_file(volume, &directory, b"file", FILE).await?;
-            // What is written in part need not be read first.
+            // Blocks that are written in part need not be read first.
             volume.read(&file, 0, FILE as usize).await?;
             files.push(file);
         }
