@@ -77,7 +77,7 @@ impl Shared {
             self.prepare(piece, &runs).await?;
             let handle = self.engine.start_writing(Credits(0), count).await?;
             // While this waited, a discard may have come.
-            if !self.freed.holds(&blocks) {
+            if !self.freed.holds(&blocks) || units::fault!("blocks-write-meets-discard") {
                 break handle;
             }
         };
