@@ -213,7 +213,7 @@ mod tests {
             inner.name_task("spins");
             let mut steps = 0;
             while inner.long_steps().is_empty() {
-                // A step long by the wall clock alone does not count, so how long this takes is open.
+                // A step long by the wall clock alone does not count: this may take any time.
                 let until = std::time::Instant::now() + 2 * device::STEP_LONG;
                 while std::time::Instant::now() < until {}
                 crate::yield_now().await;

@@ -92,8 +92,8 @@ impl<Other> Heap<Other> {
     }
 }
 
-/// Whether `layout` gets a page. Slightly shorter ones do, too, such as tasks of requests, for which
-/// the C library would search all free memory.
+/// Whether `layout` gets a page. Slightly shorter ones do, too, such as tasks of requests, for
+/// which the C library would search all free memory.
 fn is_page(layout: Layout) -> bool {
     layout.size() > PAGE / 2 && layout.size() <= PAGE && layout.align() <= PAGE
 }
